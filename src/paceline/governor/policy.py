@@ -1,0 +1,28 @@
+"""The boundary between the governor and whatever drives it: an engine or a simulator."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+
+
+class Policy(Protocol):
+    """Turns measured steps into draft lengths.
+
+    Both methods run in the engine's step loop: they must not block, read a clock or do I/O, and
+    must take microseconds. They may raise; the caller then falls back to the engine's static
+    setting and counts it.
+    """
+
+    def observe(self, sample: StepSample) -> None:
+        """Learn from one finished step. Mutates the policy, never the sample."""
+        ...
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        """Choose the draft length for the next proposal, 0 to the ceiling, 0 meaning off.
+
+        The plan is valid for the next step only. With nothing observed yet it answers from the
+        policy's prior. An empty load (no requests) is valid and answered with any plan.
+        """
+        ...
