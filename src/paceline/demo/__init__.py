@@ -1,0 +1,15 @@
+"""The bundled pair: a small target and its draft, so that everything runs without a network."""
+
+from pathlib import Path
+
+_MODELS = Path(__file__).resolve().parent / "models"
+
+
+def target_path() -> Path:
+    """Folder of the bundled target model, in Hugging Face layout."""
+    return _MODELS / "target"
+
+
+def draft_path() -> Path:
+    """Folder of the bundled draft model, in Hugging Face layout; same tokenizer as the target."""
+    return _MODELS / "draft"
