@@ -13,3 +13,13 @@ def target_path() -> Path:
 def draft_path() -> Path:
     """Folder of the bundled draft model, in Hugging Face layout; same tokenizer as the target."""
     return _MODELS / "draft"
+
+
+def heldout_path() -> Path:
+    """File of held-out requests, one JSON list: what `paceline bench run` draws its prompts from."""
+    return Path(__file__).resolve().parent / "heldout.json"
+
+
+def heldout_path() -> Path:
+    """File of held-out questions: a list of {task, messages or prompt, max_tokens, reference}."""
+    return Path(__file__).resolve().parent / "heldout.json"

