@@ -20,9 +20,10 @@ class Policy(Protocol):
         ...
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """Choose the draft length for the next proposal, 0 to the ceiling, 0 meaning off.
+        """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`.
 
-        The plan is valid for the next step only. With nothing observed yet it answers from the
-        policy's prior. An empty load (no requests) is valid and answered with any plan.
+        May mutate the policy (exploration is counted). The plan is valid for the next step only.
+        With nothing observed yet it answers from the policy's prior. An empty load (no requests)
+        is valid and answered with any plan.
         """
         ...

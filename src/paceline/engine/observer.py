@@ -1,0 +1,163 @@
+"""What a finished vLLM step says, in the governor's words.
+
+Turns vLLM's scheduler output, its results and two clock readings into one `StepSample`. No vLLM
+object leaves this file.
+
+Timing: a step's duration is the time from the results of the step before to its own, when the
+engine went straight on; it then includes scheduling, execution, drafting and output handling,
+under synchronous and asynchronous scheduling alike. After a pause it is the time since the step
+was scheduled, and the step is not clean.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.governor.values import EngineLoad, StepSample
+
+# Steps in flight: two under asynchronous scheduling, one per stage under pipeline parallelism.
+_MAX_IN_FLIGHT = 64
+
+
+@dataclass(slots=True)
+class _Step:
+    """What was known when the step was scheduled."""
+
+    output: Any
+    started_s: float
+    num_requests: int
+    context_tokens: int
+    prefill_tokens: int
+    verified_draft_tokens: int
+    asked_draft_length: int
+    draft_length: int
+
+
+class StepObserver:
+    """Follows the steps of one scheduler, in the scheduler's thread.
+
+    Order of calls per step: `measure_load`, `step_scheduled`, any number of `draft_verified`,
+    `step_finished`. Asynchronous scheduling may schedule a step before the last one finished.
+    """
+
+    def __init__(self) -> None:
+        self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
+        self._draft_length = 0
+        self._finished_s: float | None = None
+        self._went_on = False
+        self._verified: dict[str, tuple[int, int]] = {}
+
+    def measure_load(
+        self,
+        output: Any,
+        requests: Mapping[str, Any],
+        *,
+        num_waiting: int,
+        max_draft_length: int,
+    ) -> EngineLoad:
+        """The load of the step just scheduled, before vLLM advances its requests."""
+        num_requests = len(output.num_scheduled_tokens)
+        return EngineLoad(
+            num_requests=num_requests,
+            context_tokens=sum(
+                requests[request_id].num_computed_tokens
+                for request_id in output.num_scheduled_tokens
+            ),
+            # What goes beyond one token per request and its drafts is prompt. (vLLM draws no
+            # line between prefill and decode either.)
+            prefill_tokens=max(
+                output.total_num_scheduled_tokens - num_requests - _num_draft_tokens(output), 0
+            ),
+            num_waiting=num_waiting,
+            max_draft_length=max_draft_length,
+        )
+
+    def step_scheduled(
+        self, output: Any, load: EngineLoad, *, started_s: float, draft_length: int
+    ) -> None:
+        """Note a step that goes to the worker with `draft_length` for its proposals."""
+        self._in_flight.append(
+            _Step(
+                output=output,
+                started_s=started_s,
+                num_requests=load.num_requests,
+                context_tokens=load.context_tokens,
+                prefill_tokens=load.prefill_tokens,
+                verified_draft_tokens=_num_draft_tokens(output),
+                asked_draft_length=self._draft_length,
+                draft_length=draft_length,
+            )
+        )
+        self._draft_length = draft_length
+
+    def draft_verified(self, request_id: str, num_drafted: int, num_accepted: int) -> None:
+        """Note one request's verified draft, grammar-invalid tokens already taken off."""
+        self._verified[request_id] = (num_drafted, min(num_accepted, num_drafted))
+
+    def step_finished(
+        self,
+        output: Any,
+        requests: Mapping[str, Any],
+        *,
+        now_s: float,
+        goes_on: bool,
+        may_speculate: bool,
+    ) -> StepSample | None:
+        """The sample of a step whose results vLLM has processed; None for a step not known.
+
+        `goes_on`: the engine has more to do, so the next step follows at once. `may_speculate` is
+        False when this step's missing drafts say nothing about the drafter.
+        """
+        verified, self._verified = self._verified, {}
+        before_s, went_on = self._finished_s, self._went_on
+        self._finished_s, self._went_on = now_s, goes_on
+        step = self._take(output)
+        if step is None:
+            return None
+        drafted: list[int] = []
+        accepted: list[int] = []
+        if step.asked_draft_length > 0 and may_speculate:
+            for request_id, num_scheduled in output.num_scheduled_tokens.items():
+                if _was_cut_short(requests.get(request_id)):
+                    continue
+                if request_id in verified:
+                    num_drafted, num_accepted = verified[request_id]
+                    drafted.append(num_drafted)
+                    accepted.append(num_accepted)
+                elif num_scheduled == 1:
+                    drafted.append(0)
+                    accepted.append(0)
+        is_back_to_back = went_on and before_s is not None
+        since_s = before_s if is_back_to_back and before_s is not None else step.started_s
+        return StepSample(
+            num_requests=step.num_requests,
+            asked_draft_length=step.asked_draft_length,
+            drafted=tuple(drafted),
+            accepted=tuple(accepted),
+            verified_draft_tokens=max(step.verified_draft_tokens, sum(drafted)),
+            draft_length=step.draft_length,
+            prefill_tokens=step.prefill_tokens,
+            context_tokens=step.context_tokens,
+            duration_s=max(now_s - since_s, 0.0),
+            is_clean=is_back_to_back and step.prefill_tokens == 0 and step.num_requests > 0,
+        )
+
+    def _take(self, output: Any) -> _Step | None:
+        """The noted step of this output; older ones, which vLLM never finished, are dropped."""
+        while self._in_flight:
+            step = self._in_flight.popleft()
+            if step.output is output:
+                return step
+        return None
+
+
+def _num_draft_tokens(output: Any) -> int:
+    return sum(map(len, output.scheduled_spec_decode_tokens.values()))
+
+
+def _was_cut_short(request: Any) -> bool:
+    """Stopped or preempted in this step: what was accepted then says little about the drafter."""
+    return request is None or request.is_finished() or request.num_stale_output_tokens > 0

@@ -1,0 +1,23 @@
+"""What vLLM's processes load by themselves when Paceline is installed.
+
+vLLM calls `register` through the entry point `vllm.general_plugins` in every process: front end,
+engine core, each worker, under whatever executor. It applies the sampler repair where it is
+needed (see `sampler_repair`) and nothing else; the scheduler comes by --scheduler-cls.
+vLLM's own `VLLM_PLUGINS` says which plugins load; `VLLM_PLUGINS=""` loads none.
+"""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger("vllm.paceline.plugin")
+
+
+def register() -> None:
+    """Apply what belongs in every vLLM process. Never raises; twice is harmless."""
+    try:
+        from paceline.engine import sampler_repair
+
+        sampler_repair.apply()
+    except Exception:  # vLLM calls plugins unguarded, and must serve on without us
+        logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")

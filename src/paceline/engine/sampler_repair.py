@@ -1,0 +1,196 @@
+"""How speculation with sampling gives the target's distribution on CPU, and whether it does.
+
+vLLM 0.32.0 replaces its Triton sampling kernels on CPU by C++ functions that read every integer
+tensor as int64. Two of the adapters are wrong (vLLM #55005):
+
+1. `_expand_kernel_impl` converts its *output* with `.to(int64)`, which makes a copy; the copy is
+   filled and dropped. Temperature, top-k and top-p per draft token stay uninitialised memory.
+   (The float inputs would be truncated to whole numbers as well.)
+2. `_rejection_random_sample_kernel_impl` does not know the padding -1 that the Triton kernel
+   rejects: it reads the probability at index -1, outside the row, outside the tensor at first.
+
+The others were read and are right: they copy their outputs back, take the recovered token's
+noise per request, and `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no such adapter.
+
+The repair replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there
+right after it loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so it reaches
+the worker whatever the executor, costs no import elsewhere, and runs no kernel in the front end.
+It is applied for every vLLM on a CPU where Paceline is installed, not only under our scheduler:
+the stock functions read memory that nobody wrote, there is no behaviour to preserve. To see stock
+vLLM, start it with `VLLM_PLUGINS=""`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from paceline.engine.seams import check_seams, unfit_for
+
+logger = logging.getLogger("vllm.paceline.sampler_repair")
+
+_MARK = "__paceline_repair__"
+
+
+def apply() -> bool:
+    """Replace the wrong CPU functions in this process; True when the repair is in place.
+
+    Does nothing on other platforms, and where a seam does not fit (logged). Twice is harmless.
+    """
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return False
+    misfit = unfit_for("sampler_repair", check_seams())
+    if misfit:
+        logger.warning(
+            "Paceline: vLLM's CPU sampler stays as it is, for the repair does not fit: %s", misfit
+        )
+        return False
+    from vllm.utils import cpu_triton_utils
+
+    _replace(cpu_triton_utils, "_expand_kernel_impl", _expand_in_place)
+    _replace(cpu_triton_utils, "_rejection_random_sample_kernel_impl", _rejecting_padding)
+    return True
+
+
+def self_check() -> str | None:
+    """Run this process's CPU sampling functions on known answers; None when right, else why not.
+
+    Loads vLLM's CPU kernels and runs two tiny ones: call it in engine processes only. On other
+    platforms there is nothing to check.
+    """
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return None
+    try:
+        import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
+
+        return _check_expand() or _check_padding()
+    except Exception as error:  # noqa: BLE001 - a function that raises is a function not mended
+        return f"the self-check failed with {type(error).__name__}: {error}"
+
+
+def _replace(module: Any, name: str, make: Callable[[Callable[..., None]], Any]) -> None:
+    stock = getattr(module, name)
+    if not hasattr(stock, _MARK):
+        mended = functools.wraps(stock)(make(stock))
+        setattr(mended, _MARK, True)
+        setattr(module, name, mended)
+
+
+def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
+    """The kernel's contract in torch: repeat each request's value once per draft token."""
+
+    def expand(
+        output: Any,
+        input_val: Any,
+        cu_num_tokens: Any,
+        replace_from: float,
+        replace_to: float,
+        MAX_NUM_TOKENS: int | None = None,
+    ) -> None:
+        import torch
+
+        counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
+        values = torch.where(input_val == replace_from, replace_to, input_val)
+        # Filled in place: vLLM hands in memory that nobody has written yet.
+        output.copy_(torch.repeat_interleave(values.to(output.dtype), counts))
+
+    return expand
+
+
+def _rejecting_padding(stock: Callable[..., None]) -> Callable[..., None]:
+    """The stock function on drafts without -1: padding gets a threshold no probability reaches."""
+
+    def sample(
+        output_token_ids: Any,
+        cu_num_draft_tokens: Any,
+        draft_token_ids: Any,
+        draft_probs: Any,
+        target_probs: Any,
+        bonus_token_ids: Any,
+        recovered_token_ids: Any,
+        uniform_probs: Any,
+        *rest: Any,
+        **named: Any,
+    ) -> None:
+        is_padding = draft_token_ids < 0
+        if bool(is_padding.any()):
+            draft_token_ids = draft_token_ids.clamp(min=0)
+            uniform_probs = uniform_probs.masked_fill(is_padding, float("inf"))
+        stock(
+            output_token_ids,
+            cu_num_draft_tokens,
+            draft_token_ids,
+            draft_probs,
+            target_probs,
+            bonus_token_ids,
+            recovered_token_ids,
+            uniform_probs,
+            *rest,
+            **named,
+        )
+
+    return sample
+
+
+def _check_expand() -> str | None:
+    """[0.5, 0, 2] over 2, 0 and 3 tokens, with 0 replaced by 1, is [0.5, 0.5, 2, 2, 2]."""
+    import torch
+    from vllm.utils import cpu_triton_utils
+
+    expand: Callable[..., None] = cpu_triton_utils._expand_kernel_impl
+    for dtype in (torch.float32, torch.int32, torch.int64):
+        values = torch.tensor([7, 0, 2]).to(dtype) / (2 if dtype.is_floating_point else 1)
+        output = torch.full((6,), -5).to(dtype)  # anything but the answer
+        cu_num_tokens = torch.tensor([2, 3, 6], dtype=torch.int32)
+        expand(output, values, cu_num_tokens, 0, 1)
+        expected = [values[0].item()] * 2 + [1] + [values[2].item()] * 3
+        if output.tolist() != expected:
+            return (
+                "vLLM's CPU sampler does not hand temperature, top-k and top-p on to draft tokens "
+                f"({dtype}: {output.tolist()}, expected {expected}; vLLM #55005)"
+            )
+    return None
+
+
+def _check_padding() -> str | None:
+    """One certain draft is accepted; a padded one gives the recovered token and stops."""
+    import torch
+    from vllm.utils import cpu_triton_utils
+
+    sample: Callable[..., None] = cpu_triton_utils._rejection_random_sample_kernel_impl
+    # Row 0 is request 0's only draft, -1. Its neighbours in memory are 1: whoever reads one
+    # place to the left of the row finds a certain probability and accepts.
+    memory = torch.ones(5, 3)
+    target_probs = memory[1:4]
+    target_probs[0] = torch.tensor([0.5, 0.5, 0.0])
+    target_probs[1] = torch.tensor([0.0, 1.0, 0.0])
+    target_probs[2] = torch.tensor([0.0, 0.0, 1.0])
+    output = torch.full((2, 3), -1, dtype=torch.int32)
+    sample(
+        output,
+        torch.tensor([1, 3], dtype=torch.int32),
+        torch.tensor([-1, 1, 2], dtype=torch.int32),
+        None,
+        target_probs,
+        torch.tensor([[7], [8]]),
+        torch.tensor([1, 0, 0], dtype=torch.int32),
+        torch.full((3,), 0.5, dtype=torch.float64),
+        torch.tensor([False, False]),
+        2,
+        3,
+        None,
+        NO_DRAFT_PROBS=True,
+    )
+    expected = [[1, -1, -1], [1, 2, 8]]
+    if output.tolist() != expected:
+        return (
+            "vLLM's CPU sampler does not reject padded draft tokens "
+            f"({output.tolist()}, expected {expected}; vLLM #55005)"
+        )
+    return None

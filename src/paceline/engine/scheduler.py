@@ -1,0 +1,298 @@
+"""The scheduler that drafts as far as the governor says; use it with --scheduler-cls.
+
+    vllm serve TARGET --speculative-config '{…, "num_speculative_tokens": 8}' \\
+        --scheduler-cls paceline.engine.AdaptiveScheduler
+
+vLLM takes one class name for synchronous and asynchronous scheduling; `AdaptiveScheduler` makes
+whichever the configuration asks for. Everything that decides lives in `steering` and the
+governor, everything that reads vLLM's objects in `observer`; here the two meet vLLM's loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from paceline.engine import sampler_repair
+from paceline.engine.control import ControlServer
+from paceline.engine.drafters import drafter_control
+from paceline.engine.observer import StepObserver
+from paceline.engine.seams import check_seams, unfit_for
+from paceline.engine.settings import parse_settings
+from paceline.engine.steering import Steering
+
+logger = logging.getLogger("vllm.paceline.scheduler")
+
+
+class AdaptiveScheduler:
+    """vLLM's scheduler with the draft length of each step chosen by a policy.
+
+    Calling it gives a `SyncAdaptiveScheduler` or an `AsyncAdaptiveScheduler`.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        vllm_config = kwargs["vllm_config"] if "vllm_config" in kwargs else args[0]
+        if vllm_config.scheduler_config.async_scheduling:
+            return AsyncAdaptiveScheduler(*args, **kwargs)
+        return SyncAdaptiveScheduler(*args, **kwargs)
+
+
+class _Governed:
+    """The overrides both schedulers share. With `governor` None each is vLLM's own method."""
+
+    governor: _Governor | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.governor = _start_governor(self)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        if self.governor is not None:
+            self.governor.before_schedule(self)
+        return super().schedule(*args, **kwargs)  # type: ignore[misc]
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        if self.governor is not None:
+            self.governor.before_step(self, scheduler_output)
+        super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
+
+    def make_spec_decoding_stats(
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: dict[str, int] | None,
+        request_id: str,
+    ) -> Any:
+        if self.governor is not None:
+            num_invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
+            self.governor.draft_verified(
+                request_id, num_draft_tokens - num_invalid, num_accepted_tokens
+            )
+        return super().make_spec_decoding_stats(  # type: ignore[misc]
+            spec_decoding_stats,
+            num_draft_tokens=num_draft_tokens,
+            num_accepted_tokens=num_accepted_tokens,
+            num_invalid_spec_tokens=num_invalid_spec_tokens,
+            request_id=request_id,
+        )
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        outputs = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+        if self.governor is not None:
+            self.governor.after_step(self, scheduler_output)
+        return outputs
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
+        if self.governor is not None:
+            self.governor.after_drafts(self, draft_token_ids.req_ids)
+
+    def shutdown(self) -> None:
+        if self.governor is not None:
+            self.governor.close()
+        super().shutdown()  # type: ignore[misc]
+
+
+class SyncAdaptiveScheduler(_Governed, Scheduler):
+    """The governed scheduler for synchronous scheduling."""
+
+
+class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
+    """The governed scheduler for asynchronous scheduling."""
+
+
+class _Governor:
+    """Ties one scheduler's steps to its steering. All but `state` and `set` run in its thread."""
+
+    def __init__(
+        self,
+        steering: Steering,
+        *,
+        max_draft_length: int,
+        trims: bool,
+        not_sampled_because: str | None,
+        seams: dict[str, str],
+    ) -> None:
+        self._steering = steering
+        self._observer = StepObserver()
+        self._max_draft_length = max_draft_length
+        self._trims = trims
+        self._not_sampled_because = not_sampled_because
+        self._seams = seams
+        self._started_s = 0.0
+        self._drafts_dropped = False
+        self._channel: ControlServer | None = None
+
+    def listen(self, path: str) -> None:
+        self._channel = ControlServer(path, self)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def state(self) -> dict[str, Any]:
+        blocked = self._not_sampled_because
+        return {
+            **self._steering.state(),
+            "sampled_speculation": "on" if blocked is None else f"off: {blocked}",
+            "seams": dict(self._seams),
+        }
+
+    def set(self, command: Any) -> None:
+        self._steering.set(command)
+
+    def before_schedule(self, scheduler: Any) -> None:
+        """Where the sampler cannot be trusted, verify nothing beside a sampled request.
+
+        Not only the sampled request's own drafts: vLLM applies temperature, top-k and top-p to
+        every draft token of the batch as soon as one request samples.
+        """
+        self._started_s = time.monotonic()
+        if self._not_sampled_because is None:
+            return
+        self._drafts_dropped = any(map(_samples, scheduler.requests.values()))
+        if self._drafts_dropped:
+            for request in scheduler.running:
+                if request.spec_token_ids:
+                    request.spec_token_ids = []
+
+    def before_step(self, scheduler: Any, output: Any) -> None:
+        """Choose the draft length and put it where the worker and vLLM's placeholders read it."""
+        if not output.num_scheduled_tokens:
+            return  # nothing runs, nothing is drafted
+        steering = self._steering
+        try:
+            load = self._observer.measure_load(
+                output,
+                scheduler.requests,
+                num_waiting=scheduler.get_request_counts()[1],
+                max_draft_length=steering.ceiling(),
+            )
+            length = 0 if self._drafts_dropped else steering.plan(load)
+            self._observer.step_scheduled(
+                output, load, started_s=self._started_s, draft_length=length
+            )
+        except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
+            length = steering.fall_back("scheduling", error)
+        output.num_spec_tokens_to_schedule = self._max_draft_length if self._trims else length
+
+    def draft_verified(self, request_id: str, num_drafted: int, num_accepted: int) -> None:
+        if num_drafted > 0:
+            self._steering.count_draft(num_drafted, num_accepted)
+            self._observer.draft_verified(request_id, num_drafted, num_accepted)
+
+    def after_step(self, scheduler: Any, output: Any) -> None:
+        try:
+            sample = self._observer.step_finished(
+                output,
+                scheduler.requests,
+                now_s=time.monotonic(),
+                goes_on=scheduler.has_requests(),
+                may_speculate=not self._drafts_dropped,
+            )
+        except Exception as error:  # noqa: BLE001 - one sample less; serving goes on
+            self._steering.note_error("observing", error)
+            return
+        if sample is not None and sample.num_requests > 0:
+            self._steering.observe(sample)
+
+    def after_drafts(self, scheduler: Any, request_ids: list[str]) -> None:
+        """Trim what a drafter proposed beyond the plan, where it cannot be asked for less."""
+        if not self._trims:
+            return
+        length = self._steering.draft_length()
+        for request_id in request_ids:
+            request = scheduler.requests.get(request_id)
+            if request is not None and len(request.spec_token_ids) > length:
+                # A new list: the drafter's and vLLM's placeholders are shared.
+                request.spec_token_ids = request.spec_token_ids[:length]
+
+
+def _start_governor(scheduler: Any) -> _Governor | None:
+    """The governor for this scheduler, or None where vLLM runs as it is.
+
+    ValueError for a configuration that must not be served; vLLM then does not start.
+    """
+    vllm_config = scheduler.vllm_config
+    max_draft_length = scheduler.num_spec_tokens
+    settings = parse_settings(vllm_config.additional_config, max_draft_length=max_draft_length)
+    speculative = vllm_config.speculative_config
+    if speculative is None:
+        logger.info("Governor: no --speculative-config, so there is nothing to govern")
+        return None
+    _refuse_what_must_not_be_served(vllm_config)
+    seams = check_seams()
+    misfit = unfit_for("steering", seams)
+    if misfit:
+        logger.error(
+            "Governor: this vLLM does not fit, so it runs with its own static draft length: %s",
+            misfit,
+        )
+        return None
+    not_sampled_because = sampler_repair.self_check()
+    if not_sampled_because is not None:
+        logger.error(
+            "Governor: requests with temperature > 0 are served without speculation: %s",
+            not_sampled_because,
+        )
+    governor = _Governor(
+        Steering(settings, max_draft_length=max_draft_length, method=speculative.method),
+        max_draft_length=max_draft_length,
+        trims=drafter_control(speculative.method).how == "trim",
+        not_sampled_because=not_sampled_because,
+        seams=seams,
+    )
+    if scheduler.dynamic_sd_lookup is None:
+        # A table that always says the maximum, so that only the plan changes the length. With
+        # none, vLLM pads every request that joins with one token to the maximum length, with -1:
+        # computed for nothing, whatever the draft length is (`schedule`, "Pad new decode
+        # requests"). That padding serves full CUDA graphs of one uniform length, which a length
+        # that varies does not have.
+        scheduler.dynamic_sd_lookup = [max_draft_length] * (scheduler.max_num_running_reqs + 1)
+    if settings.control_socket is not None:
+        governor.listen(settings.control_socket)
+    logger.info(
+        "Governor: policy %s, drafter %s, draft length 0 to %d",
+        settings.policy,
+        speculative.method,
+        max_draft_length,
+    )
+    return governor
+
+
+def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
+    speculative = vllm_config.speculative_config
+    ranks = vllm_config.parallel_config.data_parallel_size
+    if ranks > 1:
+        raise ValueError(
+            f"data_parallel_size is {ranks}; AdaptiveScheduler works with 1, for ranks that draft "
+            "to different lengths wait for each other. Start one server per rank instead."
+        )
+    if speculative.rejection_sample_method == "synthetic":
+        raise ValueError(
+            "rejection_sample_method is 'synthetic', which invents acceptance and changes the "
+            "output; AdaptiveScheduler serves only lossless methods. Remove it from "
+            "--speculative-config."
+        )
+    control = drafter_control(speculative.method)
+    if control.how == "refuse":
+        raise ValueError(
+            f"speculative method {speculative.method!r} cannot be governed: it {control.why}. "
+            "Choose another method, or leave out --scheduler-cls."
+        )
+    if control.how == "trim" and vllm_config.scheduler_config.async_scheduling:
+        raise ValueError(
+            f"speculative method {speculative.method!r} {control.why}, and its drafts can be "
+            "trimmed under synchronous scheduling only; add --no-async-scheduling"
+        )
+
+
+def _samples(request: Any) -> bool:
+    parameters = request.sampling_params
+    return parameters is not None and parameters.temperature > 0

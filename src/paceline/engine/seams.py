@@ -1,0 +1,217 @@
+"""Which places of vLLM Paceline relies on, and whether the installed vLLM still has them so.
+
+Every place is one entry of the register: checked when the scheduler starts, and in the tests
+against the installed vLLM. On a mismatch the part that needs the seam steps aside, loudly, and
+vLLM serves on as if Paceline were not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_REPOSITORY = "https://github.com/vllm-project/vllm"
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """One place of vLLM that Paceline hooks into or reads."""
+
+    name: str
+    target: str
+    """`module:attribute.attribute`."""
+    expected: tuple[str, ...]
+    """Parameter names of a callable; of a class, annotated fields that must be there; of an
+    `__init__`, attributes that it must mention."""
+    part: Literal["steering", "sampler_repair"]
+    """What steps aside when the seam does not fit."""
+    purpose: str
+    upstream: str
+    remove_when: str
+
+
+REGISTER: tuple[Seam, ...] = (
+    Seam(
+        name="update_after_schedule",
+        target="vllm.v1.core.sched.scheduler:Scheduler._update_after_schedule",
+        expected=("self", "scheduler_output"),
+        part="steering",
+        purpose="set the step's draft length when its output is complete, before anyone reads it",
+        upstream=f"{_REPOSITORY}/pull/32374",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="async_update_after_schedule",
+        target="vllm.v1.core.sched.async_scheduler:AsyncScheduler._update_after_schedule",
+        expected=("self", "scheduler_output"),
+        part="steering",
+        purpose="the same under asynchronous scheduling; placeholders follow the length set before",
+        upstream=f"{_REPOSITORY}/pull/32374",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="scheduler_output",
+        target="vllm.v1.core.sched.output:SchedulerOutput",
+        expected=(
+            "num_scheduled_tokens",
+            "total_num_scheduled_tokens",
+            "scheduled_spec_decode_tokens",
+            "num_spec_tokens_to_schedule",
+        ),
+        part="steering",
+        purpose="carries the draft length to the worker and to the placeholders",
+        upstream=f"{_REPOSITORY}/pull/32374",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="schedule",
+        target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
+        expected=("self", "throttle_prefills"),
+        part="steering",
+        purpose="when a step starts; drop drafts where sampled requests must not be speculated",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/interface.py",
+        remove_when="the scheduler interface reports the start of a step",
+    ),
+    Seam(
+        name="update_from_output",
+        target="vllm.v1.core.sched.scheduler:Scheduler.update_from_output",
+        expected=("self", "scheduler_output", "model_runner_output"),
+        part="steering",
+        purpose="when a step's results are there",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/interface.py",
+        remove_when="the scheduler interface reports the results of a step",
+    ),
+    Seam(
+        name="make_spec_decoding_stats",
+        target="vllm.v1.core.sched.scheduler:Scheduler.make_spec_decoding_stats",
+        expected=(
+            "self",
+            "spec_decoding_stats",
+            "num_draft_tokens",
+            "num_accepted_tokens",
+            "num_invalid_spec_tokens",
+            "request_id",
+        ),
+        part="steering",
+        purpose="drafted and accepted per request, exactly as vLLM's own metrics count them",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/scheduler.py",
+        remove_when="vLLM hands acceptance per request and step to a plugin",
+    ),
+    Seam(
+        name="update_draft_token_ids",
+        target="vllm.v1.core.sched.scheduler:Scheduler.update_draft_token_ids",
+        expected=("self", "draft_token_ids"),
+        part="steering",
+        purpose="trim drafts of drafters that always propose the maximum (suffix)",
+        upstream=f"{_REPOSITORY}/issues/46399",
+        remove_when="every drafter takes the length of the step",
+    ),
+    Seam(
+        name="scheduler_attributes",
+        target="vllm.v1.core.sched.scheduler:Scheduler.__init__",
+        expected=(
+            "dynamic_sd_lookup",
+            "max_num_running_reqs",
+            "num_spec_tokens",
+            "requests",
+            "running",
+            "vllm_config",
+        ),
+        part="steering",
+        purpose="read the ceiling and the requests; a constant lookup keeps vLLM from padding",
+        upstream=f"{_REPOSITORY}/pull/32374",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="request_attributes",
+        target="vllm.v1.request:Request.__init__",
+        expected=(
+            "num_computed_tokens",
+            "num_stale_output_tokens",
+            "sampling_params",
+            "spec_token_ids",
+        ),
+        part="steering",
+        purpose="read the context and the temperature; drop or trim a request's drafts",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/request.py",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="expand_kernel",
+        target="vllm.utils.cpu_triton_utils:_expand_kernel_impl",
+        expected=(
+            "output",
+            "input_val",
+            "cu_num_tokens",
+            "replace_from",
+            "replace_to",
+            "MAX_NUM_TOKENS",
+        ),
+        part="sampler_repair",
+        purpose="write temperature, top-k and top-p per draft token into the output on CPU",
+        upstream=f"{_REPOSITORY}/issues/55005",
+        remove_when="the stock function passes tests/unit/engine/test_sampler_repair.py",
+    ),
+    Seam(
+        name="rejection_random_sample_kernel",
+        target="vllm.utils.cpu_triton_utils:_rejection_random_sample_kernel_impl",
+        expected=(
+            "output_token_ids",
+            "cu_num_draft_tokens",
+            "draft_token_ids",
+            "draft_probs",
+            "target_probs",
+            "bonus_token_ids",
+            "recovered_token_ids",
+            "uniform_probs",
+            "is_greedy",
+            "max_spec_len",
+            "vocab_size",
+            "synthetic_conditional_rates",
+            "NO_DRAFT_PROBS",
+            "SYNTHETIC_MODE",
+        ),
+        part="sampler_repair",
+        purpose="reject padded drafts (-1) on CPU instead of reading outside the probabilities",
+        upstream=f"{_REPOSITORY}/issues/55005",
+        remove_when="the stock function passes tests/unit/engine/test_sampler_repair.py",
+    ),
+)
+
+
+def check_seam(seam: Seam) -> str:
+    """ "ok", or in words how the installed vLLM differs. Imports the target; never raises."""
+    module_name, _, path = seam.target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+        # A replaced function carries the original: check what vLLM ships, not our own.
+        found = inspect.unwrap(found)
+    except (ImportError, AttributeError) as error:
+        return f"{seam.target} is not there: {error}"
+    if inspect.isclass(found):
+        fields = inspect.get_annotations(found)
+        missing = [name for name in seam.expected if name not in fields]
+        return f"{seam.target} lacks {', '.join(missing)}" if missing else "ok"
+    if seam.target.endswith(".__init__"):
+        missing = [name for name in seam.expected if name not in found.__code__.co_names]
+        return f"{seam.target} does not mention {', '.join(missing)}" if missing else "ok"
+    names = tuple(inspect.signature(found).parameters)
+    if names != seam.expected:
+        return f"{seam.target} takes ({', '.join(names)}), expected ({', '.join(seam.expected)})"
+    return "ok"
+
+
+def check_seams(register: Iterable[Seam] | None = None) -> dict[str, str]:
+    """Every seam's name with "ok" or what does not fit."""
+    return {seam.name: check_seam(seam) for seam in (REGISTER if register is None else register)}
+
+
+def unfit_for(part: str, found: dict[str, str], register: Iterable[Seam] | None = None) -> str:
+    """What keeps `part` from working, in words; empty when every seam it needs fits."""
+    needed = [s.name for s in (REGISTER if register is None else register) if s.part == part]
+    return "; ".join(f"{name}: {found[name]}" for name in needed if found[name] != "ok")

@@ -1,0 +1,44 @@
+"""Which policy belongs to a name, and what it needs to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from paceline.governor.fixed import FixedPolicy
+from paceline.governor.policy import Policy
+from paceline.governor.schedule import SchedulePolicy, ScheduleRange
+
+PolicyName = Literal["fixed", "off", "schedule"]
+POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
+
+
+def create_policy(
+    name: str,
+    *,
+    max_draft_length: int,
+    draft_length: int | None = None,
+    schedule: Sequence[ScheduleRange] | None = None,
+) -> Policy:
+    """Build the policy called `name`.
+
+    `max_draft_length` is the engine's ceiling. `draft_length` is for `fixed` (the ceiling where it
+    is None), `schedule` for `schedule`. ValueError says what was given and what is allowed.
+    """
+    if name not in POLICY_NAMES:
+        raise ValueError(f"policy is {name!r}; allowed are {', '.join(POLICY_NAMES)}")
+    if draft_length is not None and not 0 <= draft_length <= max_draft_length:
+        raise ValueError(
+            f"draft_length is {draft_length}; allowed is 0 (off) to {max_draft_length}, "
+            "the engine's num_speculative_tokens"
+        )
+    if name == "off":
+        return FixedPolicy(0)
+    if name == "fixed":
+        return FixedPolicy(max_draft_length if draft_length is None else draft_length)
+    if schedule is None:
+        raise ValueError(
+            "policy schedule needs a schedule: a list of [lowest, highest, draft_length], "
+            "first range from 1 request"
+        )
+    return SchedulePolicy(schedule)
