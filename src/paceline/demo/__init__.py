@@ -16,10 +16,5 @@ def draft_path() -> Path:
 
 
 def heldout_path() -> Path:
-    """File of held-out requests, one JSON list: what `paceline bench run` draws its prompts from."""
-    return Path(__file__).resolve().parent / "heldout.json"
-
-
-def heldout_path() -> Path:
     """File of held-out questions: a list of {task, messages or prompt, max_tokens, reference}."""
     return Path(__file__).resolve().parent / "heldout.json"

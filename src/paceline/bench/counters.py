@@ -1,0 +1,101 @@
+"""Where does the server tell what was drafted and accepted? Finds the page and reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from paceline.bench.speculation import (
+    Speculation,
+    SpeculationCounters,
+    compare_counters,
+    counters_from_governor,
+    counters_from_metrics,
+    governor_states,
+    unknown_speculation,
+)
+
+_GOVERNOR_PATH = "admin/governor"
+_METRICS_PATH = "metrics"
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+_TIMEOUT = aiohttp.ClientTimeout(total=10)
+
+
+class CountersUnavailable(Exception):
+    """The page that the user named does not hold the counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReading:
+    """One reading of one page."""
+
+    page: URL
+    counters: SpeculationCounters
+    document: object
+    """The parsed /admin/governor answer; None for a metrics page."""
+
+
+async def find_counters(
+    session: aiohttp.ClientSession, server: URL, admin: URL | None
+) -> CounterReading | None:
+    """First page that holds speculation counters, read; None when none does.
+
+    With `admin` only that server is asked, and CountersUnavailable says what it answered. Else:
+    the server's own /metrics (a bare vLLM), then, on loopback, Paceline's admin port, which is
+    the data port plus one unless configured otherwise.
+    """
+    if admin is not None:
+        pages = [admin / _GOVERNOR_PATH, admin / _METRICS_PATH]
+    else:
+        pages = [server / _METRICS_PATH]
+        if server.host in _LOOPBACK_HOSTS and server.port is not None and server.port < 65535:
+            neighbour = server.origin().with_port(server.port + 1)
+            pages += [neighbour / _GOVERNOR_PATH, neighbour / _METRICS_PATH]
+    refusals = []
+    for page in pages:
+        try:
+            return await _read_page(session, page)
+        except CountersUnavailable as refusal:
+            refusals.append(str(refusal))
+    if admin is not None:
+        raise CountersUnavailable("; ".join(refusals))
+    return None
+
+
+async def finish_counters(
+    session: aiohttp.ClientSession, before: CounterReading | None
+) -> Speculation:
+    """Acceptance since `before`, read from the same page again."""
+    if before is None:
+        return unknown_speculation(
+            "no speculation counters found; give the admin port with --admin-url"
+        )
+    source = str(before.page)
+    try:
+        after = await _read_page(session, before.page)
+    except CountersUnavailable as refusal:
+        return unknown_speculation(str(refusal), source)
+    states = tuple(governor_states(after.document))
+    return compare_counters(before.counters, after.counters, source, states)
+
+
+async def _read_page(session: aiohttp.ClientSession, page: URL) -> CounterReading:
+    try:
+        async with session.get(page, timeout=_TIMEOUT, allow_redirects=False) as response:
+            if response.status != 200:
+                raise CountersUnavailable(f"{page} answered with status {response.status}")
+            document = None
+            if page.name == "governor":
+                document = await response.json(content_type=None)
+                counters = counters_from_governor(document)
+            else:
+                counters = counters_from_metrics(await response.text())
+    except (TimeoutError, aiohttp.ClientError, ValueError) as error:
+        raise CountersUnavailable(
+            f"{page} cannot be read: {error or type(error).__name__}"
+        ) from error
+    if counters is None:
+        raise CountersUnavailable(f"{page} holds no speculation counters")
+    return CounterReading(page, counters, document)
