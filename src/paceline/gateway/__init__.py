@@ -1,0 +1,15 @@
+"""The gateway: clients meet the engines here. Plain ASGI in front of one or many replicas."""
+
+from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
+from paceline.gateway.server import PortTaken, RunningGateway, serve_gateway
+from paceline.gateway.settings import GatewaySettings
+
+__all__ = [
+    "GatewaySettings",
+    "PortTaken",
+    "Replica",
+    "ReplicaSource",
+    "ReplicaState",
+    "RunningGateway",
+    "serve_gateway",
+]

@@ -1,0 +1,71 @@
+"""What do the governors say, and how are they told?
+
+The client side of a replica's control channel: one JSON line out, one JSON line back over a Unix
+socket. A connection is opened for each question; they are asked a few times a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from paceline.gateway.replicas import Replica
+
+_MAX_LINE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAnswer:
+    """What one replica answered: its state, or why there is none."""
+
+    replica: str
+    state: Mapping[str, Any] | None
+    error: str | None = None
+    is_refusal: bool = False
+    """The replica understood and refused: the request is wrong, not the replica."""
+
+
+async def ask_all(
+    replicas: Sequence[Replica], request: Mapping[str, object], timeout_s: float
+) -> list[ControlAnswer]:
+    """Ask all of them at once; an answer for each, in their order. Does not raise."""
+    return await asyncio.gather(*(_ask(replica, request, timeout_s) for replica in replicas))
+
+
+async def _ask(replica: Replica, request: Mapping[str, object], timeout_s: float) -> ControlAnswer:
+    if replica.control_socket is None:
+        return ControlAnswer(replica.name, None, "it has no control channel")
+    if replica.state != "ready":
+        return ControlAnswer(replica.name, None, f"the replica is {replica.state}")
+    try:
+        async with asyncio.timeout(timeout_s):
+            line = await _exchange(str(replica.control_socket), request)
+        answer = msgspec.json.decode(line)
+    except TimeoutError:
+        return ControlAnswer(replica.name, None, f"no answer within {timeout_s:g} s")
+    except (OSError, ValueError) as error:  # msgspec.DecodeError is a ValueError
+        return ControlAnswer(replica.name, None, f"the control channel failed: {error}")
+    if isinstance(answer, dict) and answer.get("ok") is True:
+        state = answer.get("state")
+        if isinstance(state, dict):
+            return ControlAnswer(replica.name, state)
+    if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+        return ControlAnswer(replica.name, None, answer["error"], is_refusal=True)
+    return ControlAnswer(replica.name, None, "it answered something that is no state")
+
+
+async def _exchange(path: str, request: Mapping[str, object]) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
+    try:
+        writer.write(msgspec.json.encode(request) + b"\n")
+        await writer.drain()
+        line = await reader.readline()
+    finally:
+        writer.close()
+    if not line.endswith(b"\n"):
+        raise OSError("closed before it answered")
+    return line

@@ -1,0 +1,107 @@
+"""What does an engine's error mean, and what of it may the client read?
+
+Engines differ: vLLM has integer codes, pydantic reports with the offending input, paths of its
+own files. This is the one place that knows; the result is a `Problem` of ours.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from paceline.gateway.errors import Problem, context_length_exceeded, unavailable
+from paceline.gateway.outcomes import Outcome
+
+_MAX_MESSAGE_CHARS = 1000
+
+_SCRUB = (
+    # vLLM appends "(parameter=…, value=…)" to its own validation errors
+    (re.compile(r" \(parameter=.*\)$", re.DOTALL), ""),
+    (re.compile(r'\n?\s*File "[^"]*", line \d+, in \S+(\n\s+.*)?'), ""),
+    (re.compile(r" at 0x[0-9a-fA-F]+"), ""),
+    (re.compile(r"(?<![\w.:/])(?:/[\w.+\-]+){2,}"), "<path>"),
+    (re.compile(r"(?:https?|unix|tcp|ipc)://\S+"), "<address>"),
+)
+_PYDANTIC_MESSAGE = re.compile(r"""'msg': (?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""")
+_CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
+_OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
+
+
+def problem_of(
+    status: int, body: bytes, prompt_param: str, fields: frozenset[str], retry_after_s: int
+) -> Problem:
+    """Translate one error answer.
+
+    `prompt_param` is the field that holds the prompt on this route; `fields` are the names of the
+    fields that the client sent with a value.
+    """
+    if status in (401, 403) or (status >= 500 and status != 501):
+        return unavailable("The engine failed on this request; try again.", retry_after_s)
+    message, param = _read(body)
+    if _CONTEXT.search(message):
+        output_param = next((name for name in _OUTPUT_PARAMS if message.startswith(name)), None)
+        return context_length_exceeded(message, output_param or prompt_param)
+    if "not yet supported with speculative decoding" in message:
+        return _refused_under_speculation(fields)
+    if status == 429:
+        return Problem(429, message, "rate_limited", param, retry_after_s=retry_after_s)
+    if status in (404, 408, 413):
+        code = {404: "not_found", 408: "engine_timeout", 413: "body_too_large"}[status]
+        return Problem(status, message, code, param)
+    return Problem(400, message, "invalid_value", param)
+
+
+def outcome_of(problem: Problem) -> Outcome:
+    return Outcome.ENGINE_ERROR if problem.status >= 500 else Outcome.ENGINE_REFUSED
+
+
+def status_in(body: bytes) -> int:
+    """The HTTP status that an error event inside a stream stands for; 500 when it names none."""
+    code = _error_object(body).get("code")
+    return code if isinstance(code, int) and 400 <= code <= 599 else 500
+
+
+def scrub(message: str) -> str:
+    """The message without paths, addresses and traces, cut to a readable length."""
+    for pattern, replacement in _SCRUB:
+        message = pattern.sub(replacement, message)
+    message = message.strip()
+    if len(message) > _MAX_MESSAGE_CHARS:
+        message = message[:_MAX_MESSAGE_CHARS] + "…"
+    return message
+
+
+def _refused_under_speculation(fields: frozenset[str]) -> Problem:
+    named = [name for name in ("min_p", "logit_bias") if name in fields]
+    return Problem(
+        400,
+        f"{' and '.join(named) or 'min_p and logit_bias'} cannot be used while this server drafts "
+        "speculatively. Leave it out, or have the operator serve with --draft none.",
+        "unsupported_parameter",
+        named[0] if named else None,
+    )
+
+
+def _read(body: bytes) -> tuple[str, str | None]:
+    error = _error_object(body)
+    message = error.get("message")
+    param = error.get("param")
+    text = message if isinstance(message, str) else ""
+    name = param.removeprefix("body.") if isinstance(param, str) and param else None
+    details = [a or b for a, b in _PYDANTIC_MESSAGE.findall(text)]
+    if details:
+        reasons = "; ".join(dict.fromkeys(details[:3]))
+        text = f"{name}: {reasons}" if name else reasons
+    return scrub(text) or "The engine refused this request and did not say why.", name
+
+
+def _error_object(body: bytes) -> dict[str, object]:
+    try:
+        parsed = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    if not isinstance(parsed, dict):
+        return {}
+    error = parsed.get("error", parsed)
+    return error if isinstance(error, dict) else {"message": error}

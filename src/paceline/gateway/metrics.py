@@ -1,0 +1,168 @@
+"""What does the gateway measure, and under which names?
+
+The one module that names metrics. Counters and histograms are fed as requests pass; the state of
+the replicas and of their governors is read when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.replicas import Replica
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+_TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_TPOT_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
+_QUEUE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+
+_STATE_VALUES = {"down": 0, "starting": 1, "ready": 2}
+
+_GOVERNOR_GAUGES = (
+    ("draft_length", "draft_length", "Draft tokens per request that the governor planned last."),
+    ("ceiling", "draft_length_ceiling", "Longest draft that the governor may plan."),
+    ("accepted_fraction", "accepted_fraction", "Recent share of draft tokens accepted."),
+    (
+        "goodput_tokens_per_s",
+        "goodput_tokens_per_second",
+        "Tokens per second that the governor expects of its plan.",
+    ),
+)
+_GOVERNOR_COUNTERS = (
+    ("accepted_tokens_total", "accepted_tokens", "Draft tokens that the target accepted."),
+    ("drafted_tokens_total", "drafted_tokens", "Draft tokens that the target verified."),
+    ("steps_total", "steps", "Engine steps that the governor planned."),
+    ("safe_plan_steps_total", "safe_plan_steps", "Of these, planned with the static setting."),
+    ("policy_errors_total", "policy_errors", "Exceptions of the policy, each answered safely."),
+)
+
+GovernorState = Mapping[str, object]
+
+
+class GatewayMetrics:
+    """The metrics of one gateway, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "paceline_requests",
+            "Requests to the answering routes, by how they ended.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        for outcome in Outcome:
+            self._requests.labels(outcome.value)
+        self._ttft = Histogram(
+            "paceline_time_to_first_token_seconds",
+            "Streams: from the request's last byte to the first event from the engine.",
+            buckets=_TTFT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._tpot = Histogram(
+            "paceline_time_per_output_token_seconds",
+            "Streams of one choice that carry their usage (stream_options.include_usage): time "
+            "from the first event to the end, divided by output tokens - 1. Others are not "
+            "counted, since the gateway does not parse what it passes through.",
+            buckets=_TPOT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._queue = Histogram(
+            "paceline_queue_seconds",
+            "From the request's last byte to its sending to a replica: checks and waiting in the "
+            "gateway. The engine's own queue is not in it.",
+            buckets=_QUEUE_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._in_flight = Gauge(
+            "paceline_requests_in_flight",
+            "Requests that a replica is working on.",
+            ["replica"],
+            registry=self.registry,
+        )
+
+    def request_ended(self, outcome: Outcome) -> None:
+        self._requests.labels(outcome.value).inc()
+
+    def render(
+        self,
+        replicas: Sequence[Replica],
+        num_in_flight: Mapping[str, int],
+        governors: Mapping[str, GovernorState],
+    ) -> bytes:
+        """Everything as Prometheus text; `governors` holds the states that could be read."""
+        self._in_flight.clear()
+        for replica in replicas:
+            self._in_flight.labels(replica.name).set(num_in_flight.get(replica.name, 0))
+        scrape = CollectorRegistry()
+        scrape.register(_Snapshot(replicas, governors))
+        return generate_latest(self.registry) + generate_latest(scrape)
+
+
+class RequestTimes:
+    """Observes the times of one request; begins when its body has been read."""
+
+    def __init__(self, metrics: GatewayMetrics) -> None:
+        self._metrics = metrics
+        self._num_choices = 1
+        self._read_at_s = time.monotonic()
+        self._first_at_s: float | None = None
+
+    def sent_upstream(self, num_choices: int) -> None:
+        self._num_choices = num_choices
+        self._metrics._queue.observe(time.monotonic() - self._read_at_s)
+
+    def first_bytes(self) -> None:
+        self._first_at_s = time.monotonic()
+        self._metrics._ttft.observe(self._first_at_s - self._read_at_s)
+
+    def stream_completed(self, num_output_tokens: int | None) -> None:
+        if self._first_at_s is None or self._num_choices != 1:
+            return
+        if num_output_tokens is not None and num_output_tokens > 1:
+            duration_s = time.monotonic() - self._first_at_s
+            self._metrics._tpot.observe(duration_s / (num_output_tokens - 1))
+
+
+class _Snapshot(Collector):
+    """What was read of the replicas for this one scrape."""
+
+    def __init__(self, replicas: Sequence[Replica], governors: Mapping[str, GovernorState]) -> None:
+        self._replicas = replicas
+        self._governors = governors
+
+    def collect(self) -> Iterator[Metric]:
+        state = GaugeMetricFamily(
+            "paceline_replica_state", "0 down, 1 starting, 2 ready.", labels=["replica"]
+        )
+        restarts = CounterMetricFamily(
+            "paceline_replica_restarts", "Times a replica was started again.", labels=["replica"]
+        )
+        for replica in self._replicas:
+            state.add_metric([replica.name], _STATE_VALUES[replica.state])
+            if replica.num_restarts is not None:
+                restarts.add_metric([replica.name], replica.num_restarts)
+        yield state
+        yield restarts
+        for key, name, text in _GOVERNOR_GAUGES:
+            gauge = GaugeMetricFamily(f"paceline_governor_{name}", text, labels=["replica"])
+            for replica_name, value in self._values(key):
+                gauge.add_metric([replica_name], value)
+            yield gauge
+        for key, name, text in _GOVERNOR_COUNTERS:
+            counter = CounterMetricFamily(f"paceline_governor_{name}", text, labels=["replica"])
+            for replica_name, value in self._values(key):
+                counter.add_metric([replica_name], value)
+            yield counter
+
+    def _values(self, key: str) -> Iterable[tuple[str, float]]:
+        """Absent figures (null, or not a number) have no sample."""
+        for replica_name, state in self._governors.items():
+            value = state.get(key)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                yield replica_name, value

@@ -1,0 +1,33 @@
+"""In which ways can a request end?
+
+Every request ends in exactly one of these; the value is also the metric label.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    COMPLETED = "completed"
+    """The whole answer was sent."""
+    REFUSED = "refused"
+    """The gateway's own checks refused it; the engine never saw it."""
+    ENGINE_REFUSED = "engine_refused"
+    """The engine answered with a 4xx."""
+    ENGINE_ERROR = "engine_error"
+    """The engine answered with a 5xx, or with an error inside the stream."""
+    CLIENT_GONE = "client_gone"
+    """The client closed the connection, or took no bytes for too long."""
+    UNAVAILABLE = "unavailable"
+    """No replica of the model was ready."""
+    UNREACHABLE = "unreachable"
+    """The replica refused the connection or closed it before it answered."""
+    TIMED_OUT = "timed_out"
+    """The replica let a deadline pass."""
+    BROKEN = "broken"
+    """The replica's answer ended before it was complete."""
+    SHUT_DOWN = "shut_down"
+    """The gateway stopped before the request could end."""
+    INTERNAL_ERROR = "internal_error"
+    """A fault of the gateway itself."""

@@ -1,0 +1,104 @@
+"""How is the client answered, whatever has already been sent?
+
+Knows whether the answer has begun, so that an error becomes a status before that and an event in
+the stream after it. Also watches for the client's leaving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from paceline.gateway.asgi import Headers, Receive, Send
+from paceline.gateway.body import linger
+from paceline.gateway.errors import Problem
+
+
+class Reply:
+    """One answer to one client."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
+        self._is_inside_event = False
+        self.has_begun = False
+        self.is_complete = False
+
+    async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
+        """A JSON answer in one piece."""
+        await self._start_whole(status, body, headers or [])
+        await self._finish(body)
+
+    async def begin_stream(self) -> None:
+        await self._start(
+            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")]
+        )
+
+    async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
+        """Part of a stream. Suspends while the client is slow to read."""
+        self._is_inside_event = not ends_event
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end_stream(self) -> None:
+        await self._finish(b"")
+
+    async def problem(self, problem: Problem) -> None:
+        """Tell the client what is wrong, and end the answer."""
+        if self.is_complete:
+            return
+        if not self.has_begun:
+            await self.whole(problem.status, problem.body(), problem.headers())
+        else:
+            await self._finish((b"\n\n" if self._is_inside_event else b"") + problem.event())
+
+    async def problem_before_body(self, problem: Problem, receive: Receive) -> None:
+        """The same for a request whose body was not read to its end."""
+        body = problem.body()
+        await self._start_whole(problem.status, body, problem.headers())
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await linger(receive)
+        await self._finish(b"")
+
+    async def _start_whole(self, status: int, body: bytes, headers: Headers) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, b"application/json", [length, *headers])
+
+    async def _start(self, status: int, content_type: bytes, headers: Headers) -> None:
+        self.has_begun = True
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", content_type), *self._own_headers, *headers],
+            }
+        )
+
+    async def _finish(self, body: bytes) -> None:
+        self.is_complete = True
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def run_while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> bool:
+    """Run the work until it ends (True) or the client leaves (False; the work is cancelled).
+
+    The body must have been read: what `receive` brings is thrown away. Exceptions of the work, and
+    a cancellation from outside, pass through after both tasks have ended.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return False
+        working.result()
+        return True
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

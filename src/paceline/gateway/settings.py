@@ -1,0 +1,73 @@
+"""Which limits and deadlines does the gateway work with?
+
+A value, filled by the caller (`paceline serve` fills it from the configuration). It reads no
+file and no environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Everything an operator may set on the gateway. Times are in seconds, ports may be 0."""
+
+    host: str = "127.0.0.1"
+    """Address of the data port."""
+    port: int = 8000
+    """Data port; 0 lets the system choose."""
+    admin_host: str = "127.0.0.1"
+    """Address of the admin port; keep it on loopback, it has no key yet."""
+    admin_port: int = 8001
+    """Admin port; 0 lets the system choose."""
+
+    max_body_bytes: int = 8 * 1024 * 1024
+    """Longest request body; 8 MiB holds about two million tokens of text."""
+    body_timeout_s: float = 30.0
+    """A client must have sent its whole body within this time."""
+    max_json_depth: int = 64
+    """Deepest nesting of a request body; tool schemas in use reach about 20."""
+    max_json_keys: int = 20_000
+    """Most object keys in a request body, counted over all levels."""
+    max_choices: int = 8
+    """Largest `n`; vLLM's own cap of 16,384 lets one request fill the engine."""
+    max_prompts: int = 64
+    """Most prompts in one completions request."""
+    granted_fields: frozenset[str] = frozenset()
+    """Engine fields that clients may use although the gateway refuses them by default."""
+
+    connect_timeout_s: float = 2.0
+    """A replica must accept the connection within this time."""
+    first_byte_timeout_s: float = 300.0
+    """A stream must begin within this time: the engine's queue and the prefill."""
+    stall_timeout_s: float = 120.0
+    """A stream that has begun must bring its next bytes within this time."""
+    response_timeout_s: float = 600.0
+    """An answer that is not streamed must be complete within this time."""
+    client_stall_timeout_s: float = 120.0
+    """A client that takes no bytes for this long is given up."""
+    max_event_bytes: int = 1024 * 1024
+    """Longest server-sent event that is held back until it is whole; longer ones pass in parts."""
+    max_response_bytes: int = 64 * 1024 * 1024
+    """Longest answer that is not streamed; it is held until whole, so that it can fail as one."""
+
+    retry_after_s: int = 5
+    """What a 503 tells the client to wait; clients ignore more than 120 s."""
+    drain_timeout_s: float = 30.0
+    """Requests in flight may take this long to end once the gateway stops."""
+    control_timeout_s: float = 2.0
+    """A replica's control channel must answer within this time."""
+
+    def __post_init__(self) -> None:
+        for name in ("port", "admin_port"):
+            if not 0 <= getattr(self, name) <= 65_535:
+                raise ValueError(f"{name} is {getattr(self, name)}; allowed are 0 to 65535")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.startswith("max_") and value < 1:
+                raise ValueError(f"{field.name} is {value}; it must be at least 1")
+            if field.name.endswith("_timeout_s") and not value > 0:
+                raise ValueError(f"{field.name} is {value}; it must be more than 0 seconds")
+        if not 1 <= self.retry_after_s <= 120:
+            raise ValueError(f"retry_after_s is {self.retry_after_s}; allowed are 1 to 120 seconds")

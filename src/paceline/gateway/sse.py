@@ -1,0 +1,80 @@
+"""What must the gateway see of a stream that it passes through?
+
+Bytes go through unparsed, but only whole events at a time, so that a stream can be ended with an
+error event at any moment. On the way it notes three things by their bytes: the `[DONE]` that ends
+a complete stream, an error event of the engine, and the usage, where the client asked for it.
+None of the marks can occur inside an event's JSON text: there, quotes and line ends are escaped.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DONE = b"data: [DONE]"
+_ERROR = b'data: {"error"'
+_USAGE = b'"usage":{'
+_COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
+
+
+class EventRelay:
+    """Bytes in, whole events out."""
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._held = b""
+        self._is_inside_event = False
+        self.saw_done = False
+        """The engine said that the stream is complete."""
+        self.num_output_tokens: int | None = None
+        """Completion tokens of the last usage seen; None when there was none."""
+
+    @property
+    def is_inside_event(self) -> bool:
+        """Part of an event that was too long to be held has gone out, its end has not."""
+        return self._is_inside_event
+
+    def feed(self, data: bytes) -> bytes:
+        """What may go to the client now: whole events, or nothing."""
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        if not data.endswith((b"\n\n", b"\r\n\r\n")):
+            end = max(_end_of(b"\n\n", data), _end_of(b"\r\n\r\n", data))
+            if len(data) - end > self._max_event_bytes:
+                self._is_inside_event = True
+                return data
+            self._held = data[end:]
+            data = data[:end]
+        if data:
+            self._is_inside_event = False
+            self._note(data)
+        return data
+
+    def _note(self, events: bytes) -> None:
+        if events.startswith(_DONE) or b"\n" + _DONE in events:
+            self.saw_done = True
+        if _USAGE in events:
+            for match in _COMPLETION_TOKENS.finditer(events):
+                self.num_output_tokens = int(match[1])
+
+
+def has_error(events: bytes) -> bool:
+    """Whether one of these events is an error of the engine."""
+    return events.startswith(_ERROR) or b"\n" + _ERROR in events
+
+
+def split_at_error(events: bytes) -> tuple[bytes, bytes, bytes]:
+    """(events before the first error, the JSON of the error event, events after it).
+
+    Call it only when `has_error` is true.
+    """
+    start = 0 if events.startswith(_ERROR) else events.index(b"\n" + _ERROR) + 1
+    end = events.find(b"\n", start)
+    end = len(events) if end < 0 else end
+    json_start = start + len(b"data: ")
+    return events[:start], events[json_start:end].rstrip(), events[end:].lstrip(b"\r\n")
+
+
+def _end_of(mark: bytes, data: bytes) -> int:
+    position = data.rfind(mark)
+    return 0 if position < 0 else position + len(mark)

@@ -1,0 +1,125 @@
+"""How does the gateway talk to a replica?
+
+HTTP over the replica's Unix socket or URL. aiohttp's exceptions end here: callers see
+`Unreachable` (nothing was answered) and `Broken` (the answer ended too early).
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import aiohttp
+
+from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import GatewaySettings
+
+_KEEPALIVE_S = 2.0
+"""vLLM's server closes idle connections after 5 s; giving them up well before means that a request
+is never sent into one that is just being closed."""
+
+
+class Unreachable(Exception):
+    """The replica refused the connection, or closed it before it answered."""
+
+
+class Broken(Exception):
+    """The replica's answer ended before it was complete."""
+
+
+class UpstreamResponse:
+    """An answer that has begun."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.is_event_stream = response.content_type == "text/event-stream"
+
+    async def read_some(self) -> bytes:
+        """The bytes that are there, at least one; empty at the end. May raise `Broken`."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise Broken(_reason(error)) from error
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """The whole body. May raise `Broken`, also when it is longer than `max_bytes`."""
+        parts: list[bytes] = []
+        num_bytes = 0
+        while part := await self.read_some():
+            num_bytes += len(part)
+            if num_bytes > max_bytes:
+                raise Broken(f"the answer is longer than {max_bytes} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close the connection; when the answer was read to its end, keep it for the next."""
+        self._response.close()
+
+
+class Upstreams:
+    """One connection pool per replica address, kept until the gateway ends.
+
+    An async context manager. Replicas keep their address over restarts, so the pools are few.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s)
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+
+    async def __aenter__(self) -> Upstreams:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
+
+    async def post(
+        self, replica: Replica, path: str, body: bytes, request_id: str
+    ) -> UpstreamResponse:
+        """Send a request; returns when the answer begins. May raise `Unreachable`.
+
+        Cancelling it closes the connection, which the engine takes as an abort.
+        """
+        session, base = self._session(replica)
+        try:
+            response = await session.post(
+                base + path,
+                data=body,
+                headers={"content-type": "application/json", "x-request-id": request_id},
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(_reason(error)) from error
+        return UpstreamResponse(response)
+
+    def _session(self, replica: Replica) -> tuple[aiohttp.ClientSession, str]:
+        session = self._sessions.get(replica.address)
+        if session is None:
+            connector: aiohttp.BaseConnector
+            if replica.is_unix:
+                connector = aiohttp.UnixConnector(
+                    replica.address, limit=0, keepalive_timeout=_KEEPALIVE_S
+                )
+            else:
+                connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S)
+            session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=self._timeout,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"accept-encoding": "identity"},
+                skip_auto_headers={"user-agent"},
+            )
+            self._sessions[replica.address] = session
+        return session, "http://engine" if replica.is_unix else replica.address.rstrip("/")
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

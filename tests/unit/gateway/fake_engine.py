@@ -1,0 +1,136 @@
+"""A small engine with a known truth: speaks HTTP as vLLM does, and does as it is told.
+
+It streams given tokens, counts requests that begin and that are aborted, and can refuse, hang,
+stall, or die in the middle. The gateway meets it over a real Unix socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import web
+
+MODEL = "tiny"
+
+
+@dataclass
+class FakeEngine:
+    """Set the attributes to choose the behaviour of the next requests."""
+
+    socket: Path
+    tokens: list[str] = field(default_factory=lambda: ["def ", "f(x", "):\n", " return x"])
+    mode: str = "answer"
+    """answer, hang (no first byte), stall (after one token), die (after one token, inside an
+    event), cut (after one token, cleanly but without [DONE]), refuse, dead, drip (slow tokens),
+    split (every byte by itself), flood (as much as is taken), raw (the bytes of `raw`)."""
+    refusal: tuple[int, dict[str, object]] = (400, {})
+    raw: bytes = b""
+    num_begun: int = 0
+    num_aborted: int = 0
+    num_flooded: int = 0
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    async def __aenter__(self) -> FakeEngine:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_post("/v1/completions", self._answer)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.UnixSite(self._runner, str(self.socket)).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.tokens)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.bodies.append(body)
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.num_begun += 1
+        try:
+            return await self._do(request, json.loads(body))
+        except (asyncio.CancelledError, ConnectionError):
+            self.num_aborted += 1
+            raise
+
+    async def _do(self, request: web.Request, asked: dict[str, object]) -> web.StreamResponse:
+        is_chat = request.path == "/v1/chat/completions"
+        if self.mode == "hang":
+            await asyncio.sleep(30)
+        if self.mode == "refuse":
+            return web.json_response(self.refusal[1], status=self.refusal[0])
+        if self.mode == "dead":
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if not asked.get("stream"):
+            return web.json_response(_whole(self.tokens, is_chat))
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        if self.mode == "raw":
+            await response.write(self.raw)
+            return response
+        while self.mode == "flood":
+            await response.write(_event(_chunk("x" * 10_000, is_chat)))
+            self.num_flooded += 1
+        for index, token in enumerate(self.tokens):
+            event = _event(_chunk(token, is_chat))
+            if index == 1 and self.mode == "stall":
+                await asyncio.sleep(30)
+            if index == 1 and self.mode == "die":
+                await response.write(event[:20])
+                await asyncio.sleep(0.02)
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            if index == 1 and self.mode == "cut":
+                return response
+            if self.mode == "drip":
+                await asyncio.sleep(0.02)
+            for part in [event[i : i + 1] for i in range(len(event))] if self._splits else [event]:
+                await response.write(part)
+                if self._splits:
+                    await asyncio.sleep(0)
+        options = asked.get("stream_options")
+        if isinstance(options, dict) and options.get("include_usage"):
+            usage = {"prompt_tokens": 3, "completion_tokens": len(self.tokens), "total_tokens": 7}
+            await response.write(_event({**_chunk("", is_chat), "choices": [], "usage": usage}))
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    @property
+    def _splits(self) -> bool:
+        return self.mode == "split"
+
+
+def _event(chunk: dict[str, object]) -> bytes:
+    text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
+    return b"data: " + text.encode() + b"\n\n"
+
+
+def _chunk(token: str, is_chat: bool) -> dict[str, object]:
+    kind = "chat.completion.chunk" if is_chat else "text_completion"
+    part = {"delta": {"content": token}} if is_chat else {"text": token}
+    choice = {"index": 0, **part, "finish_reason": None}
+    return {"id": "cmpl-1", "object": kind, "created": 1, "model": MODEL, "choices": [choice]}
+
+
+def _whole(tokens: list[str], is_chat: bool) -> dict[str, object]:
+    text = "".join(tokens)
+    part = {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
+    return {
+        "id": "cmpl-1",
+        "object": "chat.completion" if is_chat else "text_completion",
+        "created": 1,
+        "model": MODEL,
+        "choices": [{"index": 0, **part, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": len(tokens), "total_tokens": 7},
+    }
