@@ -91,8 +91,7 @@ class StreamingClient:
         """Send it now and read the stream to its end; `scheduled_s` is when it was due."""
         progress = _Progress()
         outcome, message = Outcome.OK, None
-        # The event loop may fire a timer early by its clock's resolution: that is on time.
-        sent_s = max(self._clock() - zero_s, scheduled_s)
+        sent_s = self._clock() - zero_s
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._stream(spec, progress, zero_s)

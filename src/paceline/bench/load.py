@@ -74,7 +74,16 @@ async def run_open_loop(
 
     async with asyncio.TaskGroup() as in_flight:
         for spec, due_s in zip(specs, offsets_s, strict=False):
-            # Sleeping 0 s when late lets the tasks made so far start.
-            await asyncio.sleep(max(0.0, zero_s + due_s - clock()))
+            await _sleep_until(due_s, zero_s, clock)
             in_flight.create_task(send_one(spec, due_s))
     return sorted(records, key=lambda record: record.index)
+
+
+async def _sleep_until(due_s: float, zero_s: float, clock: Clock) -> None:
+    """Sleep until it is due, never shorter; yield at least once, so that tasks made can start.
+
+    An event loop may wake a sleeper early (uvloop's timers count whole milliseconds).
+    """
+    await asyncio.sleep(max(0.0, due_s - (clock() - zero_s)))
+    while (wait_s := due_s - (clock() - zero_s)) > 0:  # noqa: ASYNC110 - it is time we wait for
+        await asyncio.sleep(wait_s)
