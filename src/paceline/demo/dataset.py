@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from tokenizers import Tokenizer
 from paceline.demo import corpus, tasks
 from paceline.demo.tokenizer import (
     END_OF_TEXT,
+    answer_head,
     encode_message,
     load_tokenizer,
     train_tokenizer,
@@ -43,22 +46,38 @@ class Batch:
 
 
 class Dataset:
-    """Memory-mapped rows; `batch` mixes source and tasks in the asked proportion."""
+    """Memory-mapped rows of three kinds; `batch` mixes them in the asked proportions.
+
+    `source` is the raw stream, `tasks` the packed questions with their true answers, `own` the
+    same questions with the target's answers (once `write_rows` has written them).
+    """
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer = load_tokenizer(folder)
         self._source = np.load(folder / "source.npy", mmap_mode="r")
-        self._tasks = np.load(folder / "tasks.npy", mmap_mode="r")
-        self._weights = np.load(folder / "task_weights.npy", mmap_mode="r")
+        self._rows = {
+            name: (
+                np.load(folder / f"{name}.npy", mmap_mode="r"),
+                np.load(folder / f"{name}_weights.npy", mmap_mode="r"),
+            )
+            for name in ("tasks", "own")
+            if (folder / f"{name}.npy").exists()
+        }
 
-    def batch(self, seed: int, step: int, num_rows: int, task_fraction: float) -> Batch:
+    def batch(self, seed: int, step: int, num_rows: int, shares: Mapping[str, float]) -> Batch:
+        """Rows of the kinds in `shares` (fractions of the rows); what they leave is source."""
         rng = np.random.default_rng((seed, step))
         tokens = np.empty((num_rows, ROW_TOKENS + 1), np.uint16)
         weights = np.ones((num_rows, ROW_TOKENS + 1), np.float16)
         for row in range(num_rows):
-            if rng.random() < task_fraction:
-                picked = int(rng.integers(len(self._tasks)))
-                tokens[row], weights[row] = self._tasks[picked], self._weights[picked]
+            draw = rng.random()
+            for name, share in shares.items():
+                if draw < share:
+                    kind_tokens, kind_weights = self._rows[name]
+                    picked = int(rng.integers(len(kind_tokens)))
+                    tokens[row], weights[row] = kind_tokens[picked], kind_weights[picked]
+                    break
+                draw -= share
             else:
                 start = int(rng.integers(len(self._source) - ROW_TOKENS - 1))
                 tokens[row] = self._source[start : start + ROW_TOKENS + 1]
@@ -100,32 +119,51 @@ def _write_tasks(
     folder: Path, tokenizer: Tokenizer, functions: list[tasks.Function], rng: random.Random
 ) -> int:
     vocabulary = tasks.identifier_vocabulary(functions)
-    rows: list[Tokens] = []
-    row_weights: list[Weights] = []
+    examples = (
+        example
+        for _ in range(TASK_ROUNDS)
+        for example in tasks.build_examples(functions, vocabulary, rng)
+    )
+    head = len(answer_head(tokenizer))
+    dialogues = (
+        (
+            encode_message(tokenizer, "user", e.question) + answer_head(tokenizer),
+            encode_message(tokenizer, "assistant", e.answer)[head:],
+        )
+        for e in examples
+    )
+    return write_rows(folder, "tasks", dialogues)
+
+
+def write_rows(folder: Path, kind: str, pairs: Iterable[tuple[list[int], list[int]]]) -> int:
+    """Pack (question ids, answer ids) whole into rows of `kind`; returns how many fitted.
+
+    The last token of an answer (the line break after a message) has no weight: nothing
+    generates it.
+    """
+    rows: list[npt.NDArray[np.uint16]] = []
+    row_weights: list[npt.NDArray[np.float16]] = []
     ids: list[int] = []
     weights: list[float] = []
-    num_examples = 0
-    for _ in range(TASK_ROUNDS):
-        for example in tasks.build_examples(functions, vocabulary, rng):
-            question = encode_message(tokenizer, "user", example.question)
-            answer = encode_message(tokenizer, "assistant", example.answer)
-            head = 1 + len(tokenizer.encode("assistant\n", add_special_tokens=False).ids)
-            if len(question) + len(answer) > ROW_TOKENS:
-                continue
-            if len(ids) + len(question) + len(answer) > ROW_TOKENS + 1:
-                rows.append(_padded(ids, END_OF_TEXT, np.uint16))
-                row_weights.append(_padded(weights, 0.0, np.float16))
-                ids, weights = [], []
-            ids += question + answer
-            weights += [QUESTION_WEIGHT] * (len(question) + head)
-            weights += [1.0] * (len(answer) - head - 1) + [0.0]
-            num_examples += 1
-    np.save(folder / "tasks.npy", np.stack(rows))
-    np.save(folder / "task_weights.npy", np.stack(row_weights))
-    return num_examples
+    num_pairs = 0
+    for question, answer in pairs:
+        if len(question) + len(answer) > ROW_TOKENS:
+            continue
+        if len(ids) + len(question) + len(answer) > ROW_TOKENS + 1:
+            rows.append(_padded(ids, END_OF_TEXT, np.dtype(np.uint16)))
+            row_weights.append(_padded(weights, 0, np.dtype(np.float16)))
+            ids, weights = [], []
+        ids += question + answer
+        weights += [QUESTION_WEIGHT] * len(question) + [1.0] * (len(answer) - 1) + [0.0]
+        num_pairs += 1
+    np.save(folder / f"{kind}.npy", np.stack(rows))
+    np.save(folder / f"{kind}_weights.npy", np.stack(row_weights))
+    return num_pairs
 
 
-def _padded(values: list[int] | list[float], filler: float, dtype: npt.DTypeLike) -> npt.NDArray:
+def _padded(
+    values: list[int] | list[float], filler: float, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
     row = np.full(ROW_TOKENS + 1, filler, dtype)
     row[: len(values)] = values
     return row

@@ -32,13 +32,13 @@ def export(model: Qwen2, tokenizer: Tokenizer, folder: Path) -> None:
     _write_json(
         folder / "tokenizer_config.json",
         {
-            "tokenizer_class": "PreTrainedTokenizerFast",
+            "tokenizer_class": "Qwen2Tokenizer",
             "eos_token": message_end,
             "pad_token": end_of_text,
-            "unk_token": None,
+            "unk_token": end_of_text,
             "bos_token": None,
             "model_max_length": model.shape.max_positions,
-            "clean_up_tokenization_spaces": False,
+            "add_prefix_space": False,
         },
     )
 

@@ -39,8 +39,7 @@ def cut_questions(seed: int = 0) -> list[dict[str, Any]]:
                 }
             )
     rng.shuffle(files)
-    for index in range(NUM_PER_TASK):
-        chosen.append(_cut_code(files[index % len(files)], rng))
+    chosen.extend(_cut_code(files[index % len(files)], rng) for index in range(NUM_PER_TASK))
     return sorted(chosen, key=lambda question: list(MAX_TOKENS).index(question["task"]))
 
 

@@ -66,4 +66,5 @@ def _orthogonal(matrix: Tensor, num_iterations: int = 5) -> Tensor:
     for _ in range(num_iterations):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return (x.T if tall else x).to(matrix.dtype)
+    result: Tensor = (x.T if tall else x).to(matrix.dtype)
+    return result

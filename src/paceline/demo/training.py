@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -33,9 +34,9 @@ class Schedule:
     rows: int
     decay_fraction: float = 0.4
     """Share of the steps over which the rate falls to zero; 0.2 to 0.5 do about as well."""
-    task_fraction_start: float = 0.4
-    task_fraction_end: float = 0.7
-    """Share of rows that are tasks, on the flat part and while the rate falls."""
+    shares_flat: Mapping[str, float] = field(default_factory=lambda: {"tasks": 0.4})
+    shares_falling: Mapping[str, float] = field(default_factory=lambda: {"tasks": 0.7})
+    """Kinds of rows (`Dataset.batch`) on the flat part and while the rate falls."""
     save_every: int = 50
 
     def rate_factor(self, step: int) -> float:
@@ -44,9 +45,9 @@ class Schedule:
         decay_steps = max(1, int(self.num_steps * self.decay_fraction))
         return min(1.0, (self.num_steps - step) / decay_steps)
 
-    def task_fraction(self, step: int) -> float:
+    def shares(self, step: int) -> Mapping[str, float]:
         flat = step < self.num_steps * (1 - self.decay_fraction)
-        return self.task_fraction_start if flat else self.task_fraction_end
+        return self.shares_flat if flat else self.shares_falling
 
 
 Loss = Callable[[Qwen2, Batch], Tensor]
@@ -55,9 +56,34 @@ Loss = Callable[[Qwen2, Batch], Tensor]
 def next_token_loss(model: Qwen2, batch: Batch) -> Tensor:
     """Weighted mean of the cross entropy in nats per token."""
     tokens = torch.from_numpy(batch.tokens.astype("int64"))
-    weights = torch.from_numpy(batch.weights[:, 1:].astype("float32")).reshape(-1)
     logits = model(tokens[:, :-1]).float()
     each = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].reshape(-1), reduction="none")
+    return _weighted_mean(each, batch)
+
+
+def distillation_loss(teacher: Qwen2) -> Loss:
+    """Weighted mean of KL(teacher || student) in nats per token, both reading the same text.
+
+    Forward KL bounds the total variation (Pinsker), and one minus the total variation is the
+    chance that a sampled draft token is accepted (Leviathan et al., 2023, arXiv 2211.17192).
+    """
+    teacher.eval()
+
+    def loss(student: Qwen2, batch: Batch) -> Tensor:
+        tokens = torch.from_numpy(batch.tokens.astype("int64"))[:, :-1]
+        with torch.no_grad():
+            target_probs = teacher(tokens).float().softmax(dim=-1).flatten(0, 1)
+        draft_logits = student(tokens).float().flatten(0, 1)
+        cross = F.cross_entropy(draft_logits, target_probs, reduction="none")
+        with torch.no_grad():
+            entropy = -torch.special.xlogy(target_probs, target_probs).sum(dim=-1)
+        return _weighted_mean(cross - entropy, batch)
+
+    return loss
+
+
+def _weighted_mean(each: Tensor, batch: Batch) -> Tensor:
+    weights = torch.from_numpy(batch.weights[:, 1:].astype("float32")).reshape(-1)
     return (each * weights).sum() / weights.sum()
 
 
@@ -74,7 +100,7 @@ def train(
     step = _restore(folder, model, optimizers)
     model.train()
     log = (folder / "log.jsonl").open("a")
-    with Progress(disable=None) as progress, log:
+    with Progress(disable=not sys.stdout.isatty()) as progress, log:
         bar = progress.add_task(folder.name, total=schedule.num_steps, completed=step)
         while step < schedule.num_steps:
             started = time.perf_counter()
@@ -82,7 +108,7 @@ def train(
             for optimizer in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = group["initial_lr"] * factor
-            batch = data.batch(seed, step, schedule.rows, schedule.task_fraction(step))
+            batch = data.batch(seed, step, schedule.rows, schedule.shares(step))
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 value = loss(model, batch)
             value.backward()  # type: ignore[no-untyped-call]
@@ -99,9 +125,7 @@ def train(
                 _save(folder, model, optimizers, step)
 
 
-def _save(
-    folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer], step: int
-) -> None:
+def _save(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer], step: int) -> None:
     state = {
         "model": model.state_dict(),
         "optimizers": [o.state_dict() for o in optimizers],
