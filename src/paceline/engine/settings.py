@@ -9,7 +9,7 @@ from typing import Any
 from paceline.governor.factory import POLICY_NAMES
 from paceline.governor.schedule import ScheduleRange, check_schedule
 
-DEFAULT_POLICY = "fixed"
+DEFAULT_POLICY = "goodput"
 
 # sockaddr_un on Linux holds 108 bytes with the closing zero.
 _MAX_SOCKET_PATH_BYTES = 107

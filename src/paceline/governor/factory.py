@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from paceline.governor.fixed import FixedPolicy
+from paceline.governor.goodput import GoodputPolicy
 from paceline.governor.policy import Policy
 from paceline.governor.schedule import SchedulePolicy, ScheduleRange
+from paceline.governor.threshold import ThresholdPolicy
 
-PolicyName = Literal["fixed", "off", "schedule"]
+PolicyName = Literal["goodput", "threshold", "schedule", "fixed", "off"]
 POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
@@ -32,6 +34,10 @@ def create_policy(
             f"draft_length is {draft_length}; allowed is 0 (off) to {max_draft_length}, "
             "the engine's num_speculative_tokens"
         )
+    if name == "goodput":
+        return GoodputPolicy(max_draft_length)
+    if name == "threshold":
+        return ThresholdPolicy(max_draft_length)
     if name == "off":
         return FixedPolicy(0)
     if name == "fixed":

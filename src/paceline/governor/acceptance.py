@@ -1,0 +1,141 @@
+"""How many draft tokens will be offered and accepted, position by position.
+
+For position j = 1, 2, … two conditional probabilities, each a discounted Beta count:
+
+    offer_j  = P(the drafter offers token j | it offered j-1, and was asked for at least j)
+    accept_j = P(token j is accepted        | it was offered, and j-1 was accepted)
+
+    accept_j = (strength * accept_{j-1} + accepted_j) / (strength + judged_j)
+
+The counts are censored: a step says nothing about positions not asked for, and nothing about
+acceptance past the first rejection. The prior mean of a position is the estimate of the one before
+it, so a depth never seen continues the curve at a constant hazard, smoothly; survival, the product
+
+    survival_j = offer_1 accept_1 … offer_j accept_j
+
+falls monotonically by construction. A model drafter offers all it is asked for (offer = 1); n-gram
+and suffix drafters offer only what matches, which `offer` learns.
+
+Forgetting: counts are multiplied by `exp(-min(1/24, n/96))` per step that judged n requests, a
+memory of 24 steps or 96 verdicts, whichever lasts longer (chosen by hand: the noise at one request
+is then about ±0.05). When a change is established (see `change`), a tenth is kept. Steps without
+drafts forget slowly down to `_FLOOR_JUDGED` verdicts, so that a probe after a long pause weighs,
+without ever returning to the bare prior.
+
+Assumes that all requests are alike and that how far the drafter offers does not depend on what is
+accepted. Fails on mixed traffic (half easy, half hard looks like all middling). Reference: hazards
+of censored data are Kaplan and Meier's (1958); acceptance per position for speculation: Leviathan
+et al., arXiv 2211.17192.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from paceline.governor.change import ChangeDetector
+from paceline.governor.values import StepSample
+
+_MEMORY_STEPS = 24.0
+_MEMORY_VERDICTS = 96.0
+_IDLE_MEMORY_STEPS = 256.0
+_FLOOR_JUDGED = 12.0
+_KEEP_AFTER_CHANGE = 0.1
+
+# Weak priors: a middling drafter that offers what it is asked for. Four verdicts outweigh them.
+_ACCEPT_MEAN = 0.6
+_OFFER_MEAN = 0.98
+_STRENGTH = 2.0
+
+
+class AcceptanceModel:
+    """Learns offers and acceptance for positions 1 to `max_draft_length`.
+
+    >>> model = AcceptanceModel(2)
+    >>> [round(s, 2) for s in model.survival]  # the prior: 0.6 per position, nearly all offered
+    [0.59, 0.35]
+    """
+
+    def __init__(self, max_draft_length: int) -> None:
+        self._max = max_draft_length
+        self._judged = [0.0] * max_draft_length
+        self._accepted = [0.0] * max_draft_length
+        self._asked = [0.0] * max_draft_length
+        self._offered = [0.0] * max_draft_length
+        self._accept = [0.0] * max_draft_length
+        self._change = ChangeDetector()
+        self.num_changes = 0
+        """Changes established so far."""
+        self.survival = [0.0] * max_draft_length
+        """P(at least j tokens accepted) for j = 1…max, shape (max_draft_length,). Read only."""
+        self.offered = [0.0] * max_draft_length
+        """P(at least j tokens offered) for j = 1…max, shape (max_draft_length,). Read only."""
+        self._refresh()
+
+    def observe(self, sample: StepSample) -> None:
+        """Count one step's verdicts. Cheap also for hundreds of requests."""
+        num_judged = len(sample.drafted)
+        if num_judged == 0:
+            if self._max and self._judged[0] > _FLOOR_JUDGED:
+                self._forget(math.exp(-1.0 / _IDLE_MEMORY_STEPS))
+            return
+        asked = min(sample.asked_draft_length, self._max)
+        verdicts = Counter(zip(sample.drafted, sample.accepted, strict=True))
+        if self._change.observe(self._surprise(verdicts)):
+            self.num_changes += 1
+            self._forget(_KEEP_AFTER_CHANGE)
+        self._forget(math.exp(-min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)))
+        for (drafted_here, accepted_here), count in verdicts.items():
+            num_drafted = min(drafted_here, asked)
+            num_accepted = min(accepted_here, num_drafted)
+            for position in range(num_accepted):
+                self._judged[position] += count
+                self._accepted[position] += count
+            if num_accepted < num_drafted:
+                self._judged[num_accepted] += count
+            for position in range(num_drafted):
+                self._asked[position] += count
+                self._offered[position] += count
+            if num_drafted < asked:
+                self._asked[num_drafted] += count
+        self._refresh()
+
+    def optimistic_survival(self, position: int) -> float:
+        """Survival at `position` (from 1) were its own acceptance one standard error better."""
+        accept = self._accept[position - 1]
+        judged = self._judged[position - 1] + _STRENGTH
+        upper = min(accept + math.sqrt(accept * (1.0 - accept) / judged), 1.0)
+        return self.survival[position - 1] * (upper / accept if accept > 0.0 else 1.0)
+
+    def _surprise(self, verdicts: Counter[tuple[int, int]]) -> float:
+        """Accepted tokens minus expected, in standard deviations, given what was drafted."""
+        gap, variance = 0.0, 1e-3
+        for (drafted, accepted), count in verdicts.items():
+            mean, square, chance = 0.0, 0.0, 1.0
+            for position in range(min(drafted, self._max)):
+                chance *= self._accept[position]
+                mean += chance
+                square += (2 * position + 1) * chance  # E[a²] = Σ (2j-1) P(a >= j)
+            gap += count * (accepted - mean)
+            variance += count * (square - mean * mean)
+        return gap / math.sqrt(variance)
+
+    def _forget(self, keep: float) -> None:
+        for counts in (self._judged, self._accepted, self._asked, self._offered):
+            for position in range(self._max):
+                counts[position] *= keep
+
+    def _refresh(self) -> None:
+        accept, survival, offered = _ACCEPT_MEAN, 1.0, 1.0
+        for position in range(self._max):
+            accept = (_STRENGTH * accept + self._accepted[position]) / (
+                _STRENGTH + self._judged[position]
+            )
+            offer = (_STRENGTH * _OFFER_MEAN + self._offered[position]) / (
+                _STRENGTH + self._asked[position]
+            )
+            offered *= offer
+            survival *= offer * accept
+            self._accept[position] = accept
+            self.offered[position] = offered
+            self.survival[position] = survival

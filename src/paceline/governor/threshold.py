@@ -1,0 +1,106 @@
+"""Which draft length by watching the accepted fraction alone, with thresholds.
+
+    average <- keep * average + (1 - keep) * accepted / drafted      (weighted by drafted tokens)
+
+above 0.75 one token longer, below 0.6 one shorter, below 0.4 off. States:
+
+    on   the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` fresh drafts
+    off  nothing is drafted; after a pause a probe of `_PROBE_STEPS` steps at length 1 decides:
+         at 0.6 and more on again at 1, else a pause twice as long
+
+The rule as it is commonly published has no way back from off (nothing drafted, nothing measured);
+the probe is that way. It knows no cost: acceptance of 0.9 at a load where verification is dear
+still lengthens. It is here as a baseline; see `goodput`.
+"""
+
+from __future__ import annotations
+
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+
+_LENGTHEN_ABOVE = 0.75
+_SHORTEN_BELOW = 0.6
+_OFF_BELOW = 0.4
+
+# Chosen by hand: an average over about 64 draft tokens, a decision per 32.
+_MEMORY_DRAFTED = 64.0
+_SETTLE_DRAFTED = 32
+_PROBE_STEPS = 4
+_FIRST_PAUSE = 32
+_LAST_PAUSE = 512
+
+
+class ThresholdPolicy:
+    """Lengthens, shortens, switches off and probes by the recent accepted fraction."""
+
+    def __init__(self, max_draft_length: int) -> None:
+        if max_draft_length < 1:
+            raise ValueError(f"max_draft_length is {max_draft_length}; it must be at least 1")
+        self._max = max_draft_length
+        self._length = max(max_draft_length // 2, 1)
+        self._average: float | None = None
+        self._fresh_drafted = 0
+        self._pause = _FIRST_PAUSE
+        self._steps_off = 0
+        self._probe_left = 0
+        self._probe_drafted = 0
+        self._probe_accepted = 0
+
+    def observe(self, sample: StepSample) -> None:
+        """Update the average, and decide when enough is fresh."""
+        drafted, accepted = sum(sample.drafted), sum(sample.accepted)
+        if drafted == 0:
+            return
+        if self._length == 0:
+            self._probe_drafted += drafted
+            self._probe_accepted += accepted
+            return
+        fraction = accepted / drafted
+        share = drafted / (_MEMORY_DRAFTED + drafted)
+        before = fraction if self._average is None else self._average
+        self._average = before + share * (fraction - before)
+        self._fresh_drafted += drafted
+        if self._fresh_drafted >= _SETTLE_DRAFTED:
+            self._decide(self._average)
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        """The length in force, or a probe while off."""
+        if load.max_draft_length == 0:
+            return DraftPlan(0, "off: the ceiling is 0")
+        if self._length > 0:
+            shown = "no average yet" if self._average is None else f"average {self._average:.2f}"
+            return DraftPlan(min(self._length, load.max_draft_length), f"threshold: {shown}")
+        if self._probe_left > 0:
+            self._probe_left -= 1
+            return DraftPlan(1, "threshold: probe while off")
+        if self._probe_drafted > 0:
+            self._end_probe()
+            if self._length > 0:
+                return DraftPlan(1, "threshold: on again after a probe")
+        self._steps_off += 1
+        if self._steps_off >= self._pause:
+            self._steps_off = 0
+            self._probe_left = _PROBE_STEPS - 1
+            return DraftPlan(1, "threshold: probe while off")
+        return DraftPlan(0, f"threshold: off, next probe in {self._pause - self._steps_off} steps")
+
+    def _decide(self, average: float) -> None:
+        if average < _OFF_BELOW:
+            self._length = 0
+            self._pause = _FIRST_PAUSE
+            self._steps_off = 0
+            self._probe_drafted = self._probe_accepted = 0
+        elif average < _SHORTEN_BELOW:
+            self._length = max(self._length - 1, 1)
+        elif average > _LENGTHEN_ABOVE:
+            self._length = min(self._length + 1, self._max)
+        self._fresh_drafted = 0
+
+    def _end_probe(self) -> None:
+        fraction = self._probe_accepted / self._probe_drafted
+        self._probe_drafted = self._probe_accepted = 0
+        if fraction >= _SHORTEN_BELOW:
+            self._length = 1
+            self._average = fraction
+            self._fresh_drafted = 0
+        else:
+            self._pause = min(2 * self._pause, _LAST_PAUSE)
