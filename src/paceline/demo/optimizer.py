@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 MUON_RATE = 0.02
-ADAM_RATE = 0.003
+ADAM_RATE = 0.002
 """Rates at the top of the schedule; the published values for small models, not tuned here."""
 
 
