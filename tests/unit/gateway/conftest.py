@@ -6,11 +6,12 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
 import pytest
+import pytest_asyncio
 import uvloop
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
@@ -26,6 +27,7 @@ SETTINGS = GatewaySettings(
     stall_timeout_s=5,
     response_timeout_s=5,
     drain_timeout_s=0.3,
+    control_timeout_s=0.2,
 )
 
 
@@ -46,58 +48,74 @@ class Served:
     gateway: RunningGateway
     engine: FakeEngine
     source: FixedReplicas
+    replicas: Sequence[Replica]
+    """What the source gives unless a test says otherwise."""
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
+    counted_before: dict[str, float] = field(default_factory=dict)
 
     @property
     def num_in_flight(self) -> int:
         return self.gateway.ledger.num_in_flight("r0")
 
     async def outcomes(self) -> dict[str, float]:
-        """Requests by outcome, those that happened."""
+        """Requests of this test by outcome, those that happened."""
         counted = {}
         for line in (await self.admin.get("/metrics")).text.splitlines():
             if line.startswith("paceline_requests_total{"):
-                count = float(line.split()[-1])
+                outcome = line.split('"')[1]
+                count = float(line.split()[-1]) - self.counted_before.get(outcome, 0)
                 if count:
-                    counted[line.split('"')[1]] = count
+                    counted[outcome] = count
         return counted
 
 
 Serve = Callable[..., AbstractAsyncContextManager[Served]]
 
 
-@pytest.fixture(scope="package")
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()
+def pytest_asyncio_loop_factories(config: object, item: object) -> dict[str, object]:
+    """The loop that serves in earnest."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@asynccontextmanager
+async def start_gateway(**changes: object) -> AsyncIterator[Served]:
+    """A gateway with settings that differ from `SETTINGS` as given, and all around it."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine = FakeEngine(Path(folder) / "engine.sock")
+        source = FixedReplicas(
+            [Replica("r0", str(engine.socket), MODEL, "ready", max_model_len=2048)]
+        )
+        async with (
+            engine,
+            serve_gateway(replace(SETTINGS, **changes), source) as gateway,
+            httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
+        ):
+            yield Served(gateway, engine, source, source.current, http, admin)
 
 
 @pytest.fixture
 def serve() -> Serve:
-    """Start a gateway with settings that differ from `SETTINGS` as given."""
-
-    @asynccontextmanager
-    async def start(**changes: object) -> AsyncIterator[Served]:
-        with tempfile.TemporaryDirectory() as folder:
-            engine = FakeEngine(Path(folder) / "engine.sock")
-            source = FixedReplicas(
-                [Replica("r0", str(engine.socket), MODEL, "ready", max_model_len=2048)]
-            )
-            async with (
-                engine,
-                serve_gateway(replace(SETTINGS, **changes), source) as gateway,
-                httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
-                httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
-            ):
-                yield Served(gateway, engine, source, http, admin)
-
-    return start
+    return start_gateway
 
 
-@pytest.fixture
-async def served(serve: Serve) -> AsyncIterator[Served]:
-    async with serve() as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Served]:
+    """One gateway for a whole file."""
+    async with start_gateway() as running:
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(shared: Served) -> Served:
+    """The gateway of the file, its engine as new and its outcomes counted from here."""
+    shared.source.current = shared.replicas
+    await until(lambda: shared.num_in_flight == 0)
+    shared.engine.reset()
+    shared.counted_before = {}
+    shared.counted_before = await shared.outcomes()
+    return shared
 
 
 def chat(**changes: object) -> dict[str, object]:

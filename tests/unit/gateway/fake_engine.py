@@ -21,7 +21,7 @@ class FakeEngine:
     """Set the attributes to choose the behaviour of the next requests."""
 
     socket: Path
-    tokens: list[str] = field(default_factory=lambda: ["def ", "f(x", "):\n", " return x"])
+    tokens: list[str] = field(default_factory=list)
     mode: str = "answer"
     """answer, hang (no first byte), stall (after one token), die (after one token, inside an
     event), cut (after one token, cleanly but without [DONE]), refuse, dead, drip (slow tokens),
@@ -30,11 +30,21 @@ class FakeEngine:
     raw: bytes = b""
     num_begun: int = 0
     num_aborted: int = 0
+    num_finished: int = 0
     num_flooded: int = 0
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
+    def reset(self) -> None:
+        """As new, on the same socket."""
+        self.tokens = ["def ", "f(x", "):\n", " return x"]
+        self.mode = "answer"
+        self.num_begun = self.num_aborted = self.num_finished = self.num_flooded = 0
+        self.bodies = []
+        self.headers = []
+
     async def __aenter__(self) -> FakeEngine:
+        self.reset()
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._answer)
         app.router.add_post("/v1/completions", self._answer)
@@ -56,10 +66,12 @@ class FakeEngine:
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         self.num_begun += 1
         try:
-            return await self._do(request, json.loads(body))
+            response = await self._do(request, json.loads(body))
         except (asyncio.CancelledError, ConnectionError):
             self.num_aborted += 1
             raise
+        self.num_finished += 1
+        return response
 
     async def _do(self, request: web.Request, asked: dict[str, object]) -> web.StreamResponse:
         is_chat = request.path == "/v1/chat/completions"

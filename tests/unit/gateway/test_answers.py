@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import openai
 import pytest
 
 from .conftest import Serve, Served, chat
 from .fake_engine import MODEL
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def client_of(served: Served) -> openai.AsyncOpenAI:
@@ -116,8 +119,6 @@ async def test_client_headers_stay_at_the_gateway(served: Served) -> None:
 
 
 async def test_the_replica_with_fewer_requests_in_flight_is_chosen(served: Served) -> None:
-    from dataclasses import replace
-
     first = served.source.current[0]
     served.source.current = [first, replace(first, name="r1")]
     served.engine.mode = "stall"

@@ -1,0 +1,96 @@
+"""Are the engine's errors told in our shape, without its internals?"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from paceline.gateway.engine_errors import problem_of, scrub
+
+from .conftest import Served, chat
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CHAT = "/v1/chat/completions"
+
+
+def vllm_error(message: str, code: int = 400, param: str | None = None) -> dict[str, object]:
+    """As vLLM 0.32 writes it: the code is an integer."""
+    return {"error": {"message": message, "type": "BadRequestError", "param": param, "code": code}}
+
+
+CONTEXT = (
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least "
+    "2049 input tokens, which exceeds this limit even without any output tokens. Please reduce "
+    "the length of the input prompt. (parameter=input_tokens, value=2049)"
+)
+SPECULATION = (
+    "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+)
+PYDANTIC = (
+    "1 validation error:\n  {'type': 'int_parsing', 'loc': 'body.seed', 'msg': 'Input should be a "
+    "valid integer', 'input': 'SECRET'}"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        (400, vllm_error(CONTEXT, param="input_tokens"),
+         (400, "context_length_exceeded", "messages")),
+        (400, vllm_error("max_tokens=9999 cannot be greater than max_model_len=2048.",
+                         param="max_tokens"), (400, "context_length_exceeded", "max_tokens")),
+        (400, vllm_error(SPECULATION), (400, "unsupported_parameter", "min_p")),
+        (400, vllm_error(PYDANTIC, param="body.seed"), (400, "invalid_value", "seed")),
+        (422, {"detail": "no"}, (400, "invalid_value", None)),
+        (501, vllm_error("not here", 501), (400, "invalid_value", None)),
+        (404, vllm_error("no such thing", 404), (404, "not_found", None)),
+        (429, vllm_error("slow down", 429), (429, "rate_limited", None)),
+        (401, {"error": "Unauthorized"}, (503, "engine_unavailable", None)),
+        (500, vllm_error("boom at /opt/x/y.py", 500), (503, "engine_unavailable", None)),
+        (503, vllm_error("dead", 503), (503, "engine_unavailable", None)),
+    ],
+)  # fmt: skip
+async def test_engine_errors_become_ours(
+    served: Served, status: int, error: dict[str, object], expected: tuple[int, str, str | None]
+) -> None:
+    served.engine.mode = "refuse"
+    served.engine.refusal = (status, error)
+    answer = await served.http.post(CHAT, json=chat(stream=True, min_p=0.1))
+    told = answer.json()["error"]
+    assert (answer.status_code, told["code"], told["param"]) == expected
+    assert set(told) == {"message", "type", "param", "code"}
+    assert told["message"]
+    for internal in ("SECRET", "parameter=", "/opt", "boom"):
+        assert internal not in told["message"]
+    assert ("retry-after" in answer.headers) is (expected[0] in (429, 503))
+    kind = "engine_error" if expected[0] >= 500 else "engine_refused"
+    assert await served.outcomes() == {kind: 1}
+
+
+@pytest.mark.parametrize("body", [b"", b"oops", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
+async def test_errors_that_are_no_json_are_told_too(body: bytes) -> None:
+    problem = problem_of(400, body, "prompt", frozenset(), 5)
+    assert (problem.status, problem.code) == (400, "invalid_value")
+    assert "did not say why" in problem.message
+
+
+async def test_messages_lose_paths_addresses_and_traces() -> None:
+    told = scrub(
+        'bad <object at 0x7f00>\n  File "/a/b.py", line 3, in f\n    x()\n see /usr/lib/x.so and '
+        "http://10.0.0.1:8000/x, and/or 1/2"
+    )
+    assert told == "bad <object>\n see <path> and <address> and/or 1/2"
+    assert len(scrub("x" * 5000)) == 1001
+
+
+async def test_an_error_inside_a_stream_is_put_into_our_shape(served: Served) -> None:
+    served.engine.mode = "raw"
+    error = json.dumps(vllm_error("EngineCore died at /opt/x/y.py", 500)).encode()
+    served.engine.raw = b'data: {"a":1}\n\ndata: ' + error + b"\n\ndata: [DONE]\n\n"
+    answer = await served.http.post(CHAT, json=chat(stream=True))
+    first, told, done = answer.text.rstrip("\n").split("\n\n")
+    assert (first, done) == ('data: {"a":1}', "data: [DONE]")
+    assert json.loads(told.removeprefix("data: "))["error"]["code"] == "engine_unavailable"
+    assert "/opt" not in told
+    assert await served.outcomes() == {"engine_error": 1}

@@ -1,0 +1,169 @@
+"""Do the gateway's small parts keep their promises?"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
+from paceline.gateway.lease import Ledger
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.replicas import choose_replica, longest_context
+from paceline.gateway.sse import EventRelay, has_error, split_at_error
+
+from .conftest import SETTINGS, FixedReplicas
+
+R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
+R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
+DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
+
+STREAM = (
+    'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
+    ": keep-alive\n\n"
+    'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9,"completion_tokens":6}}\n\n'
+    "data: [DONE]\n\n"
+).encode()
+
+
+class Upstream:
+    num_closed = 0
+
+    def close(self) -> None:
+        self.num_closed += 1
+
+
+async def test_a_lease_releases_once_with_its_first_outcome() -> None:
+    released: list[tuple[str, Outcome]] = []
+    ledger = Ledger(lambda name, outcome: released.append((name, outcome)))
+    upstream = Upstream()
+    async with ledger.lease(R0) as lease:
+        assert ledger.num_in_flight("r0") == 1
+        lease.own(upstream)
+        lease.end(Outcome.BROKEN)
+        lease.end(Outcome.CLIENT_GONE)
+    assert released == [("r0", Outcome.BROKEN)]
+    assert (ledger.num_in_flight("r0"), upstream.num_closed) == (0, 1)
+    assert repr(ledger) == "Ledger({})"
+
+
+async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
+    released: list[Outcome] = []
+    ledger = Ledger(lambda _, outcome: released.append(outcome))
+
+    async def hold() -> None:
+        async with ledger.lease(R0):
+            await asyncio.sleep(30)
+
+    with pytest.raises(ZeroDivisionError):
+        async with ledger.lease(R0):
+            _ = 1 / 0
+    holding = asyncio.ensure_future(hold())
+    await asyncio.sleep(0)
+    holding.cancel()
+    await asyncio.wait([holding])
+    assert released == [Outcome.INTERNAL_ERROR, Outcome.SHUT_DOWN]
+    assert repr(ledger) == "Ledger({})"
+
+
+def test_the_least_loaded_ready_replica_is_chosen() -> None:
+    loads = {"r0": 2, "r1": 1, "r2": 0}
+    assert choose_replica([R0, R1, DOWN], loads.__getitem__) is R1
+    assert choose_replica([R0, R1], lambda _: 0) is R0
+    assert choose_replica([DOWN], loads.__getitem__) is None
+    assert choose_replica([], loads.__getitem__) is None
+
+
+def test_the_longest_context_is_unknown_when_one_is() -> None:
+    assert longest_context([R0, R1]) == 200
+    assert longest_context([R0, DOWN]) is None
+    assert longest_context([]) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_a_stream_cut_anywhere_passes_unchanged_in_whole_events(cuts: list[int]) -> None:
+    relay = EventRelay(max_event_bytes=10_000)
+    edges = [0, *sorted(cuts), len(STREAM)]
+    out = [relay.feed(STREAM[a:b]) for a, b in itertools.pairwise(edges)]
+    assert b"".join(out) == STREAM
+    assert all(part.endswith(b"\n\n") for part in out if part)
+    assert relay.saw_done
+    assert relay.num_output_tokens == 6
+
+
+def test_marks_inside_text_are_not_taken_for_marks() -> None:
+    relay = EventRelay(max_event_bytes=10_000)
+    event = b'data: {"content":"data: [DONE]\\n\\ndata: {\\"error\\": 1}"}\n\n'
+    assert relay.feed(event) == event
+    assert not relay.saw_done
+    assert not has_error(event)
+
+
+def test_half_an_event_is_held_back_up_to_the_limit() -> None:
+    relay = EventRelay(max_event_bytes=10)
+    assert relay.feed(b"data: a\n\ndata") == b"data: a\n\n"
+    assert not relay.is_inside_event
+    assert relay.feed(b": 0123456789") == b"data: 0123456789"
+    assert relay.is_inside_event
+    assert relay.feed(b"\n\n") == b"\n\n"
+    assert not relay.is_inside_event
+
+
+def test_events_with_carriage_returns_are_whole_too() -> None:
+    relay = EventRelay(max_event_bytes=1000)
+    assert relay.feed(b"data: a\r\n\r\ndata: b") == b"data: a\r\n\r\n"
+    assert relay.feed(b"\r\n\r\n") == b"data: b\r\n\r\n"
+
+
+def test_an_error_event_is_found_among_others() -> None:
+    events = b'data: 1\n\ndata: {"error": {"code": 500}}\n\ndata: [DONE]\n\n'
+    assert has_error(events)
+    before, error, after = split_at_error(events)
+    assert (before, error) == (b"data: 1\n\n", b'{"error": {"code": 500}}')
+    assert after == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"port": 70_000}, "port is 70000; allowed are 0 to 65535"),
+        ({"max_choices": 0}, "max_choices is 0; it must be at least 1"),
+        ({"stall_timeout_s": 0}, "stall_timeout_s is 0; it must be more than 0"),
+        ({"retry_after_s": 121}, "allowed are 1 to 120"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes: dict[str, int], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        GatewaySettings(**changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("address", ["relative.sock", "https://host", ""])
+def test_replica_addresses_of_other_kinds_are_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="Unix socket"):
+        Replica("r0", address, "tiny", "ready")
+
+
+async def test_a_taken_port_is_told_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = GatewaySettings(port=port, admin_port=0)
+        with pytest.raises(PortTaken, match=f"Port {port} on 127.0.0.1 cannot be opened"):
+            async with serve_gateway(settings, FixedReplicas([])):
+                pass
+
+
+async def test_a_gateway_without_replicas_serves_health_and_an_empty_list() -> None:
+    import httpx
+
+    async with (
+        serve_gateway(SETTINGS, FixedReplicas([])) as gateway,
+        httpx.AsyncClient(base_url=gateway.url) as http,
+    ):
+        assert (await http.get("/health")).status_code == 200
+        assert (await http.get("/ready")).status_code == 503
+        assert (await http.get("/v1/models")).json() == {"object": "list", "data": []}
