@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_NUM_REQUESTS = 64
+PIPE_COLUMNS = 120
+"""Chosen by hand: the widest row of the report in one line."""
 
 _RUN_EXAMPLES = """\b
 Examples:
@@ -169,7 +171,10 @@ def run_command(
 
     from paceline.bench import report
 
-    Console(soft_wrap=True).print(report.render_table(result))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_COLUMNS)
+    console.print(report.render_table(result))
     if json_file is not None:
         report.write_document(Path(json_file), report.render_document(result))
     if records_file is not None:

@@ -111,7 +111,7 @@ def _umask() -> int:
 
 def _load_text(result: RunResult) -> str:
     config = result.config
-    what = config.prompts_file or config.workload
+    what = Path(config.prompts_file).name if config.prompts_file else config.workload
     how = (
         f"closed loop, {config.concurrency} in flight"
         if config.rate_per_s is None

@@ -1,139 +1,14 @@
-"""A simulated server with known truth: what it does is scripted by the prompt it is sent.
-
-A prompt is a JSON object: `chunks` (list of texts), `tokens`, `delay_s` before each chunk, `fail`
-(how it goes wrong). Not a mock: real HTTP on loopback, with vLLM's shape of stream.
-"""
+"""The simulated server as fixtures."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from aiohttp import web
 
-from paceline.bench.workloads import Prompt, Sampling, build_spec
-
-
-@dataclass
-class SimulatedServer:
-    """Serves /v1/completions by script, and counts."""
-
-    url: str = ""
-    num_received: int = 0
-    num_in_flight: int = 0
-    max_in_flight: int = 0
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    before_chunk: Callable[[int], Any] | None = None
-    """Awaited before chunk number i of each answer is written (and once after the last)."""
-    release_after: int = 0
-    """Answers begin only when so many requests have arrived."""
-    drafted: int = 0
-    has_metrics: bool = True
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """A first request has arrived."""
-    _enough: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def application(self) -> web.Application:
-        application = web.Application()
-        application.router.add_get("/v1/models", self._models)
-        application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/version", self._version)
-        application.router.add_post("/v1/completions", self._complete)
-        return application
-
-    async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "simulated"}]})
-
-    async def _version(self, request: web.Request) -> web.Response:
-        return web.json_response({"version": "9.9.9"})
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        if not self.has_metrics:
-            raise web.HTTPNotFound
-        return web.Response(
-            text=f"vllm:spec_decode_num_drafts_total {self.drafted // 4}\n"
-            f"vllm:spec_decode_num_draft_tokens_total {self.drafted}\n"
-            f"vllm:spec_decode_num_accepted_tokens_total {self.drafted // 2}\n"
-        )
-
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        script = json.loads(body["prompt"])
-        self.bodies.append(body)
-        self.headers.append(dict(request.headers))
-        self.num_received += 1
-        self.arrived.set()
-        self.num_in_flight += 1
-        self.max_in_flight = max(self.max_in_flight, self.num_in_flight)
-        try:
-            if self.num_received >= self.release_after:
-                self._enough.set()
-            await self._enough.wait()
-            return await self._answer(request, script)
-        finally:
-            self.num_in_flight -= 1
-
-    async def _answer(self, request: web.Request, script: dict[str, Any]) -> web.StreamResponse:
-        fail = script.get("fail")
-        if fail == "status":
-            error = {"error": {"message": "no such thing", "code": 400}}
-            return web.json_response(error, status=400)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        chunks = script.get("chunks", ["a", "b", "c"])
-        for number, text in enumerate(chunks):
-            await asyncio.sleep(script.get("delay_s", 0))
-            if self.before_chunk is not None:
-                await self.before_chunk(number)
-            await self._write(response, {"choices": [{"index": 0, "text": text}]})
-        if self.before_chunk is not None:
-            await self.before_chunk(len(chunks))
-        if fail == "hang":
-            await asyncio.sleep(30)
-        elif fail == "abort":
-            assert request.transport is not None
-            request.transport.abort()
-        elif fail == "garbage":
-            await response.write(b"data: {nonsense\n\n")
-        elif fail == "error":
-            await self._write(response, {"error": {"message": "engine died", "code": 500}})
-        elif fail != "truncate":
-            self.drafted += 8
-            finish = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}
-            usage = {"prompt_tokens": 4, "completion_tokens": script.get("tokens", len(chunks))}
-            last = [] if fail == "usage" else [{"choices": [], "usage": usage}]
-            events = [f"data: {json.dumps(event)}\n\n" for event in (finish, *last)]
-            await response.write("".join([*events, "data: [DONE]\n\n"]).encode())
-        return response
-
-    async def _write(self, response: web.StreamResponse, event: dict[str, Any]) -> None:
-        await response.write(f"data: {json.dumps(event)}\n\n".encode())
-
-
-def scripted(**script: Any) -> Prompt:
-    """A prompt that makes the simulated server act by this script."""
-    return Prompt("code", None, json.dumps(script), None)
-
-
-def scripted_spec(index: int = 0, **script: Any) -> Any:
-    return build_spec(scripted(**script), Sampling("simulated", 0.0, None, None, 0, {}), index)
-
-
-async def start(server: SimulatedServer) -> web.AppRunner:
-    """Serve on a port that the system picks."""
-    runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    server.url = f"http://{host}:{port}"
-    return runner
+from .simulated import SimulatedServer, start
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from yarl import URL
 from paceline.bench.client import StreamingClient
 from paceline.bench.values import Outcome
 
-from .conftest import SimulatedServer, scripted_spec
+from .simulated import SimulatedServer, scripted_spec
 
 
 class SteppedClock:

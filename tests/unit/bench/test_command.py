@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from paceline.bench.command import bench
 from paceline.bench.environment import render_command
 
-from .conftest import SimulatedServer
+from .simulated import SimulatedServer
 
 
 def invoke(*words: str) -> Result:

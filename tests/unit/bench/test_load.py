@@ -14,7 +14,7 @@ from paceline.bench.client import StreamingClient
 from paceline.bench.load import run_closed_loop, run_open_loop
 from paceline.bench.values import Outcome, RequestRecord, RequestSpec
 
-from .conftest import SimulatedServer, scripted_spec
+from .simulated import SimulatedServer, scripted_spec
 
 
 class OneSecondSender:
