@@ -13,10 +13,6 @@ import aiohttp
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 
-_KEEPALIVE_S = 2.0
-"""vLLM's server closes idle connections after 5 s; giving them up well before means that a request
-is never sent into one that is just being closed."""
-
 
 class Unreachable(Exception):
     """The replica refused the connection, or closed it before it answered."""
@@ -53,14 +49,16 @@ class UpstreamResponse:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Close the connection; when the answer was read to its end, keep it for the next."""
+        """Close the connection. May be repeated."""
         self._response.close()
 
 
 class Upstreams:
-    """One connection pool per replica address, kept until the gateway ends.
+    """One client session per replica address, kept until the gateway ends.
 
-    An async context manager. Replicas keep their address over restarts, so the pools are few.
+    An async context manager. Replicas keep their address over restarts, so the sessions are few.
+    Every request has a connection of its own: vLLM closes idle ones after 5 s and after some of
+    its errors, and a request sent into a closing one fails without anybody's fault.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -104,11 +102,9 @@ class Upstreams:
         if session is None:
             connector: aiohttp.BaseConnector
             if replica.is_unix:
-                connector = aiohttp.UnixConnector(
-                    replica.address, limit=0, keepalive_timeout=_KEEPALIVE_S
-                )
+                connector = aiohttp.UnixConnector(replica.address, limit=0, force_close=True)
             else:
-                connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S)
+                connector = aiohttp.TCPConnector(limit=0, force_close=True)
             session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=self._timeout,

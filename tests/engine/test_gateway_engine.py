@@ -1,0 +1,296 @@
+"""Does the gateway keep its promises in front of the real engine?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+import pytest_asyncio
+
+from paceline import demo
+from paceline.gateway import GatewaySettings, Replica, serve_gateway
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(240),
+]
+
+MODEL = "tiny"
+MAX_MODEL_LEN = 512
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+DRAFTING = {"method": "draft_model", "num_speculative_tokens": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class OneReplica:
+    """A source with one replica that is always ready."""
+
+    replica: Replica
+
+    def replicas(self) -> list[Replica]:
+        return [self.replica]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A real vLLM server process."""
+
+    process: subprocess.Popen[bytes]
+    socket: Path
+    control: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The gateway before the engine, and ways to reach both."""
+
+    engine: Engine
+    http: httpx.AsyncClient
+    admin: httpx.AsyncClient
+    direct: httpx.AsyncClient
+
+    async def num_running(self) -> float:
+        """Requests that the engine works on, by its own count."""
+        text = (await self.direct.get("/metrics")).text
+        return sum(
+            float(line.split()[-1])
+            for line in text.splitlines()
+            if line.startswith(("vllm:num_requests_running{", "vllm:num_requests_waiting{"))
+        )
+
+    async def until_running(self, enough: Callable[[float], bool], within_s: float) -> None:
+        for _ in range(int(within_s / 0.02)):
+            num = await self.num_running()
+            if enough(num):
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"{num:g} requests run after {within_s:g} s")
+
+    async def until_draft_length(self, length: int) -> None:
+        """Wait for the first step that was planned with it."""
+        for _ in range(250):
+            shown = (await self.admin.get("/admin/governor")).json()["replicas"]["r0"]
+            if shown["draft_length"] == length:
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"draft_length stays {shown['draft_length']}, {length} was set")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        socket, control = folder / "engine.sock", folder / "control.sock"
+        command = [
+            sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry",
+            "--model", str(demo.target_path()), "--served-model-name", MODEL,
+            "--uds", str(socket), "--enforce-eager",
+            "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", "8",
+            "--speculative-config", json.dumps({**DRAFTING, "model": str(demo.draft_path())}),
+            "--scheduler-cls", "paceline.engine.AdaptiveScheduler",
+            "--additional-config", json.dumps({"paceline": {"control_socket": str(control)}}),
+        ]  # fmt: skip
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+        }
+        with (folder / "engine.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            _wait_until_healthy(process, socket, folder / "engine.log")
+            yield Engine(process, socket, control, folder / "engine.log")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stack(engine: Engine) -> AsyncIterator[Stack]:
+    replica = Replica("r0", str(engine.socket), MODEL, "ready", engine.control, MAX_MODEL_LEN)
+    settings = GatewaySettings(port=0, admin_port=0, drain_timeout_s=2)
+    transport = httpx.AsyncHTTPTransport(uds=str(engine.socket))
+    async with (
+        serve_gateway(settings, OneReplica(replica)) as gateway,
+        httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+        httpx.AsyncClient(base_url="http://engine", transport=transport) as direct,
+    ):
+        yield Stack(engine, http, admin, direct)
+
+
+def _wait_until_healthy(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    transport = httpx.HTTPTransport(uds=str(socket))
+    with httpx.Client(base_url="http://engine", transport=transport) as client:
+        for _ in range(1800):
+            if process.poll() is not None:
+                pytest.fail(f"the engine ended: {log.read_text()[-3000:]}")
+            with suppress(httpx.TransportError):
+                if client.get("/health").status_code == 200:
+                    return
+            time.sleep(0.1)
+    pytest.fail(f"the engine did not get ready: {log.read_text()[-3000:]}")
+
+
+def chat(**changes: object) -> dict[str, object]:
+    messages = [{"role": "user", "content": "def add(a, b):"}]
+    return {"model": MODEL, "messages": messages, "max_tokens": 8, **changes}
+
+
+async def test_streamed_and_plain_answers_are_the_same(stack: Stack) -> None:
+    client = openai.AsyncOpenAI(base_url=str(stack.http.base_url.join("/v1")), api_key="unused")
+    plain = await client.completions.create(
+        model=MODEL, prompt="def add(a, b):\n", max_tokens=24, temperature=0
+    )
+    stream = await client.completions.create(
+        model=MODEL,
+        prompt="def add(a, b):\n",
+        max_tokens=24,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == (
+        plain.choices[0].text
+    )
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 24
+    metrics = (await stack.admin.get("/metrics")).text
+    assert "paceline_time_per_output_token_seconds_count 1.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body", "code", "param"),
+    [
+        (CHAT, chat(messages=[{"role": "user", "content": "a b c " * 600}]),
+         "context_length_exceeded", "messages"),
+        (COMPLETIONS, {"prompt": "x = 1\n" * 300}, "context_length_exceeded", "prompt"),
+        (COMPLETIONS, {"prompt": [5] * (MAX_MODEL_LEN + 1)}, "context_length_exceeded", "prompt"),
+        (COMPLETIONS, {"prompt": "x" * 2_000_000}, "context_length_exceeded", "prompt"),
+        (CHAT, chat(max_tokens=MAX_MODEL_LEN + 1), "context_length_exceeded", "max_tokens"),
+        (CHAT, chat(min_p=0.5), "unsupported_parameter", "min_p"),
+        (CHAT, chat(logit_bias={"5": 3}), "unsupported_parameter", "logit_bias"),
+        (COMPLETIONS, {"prompt": [2**31 - 1]}, "invalid_value", None),
+        (CHAT, chat(stop_token_ids=[2**31 - 1]), "invalid_value", None),
+        (CHAT, chat(structured_outputs={"regex": "("}), "invalid_value", None),
+        (CHAT, chat(structured_outputs={"json": "{"}), "invalid_value", None),
+        (CHAT, chat(response_format={"type": "json_schema"}), "invalid_value", None),
+        (CHAT, chat(stream_options={"include_usage": True}), "invalid_value", None),
+        (CHAT, chat(tools=[{"type": "function"}]), "invalid_value", None),
+        (CHAT, chat(messages=[{"role": "user", "content": [{"type": "text"}]}]),
+         "invalid_value", None),
+        (CHAT, chat(logit_bias={"a": "b"}), "invalid_value", None),
+    ],
+)  # fmt: skip
+async def test_bad_input_gets_its_4xx_and_the_engine_survives(
+    stack: Stack, path: str, request_body: dict[str, object], code: str, param: str | None
+) -> None:
+    answer = await stack.http.post(path, json={"model": MODEL, **request_body})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["code"] == code, error
+    if param is not None:
+        assert error["param"] == param
+    assert (await stack.http.post(CHAT, json=chat(max_tokens=1))).status_code == 200
+
+
+EXTREMES = {
+    "temperature": (0, 1e-9, 100),
+    "top_p": (1e-9, 1),
+    "top_k": (-1, 0, 2**31 - 1),
+    "min_p": (0,),
+    "repetition_penalty": (0.01, 100),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+    "seed": (-(2**63), 2**63 - 1),
+    "n": (8,),
+    "min_tokens": (0, 8, 2**31 - 1),
+    "top_logprobs": (0, 20),
+    "max_completion_tokens": (1, MAX_MODEL_LEN),
+    "truncate_prompt_tokens": (-1, 0, 1, 2**31 - 1),
+    "thinking_token_budget": (-1, 0, 2**31 - 1),
+    "length_penalty": (-100, 100),
+    "stop": ("x", ["x" * 512] * 16),
+    "bad_words": (["x"], ["x" * 256] * 256),
+    "allowed_token_ids": ([], [5], [2**31 - 1]),
+    "stream_interval": (1, 10_000),
+    "user": ("\u0000",),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXTREMES))
+async def test_values_at_the_limits_never_hurt_the_engine(stack: Stack, name: str) -> None:
+    for value in EXTREMES[name]:
+        for temperature in (0, 1):
+            request = chat(max_tokens=2, temperature=temperature, logprobs=True)
+            request[name] = value
+            answer = await stack.http.post(CHAT, json=request)
+            assert answer.status_code in (200, 400), (value, answer.text)
+    assert (await stack.http.post(CHAT, json=chat(max_tokens=1))).status_code == 200
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bool) -> None:
+    long = chat(max_tokens=450, min_tokens=450, stream=is_stream)
+    requests = [asyncio.ensure_future(stack.http.post(CHAT, json=long)) for _ in range(4)]
+    await stack.until_running(lambda num: num == 4, within_s=20)
+    for request in requests:
+        request.cancel()
+    await asyncio.wait(requests)
+    await stack.until_running(lambda num: num == 0, within_s=2)
+    (replica,) = (await stack.admin.get("/admin/replicas")).json()["replicas"]
+    assert replica["in_flight"] == 0
+
+
+async def test_the_governor_is_set_under_load(stack: Stack) -> None:
+    long = chat(max_tokens=450, min_tokens=450, stream=True)
+    requests = [asyncio.ensure_future(stack.http.post(CHAT, json=long)) for _ in range(3)]
+    for length in (0, 2, 4):
+        answer = await stack.admin.patch("/admin/governor", json={"draft_length": length})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["replicas"]["r0"]["policy"] == "fixed"
+        await stack.until_draft_length(length)
+    refused = await stack.admin.patch("/admin/governor", json={"draft_length": 5})
+    assert refused.status_code == 400
+    back = await stack.admin.patch("/admin/governor", json={"policy": "goodput"})
+    assert back.status_code == 200
+    for request in requests:
+        answer = await request
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert '"error"' not in answer.text
+    metrics = (await stack.admin.get("/metrics")).text
+    assert 'paceline_governor_drafted_tokens_total{replica="r0"}' in metrics
+
+
+async def test_an_engine_that_is_killed_is_told_in_the_stream_and_then_503(stack: Stack) -> None:
+    """Runs last: the engine does not come back."""
+    long = chat(max_tokens=450, min_tokens=450, stream=True)
+    async with stack.http.stream("POST", CHAT, json=long) as answer:
+        parts = answer.aiter_text()
+        await anext(parts)
+        os.killpg(stack.engine.process.pid, signal.SIGKILL)
+        rest = "".join([part async for part in parts])
+    last = rest.rstrip("\n").split("\n\n")[-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_unavailable"
+    refused = await stack.http.post(CHAT, json=chat())
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
