@@ -1,0 +1,118 @@
+"""The cost model against steps whose durations come from known coefficients."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from paceline.governor.cost import CostModel
+from paceline.governor.values import StepSample
+
+
+def step(
+    num_requests: int,
+    verified: int,
+    length: int,
+    duration_s: float | None,
+    *,
+    context: int = 0,
+    is_clean: bool = True,
+) -> StepSample:
+    return StepSample(
+        num_requests=num_requests,
+        asked_draft_length=length,
+        drafted=(),
+        accepted=(),
+        verified_draft_tokens=verified,
+        draft_length=length,
+        prefill_tokens=0,
+        context_tokens=context,
+        duration_s=duration_s,
+        is_clean=is_clean,
+    )
+
+
+def true_s(n: int, verified: float, length: int) -> float:
+    return 0.020 + 0.001 * n + 0.0008 * verified + 0.0015 * length + 0.0001 * n * length
+
+
+def test_nothing_is_predicted_before_the_first_clean_step() -> None:
+    """Steps that are not clean, or have no duration, teach nothing."""
+    model = CostModel()
+    model.observe(step(1, 0, 0, 5.0, is_clean=False))
+    model.observe(step(1, 0, 0, None))
+    assert not model.is_ready
+    assert model.predict_s(1, 0, 0, 0) == 0.0
+
+
+def test_the_first_step_sets_the_scale() -> None:
+    """One step of 30 ms: that shape is predicted at 30 ms, a longer one at more."""
+    model = CostModel()
+    model.observe(step(4, 8, 2, 0.030))
+    assert model.predict_s(4, 8, 0, 2) == pytest.approx(0.030, rel=0.02)
+    assert model.predict_s(4, 16, 0, 4) > model.predict_s(4, 8, 0, 2) > model.predict_s(4, 0, 0, 0)
+
+
+def test_lengths_never_tried_are_predicted() -> None:
+    """Seen at 0, 1 and 4, with 5 % noise; 2 and 6 come out within 6 %."""
+    draw = random.Random(0)
+    model = CostModel()
+    for _ in range(150):
+        length = draw.choice([0, 1, 4])
+        duration_s = true_s(8, 8 * length, length) * draw.lognormvariate(0, 0.05)
+        model.observe(step(8, 8 * length, length, duration_s))
+    for length in (2, 6):
+        assert model.predict_s(8, 8 * length, 0, length) == pytest.approx(
+            true_s(8, 8 * length, length), rel=0.06
+        )
+
+
+def test_a_length_left_long_ago_keeps_its_price() -> None:
+    """1000 steps at length 3 do not wash out what was seen at length 0."""
+    draw = random.Random(1)
+    model = CostModel()
+    for length in (0,) * 30 + (3,) * 1000:
+        duration_s = true_s(4, 4 * length, length) * draw.lognormvariate(0, 0.05)
+        model.observe(step(4, 4 * length, length, duration_s))
+    assert model.predict_s(4, 0, 0, 0) == pytest.approx(true_s(4, 0, 0), rel=0.05)
+
+
+def test_a_stall_moves_little() -> None:
+    """One step fifty times as long: the prediction stays within 10 %."""
+    model = CostModel()
+    for _ in range(60):
+        model.observe(step(4, 8, 2, true_s(4, 8, 2)))
+    model.observe(step(4, 8, 2, 50 * true_s(4, 8, 2)))
+    assert model.predict_s(4, 8, 0, 2) == pytest.approx(true_s(4, 8, 2), rel=0.10)
+
+
+def test_a_lasting_change_gets_through() -> None:
+    """The machine becomes half as fast: within 60 steps the prediction is within 15 %."""
+    model = CostModel()
+    for factor in (1,) * 100 + (2,) * 60:
+        model.observe(step(4, 8, 2, factor * true_s(4, 8, 2)))
+    assert model.predict_s(4, 8, 0, 2) == pytest.approx(2 * true_s(4, 8, 2), rel=0.15)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_work_never_costs_less(seed: int) -> None:
+    """Durations without rhyme or reason: coefficients stay non-negative, predictions monotone."""
+    draw = random.Random(seed)
+    model = CostModel()
+    for _ in range(300):
+        n, length = draw.randint(1, 64), draw.randint(0, 8)
+        model.observe(step(n, n * length, length, draw.uniform(0.001, 0.1)))
+    predicted = [model.predict_s(8, 8 * length, 0, length) for length in range(9)]
+    assert predicted == sorted(predicted)
+    assert model.predict_s(9, 8, 0, 1) >= model.predict_s(8, 8, 0, 1) > 0
+
+
+def test_the_number_of_shapes_is_bounded() -> None:
+    """Ten thousand different steps leave no more than the bound behind."""
+    draw = random.Random(3)
+    model = CostModel()
+    for _ in range(3000):
+        n, length = draw.randint(1, 4000), draw.randint(0, 30)
+        model.observe(step(n, draw.randint(0, n * 30), length, true_s(n, 0, length)))
+    assert len(model._cells) <= 128
