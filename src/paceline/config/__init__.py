@@ -1,0 +1,24 @@
+"""The configuration: one frozen tree, read from a file, the environment and flags."""
+
+from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings
+from paceline.config.tree import (
+    BUNDLED,
+    DtypeName,
+    EngineSettings,
+    PolicyName,
+    ServerSettings,
+    Settings,
+)
+
+__all__ = [
+    "BUNDLED",
+    "ConfigError",
+    "DtypeName",
+    "EngineSettings",
+    "LoadedSettings",
+    "Origin",
+    "PolicyName",
+    "ServerSettings",
+    "Settings",
+    "load_settings",
+]

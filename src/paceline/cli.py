@@ -1,0 +1,52 @@
+"""The command `paceline`: which subcommands are there, and where is each found?
+
+A subcommand's module is imported when it is used, so `paceline --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import paceline
+
+# Name → (module, attribute, one line for `paceline --help`).
+_COMMANDS = {
+    "bench": ("paceline.bench.command", "bench", "Measure a served model."),
+    "serve": ("paceline.serve.command", "serve", "Serve a model with governed speculation."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in sorted(_COMMANDS.items())])
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog="paceline COMMAND --help shows a command's flags and examples.",
+)
+@click.version_option(paceline.__version__, prog_name="paceline")
+def main() -> None:
+    """Serve open-weight language models with vLLM at the fastest lossless pace the moment allows.
+
+    \b
+    Examples:
+      paceline serve
+          The bundled pair on http://127.0.0.1:8000
+      paceline bench run
+          Measure it
+    """

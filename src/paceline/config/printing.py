@@ -1,0 +1,44 @@
+"""How is the effective configuration shown? As YAML that could be used as the file.
+
+Each setting carries its description and, behind it, where its value came from.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from paceline.config.sources import Key, LoadedSettings
+
+_WIDTH = 96
+
+
+def render_settings(loaded: LoadedSettings) -> str:
+    """The whole tree; parses back to the same values."""
+    return "\n".join(_render(loaded, loaded.settings, ())) + "\n"
+
+
+def _render(loaded: LoadedSettings, node: BaseModel, prefix: Key) -> list[str]:
+    indent = "  " * len(prefix)
+    lines: list[str] = []
+    for name, field in type(node).model_fields.items():
+        value = getattr(node, name)
+        description = " ".join((field.description or "").split())
+        lines += textwrap.wrap(
+            description, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        key = (*prefix, name)
+        if isinstance(value, BaseModel):
+            lines += [f"{indent}{name}:", *_render(loaded, value, key)]
+        else:
+            plain = node.model_dump(mode="json", include={name})[name]
+            lines.append(f"{indent}{name}: {_scalar(plain)}  # {loaded.origin(key)}")
+    return lines
+
+
+def _scalar(value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
+    return text.removesuffix("\n").removesuffix("\n...").removesuffix("...").strip()

@@ -1,0 +1,181 @@
+"""Which value does each setting have, and where did it come from?
+
+Three layers, the later one wins: the file (`paceline.yaml` in the working folder, or the one
+named), the environment (`PACELINE_SERVER__PORT=8080`), the flags. The only code that reads the
+environment for settings. Everything that is wrong is said at once, in words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from paceline.config.tree import Settings
+
+DEFAULT_FILE = Path("paceline.yaml")
+ENV_PREFIX = "PACELINE_"
+
+Key = tuple[str, ...]
+"""Path of a setting in the tree, for example ("server", "port")."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names each fault and where to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from."""
+
+    layer: Literal["default", "file", "environment", "flag"]
+    detail: str = ""
+    """The file's name, the variable, or the flag."""
+
+    def __str__(self) -> str:
+        return f"{self.layer} {self.detail}".strip()
+
+
+DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The effective settings, and the origin of each that is not a default."""
+
+    settings: Settings
+    origins: Mapping[Key, Origin]
+
+    def origin(self, key: Key) -> Origin:
+        return self.origins.get(key, DEFAULT)
+
+
+def load_settings(
+    flags: Mapping[Key, tuple[str, Any]],
+    environ: Mapping[str, str],
+    file: Path | None = None,
+) -> LoadedSettings:
+    """Merge the layers and check the result; ConfigError says everything that is wrong.
+
+    `flags` maps a setting to (the flag's name, its value) and holds only flags that were given.
+    Without `file`, `paceline.yaml` is read where it exists. Reads the file, mutates nothing.
+    """
+    values: dict[Key, Any] = {}
+    origins: dict[Key, Origin] = {}
+    path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    if path is not None:
+        for key, value in _flatten(_read_file(path)):
+            values[key], origins[key] = value, Origin("file", str(path))
+    for name, key, text in _environment(environ):
+        values[key], origins[key] = _parse(text), Origin("environment", name)
+    for key, (flag, value) in flags.items():
+        values[key], origins[key] = value, Origin("flag", flag)
+    problems = [_unknown(key, origins[key]) for key in values if key not in SETTING_KEYS]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    try:
+        settings = Settings.model_validate(_nest(values))
+    except ValidationError as error:
+        raise ConfigError(
+            "\n".join(_in_words(detail, origins) for detail in error.errors())
+        ) from None
+    return LoadedSettings(settings, origins)
+
+
+def setting_keys(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterator[Key]:
+    """Every setting's key, in the order of the tree."""
+    for name, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from setting_keys(annotation, (*prefix, name))
+        else:
+            yield (*prefix, name)
+
+
+SETTING_KEYS: Sequence[Key] = tuple(setting_keys())
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; set --config") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds {type(content).__name__}; it must hold a mapping")
+    return content
+
+
+def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
+    sections = {key[: len(prefix) + 1] for key in SETTING_KEYS if len(key) > len(prefix) + 1}
+    for name, value in tree.items():
+        key = (*prefix, str(name))
+        if key in sections and isinstance(value, dict):
+            yield from _flatten(value, key)
+        elif key in sections and value is None:
+            continue  # a heading with nothing under it
+        else:
+            yield key, value
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
+    """PACELINE_<SECTION>__<SETTING>, in any case."""
+    for name in sorted(environ):
+        if name.startswith(ENV_PREFIX):
+            key = tuple(name.removeprefix(ENV_PREFIX).lower().split("__"))
+            yield name, key, environ[name]
+
+
+def _parse(text: str) -> Any:
+    """Lists and mappings in JSON; anything else as it is, for pydantic to convert."""
+    if text[:1] in "[{" and text:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return None if text == "" else text
+
+
+def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        node = tree
+        for part in key[:-1]:
+            node = node.setdefault(part, {})
+        node[key[-1]] = value
+    return tree
+
+
+def _unknown(key: Key, origin: Origin) -> str:
+    given = ".".join(key)
+    names = [".".join(known) for known in SETTING_KEYS]
+    # By the whole name, then by the last part alone: a right name under the wrong section.
+    near = difflib.get_close_matches(given, names, n=1) or [
+        name
+        for part in difflib.get_close_matches(key[-1], [k[-1] for k in SETTING_KEYS], n=1)
+        for name in names
+        if name.endswith(f".{part}")
+    ]
+    hint = f"; did you mean {near[0]}?" if near else "; see paceline serve --print-config"
+    return f"{given} is not a setting (from {origin}){hint}"
+
+
+def _in_words(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
+    location = tuple(str(part) for part in detail["loc"])
+    # A fault inside a list is located deeper than the setting it belongs to.
+    key = next((k for k in SETTING_KEYS if location[: len(k)] == k), location)
+    origin = origins.get(key, DEFAULT)
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return f"{'.'.join(location)}: {message}"
+    return f"{'.'.join(key)} is {detail['input']!r} (from {origin}): {message}"

@@ -1,0 +1,113 @@
+"""What can be set, with which default, and what does it mean?
+
+The whole configuration as one frozen tree. Where the values come from is told in `sources`;
+`paceline serve --print-config` prints this tree with its descriptions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PolicyName = Literal["goodput", "threshold", "schedule", "fixed", "off"]
+DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
+
+BUNDLED = "bundled"
+"""Stands for the bundled pair where a model is asked for."""
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ServerSettings(_Frozen):
+    """What clients and operators connect to."""
+
+    host: str = "127.0.0.1"
+    """Address of the data port; 0.0.0.0 or :: serves the network."""
+    port: Port = 8000
+    """Data port, with the OpenAI API; 0 lets the system choose."""
+    admin_host: str = "127.0.0.1"
+    """Address of the admin port; it has no key, so keep it on loopback or a private network."""
+    admin_port: Port = 8001
+    """Admin port, with metrics and the governor; 0 lets the system choose."""
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
+    """Longest request body, in bytes."""
+    max_choices: int = Field(default=8, ge=1, le=128)
+    """Largest `n` (answers to one request)."""
+    granted_fields: frozenset[str] = frozenset()
+    """Engine fields of a request that clients may use although they are refused by default."""
+    first_byte_timeout_s: Seconds = 300.0
+    """A stream must begin within this time: waiting in the engine's queue, and the prefill."""
+    stall_timeout_s: Seconds = 120.0
+    """A stream that has begun must go on within this time."""
+    response_timeout_s: Seconds = 600.0
+    """An answer that is not streamed must be complete within this time."""
+    drain_timeout_s: Seconds = 30.0
+    """How long requests in flight may take to end once the server stops."""
+
+
+class EngineSettings(_Frozen):
+    """What is served, and how the engine runs."""
+
+    model: str = BUNDLED
+    """Folder or Hugging Face name of the target model; `bundled` is the pair inside Paceline."""
+    served_name: str | None = None
+    """Model id that clients name; by default the folder's last part or the Hugging Face name."""
+    draft: str = "auto"
+    """Drafter: `auto` (the family's draft model where one is known, else n-gram), `ngram`,
+    `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
+    policy: PolicyName = "goodput"
+    """Who chooses the draft length: `goodput` (measured), `threshold` (acceptance only),
+    `schedule` (a table by load), `fixed`, or `off`. It can be changed at run time."""
+    draft_length_max: int = Field(default=8, ge=1, le=64)
+    """Most tokens drafted per step; the ceiling of every policy."""
+    draft_length: int | None = Field(default=None, ge=0)
+    """Draft length of the policy `fixed`; by default draft_length_max."""
+    schedule: tuple[tuple[int, int, int], ...] | None = None
+    """For the policy `schedule`: a list of [lowest, highest, draft length] by running requests."""
+    replicas: int = Field(default=1, ge=1, le=64)
+    """Engines to start on this machine; they share its cores."""
+    dtype: DtypeName = "auto"
+    """Number format of weights and arithmetic; `auto` follows the processor."""
+    max_model_len: int | None = Field(default=None, ge=16)
+    """Longest prompt plus answer, in tokens; by default what the model was made for."""
+    num_threads: int | None = Field(default=None, ge=1)
+    """Compute threads per engine on a CPU; by default one for each physical core it may use."""
+    kv_cache_bytes: int | None = Field(default=None, ge=1024 * 1024)
+    """Memory for the KV cache of one engine; by default a share of what is free (CPU), or
+    vLLM's own rule (GPU)."""
+    vllm_args: tuple[str, ...] = ()
+    """Further arguments for vLLM's server, taken last; on the command line those after `--`."""
+    start_timeout_s: Seconds = 900.0
+    """An engine must be ready within this time: loading, compiling, warming up."""
+    log_folder: Path | None = None
+    """Where the engines' logs go; by default the user's state folder."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> EngineSettings:
+        if self.draft_length is not None and self.draft_length > self.draft_length_max:
+            raise ValueError(
+                f"draft_length is {self.draft_length}; allowed is 0 (off) to "
+                f"{self.draft_length_max}, which is draft_length_max"
+            )
+        if self.policy == "schedule" and self.schedule is None:
+            raise ValueError(
+                "policy is 'schedule', which needs `schedule`: a list of "
+                "[lowest, highest, draft length], for example [[1, 8, 6], [9, 256, 2]]"
+            )
+        return self
+
+
+class Settings(_Frozen):
+    """Everything that can be set."""
+
+    server: ServerSettings = ServerSettings()
+    """What clients and operators connect to."""
+    engine: EngineSettings = EngineSettings()
+    """What is served, and how the engine runs."""

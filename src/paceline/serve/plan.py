@@ -1,0 +1,125 @@
+"""What exactly is going to be started for these settings on this machine?
+
+From the configuration to values of the parts: the gateway's settings, and for each engine its
+command. The start-up checks happen here, before anything is started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline import demo
+from paceline.config import BUNDLED, EngineSettings, ServerSettings, Settings
+from paceline.engine.command import EngineCommand, EngineSpec, num_workers, render_command
+from paceline.engine.hardware import Hardware
+from paceline.engine.layout import LayoutWishes, choose_layout
+from paceline.engine.model_folder import (
+    ModelUnfit,
+    check_model,
+    check_pair,
+    served_name_of,
+    weights_bytes,
+)
+from paceline.engine.speculation import Drafter, choose_drafter
+from paceline.gateway import GatewaySettings
+
+BUNDLED_NAME = "paceline-demo"
+"""Model id of the bundled pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """One engine to start."""
+
+    name: str
+    command: EngineCommand
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """Everything that `paceline serve` starts."""
+
+    gateway: GatewaySettings
+    engines: tuple[EnginePlan, ...]
+    served_name: str
+    start_timeout_s: float
+    log_folder: Path
+    run_folder: Path
+    """For the sockets; belongs to this run alone."""
+    reasons: tuple[str, ...]
+    """Why it is started like this, one sentence each."""
+
+
+def make_plan(
+    settings: Settings,
+    hardware: Hardware,
+    *,
+    server_module: str,
+    run_folder: Path,
+    log_folder: Path,
+) -> ServePlan:
+    """Decide everything. `ModelUnfit` or ValueError says which setting cannot be met, and why."""
+    engine = settings.engine
+    model, draft = _models(engine)
+    check_model(model)
+    drafter = choose_drafter(draft, model, engine.draft_length_max)
+    spec = _engine_spec(engine, model, drafter)
+    wishes = LayoutWishes(
+        dtype=engine.dtype,
+        num_threads=engine.num_threads,
+        kv_cache_bytes=engine.kv_cache_bytes,
+        weights_bytes=weights_bytes(model),
+        num_workers=num_workers(engine.vllm_args),
+    )
+    engines, reasons = [], [drafter.why]
+    for index in range(engine.replicas):
+        layout = choose_layout(hardware, wishes, replica=index, num_replicas=engine.replicas)
+        name = f"engine-{index}"
+        command = render_command(spec, layout, run_folder, name, server_module)
+        engines.append(EnginePlan(name, command))
+        reasons += [reason for reason in layout.reasons if reason not in reasons]
+    return ServePlan(
+        gateway=gateway_settings(settings.server),
+        engines=tuple(engines),
+        served_name=spec.served_name,
+        start_timeout_s=engine.start_timeout_s,
+        log_folder=log_folder,
+        run_folder=run_folder,
+        reasons=tuple(reasons),
+    )
+
+
+def gateway_settings(server: ServerSettings) -> GatewaySettings:
+    """The gateway's settings, as far as the configuration has them."""
+    return GatewaySettings(**dict(server))
+
+
+def _models(engine: EngineSettings) -> tuple[str, str]:
+    """Target and drafter, the bundled pair put in where it is meant."""
+    if engine.model != BUNDLED:
+        return engine.model, engine.draft
+    target, draft = demo.target_path(), demo.draft_path()
+    if not target.is_dir():
+        raise ModelUnfit(
+            f"the bundled pair is missing from this installation ({target}); name a MODEL, or "
+            "install Paceline from a checkout that has it"
+        )
+    if engine.draft == "auto":
+        check_pair(target, draft)
+        return str(target), str(draft)
+    return str(target), engine.draft
+
+
+def _engine_spec(engine: EngineSettings, model: str, drafter: Drafter) -> EngineSpec:
+    default_name = BUNDLED_NAME if engine.model == BUNDLED else served_name_of(model)
+    return EngineSpec(
+        model=model,
+        served_name=engine.served_name or default_name,
+        speculative_config=drafter.speculative_config,
+        policy=engine.policy,
+        draft_length=engine.draft_length,
+        schedule=engine.schedule,
+        max_model_len=engine.max_model_len,
+        vllm_args=engine.vllm_args,
+    )

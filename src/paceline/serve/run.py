@@ -1,0 +1,143 @@
+"""How do the engines and the gateway run together in one process, and how do they end?
+
+The gateway opens first, so that a taken port is known at once and early clients get a 503 with
+Retry-After; it closes first too, so that requests in flight still have their engine. A signal ends
+everything with exit code 0, a second one without waiting for requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from paceline.engine.supervisor import EngineSupervisor
+from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.serve.plan import ServePlan
+
+logger = logging.getLogger(__name__)
+
+
+class SupervisedReplicas:
+    """The gateway's view of the supervised engines."""
+
+    def __init__(self, supervisors: Sequence[EngineSupervisor]) -> None:
+        self._supervisors = supervisors
+
+    def replicas(self) -> Sequence[Replica]:
+        return [_replica(supervisor) for supervisor in self._supervisors]
+
+
+def _replica(supervisor: EngineSupervisor) -> Replica:
+    return Replica(
+        name=supervisor.name,
+        address=str(supervisor.command.socket),
+        model=supervisor.served_name,
+        state=supervisor.status.state,
+        control_socket=supervisor.command.control_socket,
+        max_model_len=supervisor.status.max_model_len,
+        num_restarts=supervisor.status.num_restarts,
+    )
+
+
+async def serve(
+    plan: ServePlan,
+    *,
+    on_progress: Callable[[str, str], None],
+    on_ready: Callable[[RunningGateway], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT. PortTaken or EngineFailed when it cannot start."""
+    supervisors = [
+        EngineSupervisor(
+            engine.name,
+            engine.command,
+            served_name=plan.served_name,
+            log=plan.log_folder / f"{engine.name}.log",
+            run_folder=plan.run_folder,
+            start_timeout_s=plan.start_timeout_s,
+            on_progress=on_progress,
+        )
+        for engine in plan.engines
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        signalled = stack.enter_context(_signals())
+        engines = await stack.enter_async_context(_Tasks.open())
+        gateway = await stack.enter_async_context(
+            serve_gateway(plan.gateway, SupervisedReplicas(supervisors))
+        )
+        ends = {
+            asyncio.create_task(signalled.wait()),
+            asyncio.create_task(gateway.wait_failed()),
+            *(engines.start(supervisor.run()) for supervisor in supervisors),
+        }
+        ready = asyncio.create_task(_all_ready(supervisors))
+        try:
+            await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                on_ready(gateway)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            _raise_first(ends)
+            on_progress("paceline", "stopping")
+        finally:
+            for task in (ready, *ends):
+                if task not in engines.tasks:
+                    task.cancel()
+
+
+async def _all_ready(supervisors: Sequence[EngineSupervisor]) -> None:
+    await asyncio.gather(*(supervisor.wait_ready() for supervisor in supervisors))
+
+
+def _raise_first(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+class _Tasks:
+    """Owns the engines' tasks: when its block ends, they are cancelled and waited for."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls) -> AsyncIterator[_Tasks]:
+        owner = cls()
+        try:
+            yield owner
+        finally:
+            for task in owner.tasks:
+                task.cancel()
+            # What they raised has been raised by `serve` already, or comes second to it.
+            await asyncio.gather(*owner.tasks, return_exceptions=True)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        return task
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[asyncio.Event]:
+    """An event that the first SIGTERM or SIGINT sets; the second cancels the caller's task."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    assert main is not None
+    signalled = asyncio.Event()
+
+    def received() -> None:
+        if signalled.is_set():
+            main.cancel()
+        signalled.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received)
+    try:
+        yield signalled
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
