@@ -145,7 +145,8 @@ async def test_wrong_prompts_are_a_400(shared: Served, prompt: object) -> None:
     "name",
     [
         "cache_salt", "priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
-        "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs", "logprob_token_ids",
+        "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs",
+        "logprob_token_ids",
         "prompt_logprobs", "prompt_embeds", "ignore_eos", "use_beam_search", "request_id",
         "guided_json", "guided_regex", "functions", "never_heard_of", "",
     ],
