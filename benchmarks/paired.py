@@ -79,8 +79,12 @@ class Server:
 
 def start_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Server:
     """Start it in a session of its own on two free ports; its output goes to a file."""
-    port, admin_port = free_port(), free_port()
-    command = [w.format(port=port, admin_port=admin_port) for w in plan["command"]]
+    port = free_port_pair()
+    admin_port = port + 1
+    command = [
+        word.replace("{port}", str(port)).replace("{admin_port}", str(admin_port))
+        for word in plan["command"]
+    ]
     log = log_folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -203,10 +207,19 @@ def compare_arms(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[dict[
     return comparisons
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port_pair() -> int:
+    """A free port whose successor is free too.
+
+    The bench looks for counters on the port after the data port: it must not be another server's.
+    """
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError):
+                second.bind(("127.0.0.1", port + 1))
+                return port
+    raise RuntimeError("no two neighbouring ports of 127.0.0.1 are free")
 
 
 @contextlib.contextmanager

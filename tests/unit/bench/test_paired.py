@@ -58,7 +58,7 @@ def test_a_plan_runs_interleaved_finds_the_slower_arm_and_ends_its_servers(
     plan = {
         "repeats": 2,
         "servers": {
-            "fast": {"command": [*command, "0"]},
+            "fast": {"command": [*command, "0", '{"braces": "stay"}']},
             "slow": {"command": [*command, "0.06"]},
         },
         "arms": [{"name": "a", "server": "fast"}, {"name": "b", "server": "slow"}],
