@@ -54,6 +54,8 @@ def test_governor_states_are_found_however_replicas_are_wrapped() -> None:
     }
     document = {"replicas": [{"name": "0", "state": state}, {"name": "1", "state": state}]}
     assert counters_from_governor(document) == SpeculationCounters(20, 8, 10, (6, 2))
+    by_name = {"replicas": {"0": state, "1": state}}
+    assert counters_from_governor(by_name) == SpeculationCounters(20, 8, 10, (6, 2))
     assert counters_from_governor(state) == SpeculationCounters(10, 4, 5, (3, 1))
     assert [s["policy"] for s in governor_states(document)] == ["goodput", "goodput"]
 
