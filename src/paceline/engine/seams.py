@@ -153,7 +153,7 @@ REGISTER: tuple[Seam, ...] = (
         part="sampler_repair",
         purpose="write temperature, top-k and top-p per draft token into the output on CPU",
         upstream=f"{_REPOSITORY}/issues/55005",
-        remove_when="the stock function passes tests/unit/engine/test_sampler_repair.py",
+        remove_when="the stock function passes tests/engine/test_sampler_repair.py",
     ),
     Seam(
         name="rejection_random_sample_kernel",
@@ -177,7 +177,7 @@ REGISTER: tuple[Seam, ...] = (
         part="sampler_repair",
         purpose="reject padded drafts (-1) on CPU instead of reading outside the probabilities",
         upstream=f"{_REPOSITORY}/issues/55005",
-        remove_when="the stock function passes tests/unit/engine/test_sampler_repair.py",
+        remove_when="the stock function passes tests/engine/test_sampler_repair.py",
     ),
 )
 

@@ -1,0 +1,123 @@
+"""vLLM's CPU sampling functions on known answers: stock ones fail, mended ones do not.
+
+When a stock function passes here, upstream has fixed it: remove its seam and its repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from paceline.engine import plugin, sampler_repair, seams
+
+torch = pytest.importorskip("torch")
+platforms = pytest.importorskip("vllm.platforms")
+if not platforms.current_platform.is_cpu():
+    pytest.skip("the repair concerns vLLM's CPU build", allow_module_level=True)
+
+pytestmark = pytest.mark.engine
+
+NAMES = ("_expand_kernel_impl", "_rejection_random_sample_kernel_impl")
+
+
+@pytest.fixture
+def kernels() -> Iterator[Any]:
+    """vLLM's module with the stock functions, put back as it was found."""
+    import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
+    from vllm.utils import cpu_triton_utils
+
+    found = {name: getattr(cpu_triton_utils, name) for name in NAMES}
+    for name, function in found.items():
+        setattr(cpu_triton_utils, name, getattr(function, "__wrapped__", function))
+    yield cpu_triton_utils
+    for name, function in found.items():
+        setattr(cpu_triton_utils, name, function)
+
+
+def test_stock_vllm_fails_the_self_check(kernels: Any) -> None:
+    """vLLM #55005: values per draft token are not written."""
+    assert "#55005" in (sampler_repair.self_check() or "")
+
+
+def test_stock_vllm_accepts_padding(kernels: Any) -> None:
+    """The second fault by itself: -1 is looked up outside the row."""
+    assert "padded" in (sampler_repair._check_padding() or "")
+
+
+def test_the_repair_passes_the_self_check(kernels: Any) -> None:
+    """Both functions mended."""
+    assert sampler_repair.apply()
+    assert sampler_repair.self_check() is None
+
+
+def test_applying_twice_wraps_once(kernels: Any) -> None:
+    """The plugin loads in several places of one process."""
+    plugin.register()
+    once = [getattr(kernels, name) for name in NAMES]
+    plugin.register()
+    assert [getattr(kernels, name) for name in NAMES] == once
+
+
+def test_a_seam_that_does_not_fit_leaves_vllm_alone(
+    kernels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock functions stay, loudly; the self-check then keeps sampled requests from drafts."""
+    monkeypatch.setattr(
+        seams,
+        "REGISTER",
+        tuple(replace(s, expected=()) if s.name == "expand_kernel" else s for s in seams.REGISTER),
+    )
+    stock = [getattr(kernels, name) for name in NAMES]
+    assert not sampler_repair.apply()
+    assert [getattr(kernels, name) for name in NAMES] == stock
+    assert sampler_repair.self_check() is not None
+
+
+def test_the_plugin_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM calls plugins unguarded."""
+
+    def explode() -> bool:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(sampler_repair, "apply", explode)
+    plugin.register()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64])
+def test_expansion_repeats_each_value_per_draft_token(kernels: Any, dtype: Any) -> None:
+    """3, 1 and 0 tokens of the values 5, 0 and 7; 0 becomes 1."""
+    sampler_repair.apply()
+    output = torch.full((4,), 99).to(dtype)
+    kernels._expand_kernel_impl(
+        output, torch.tensor([5, 0, 7]).to(dtype), torch.tensor([3, 4, 4], dtype=torch.int32), 0, 1
+    )
+    assert output.tolist() == [5, 5, 5, 1]
+
+
+def test_one_request_accepted_with_half_the_chance(kernels: Any) -> None:
+    """The mended function still accepts at target over draft probability: 0.2 / 0.4."""
+    sampler_repair.apply()
+    num = 4000
+    target_probs = torch.tensor([[0.2, 0.8]]).repeat(num, 1)
+    draft_probs = torch.tensor([[0.4, 0.6]]).repeat(num, 1)
+    output = torch.full((num, 2), -1, dtype=torch.int32)
+    kernels._rejection_random_sample_kernel_impl(
+        output,
+        torch.arange(1, num + 1, dtype=torch.int32),
+        torch.zeros(num, dtype=torch.int32),
+        draft_probs,
+        target_probs,
+        torch.full((num, 1), 1),
+        torch.ones(num, dtype=torch.int32),
+        torch.rand(num, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+        torch.zeros(num, dtype=torch.bool),
+        1,
+        2,
+        None,
+        NO_DRAFT_PROBS=False,
+    )
+    accepted_fraction = (output[:, 0] == 0).float().mean().item()
+    assert accepted_fraction == pytest.approx(0.5, abs=0.03)  # four standard errors
