@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from paceline.gateway.asgi import App
 from paceline.gateway.data_app import DataApp
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.protocol import GuardedProtocol
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.upstream import Upstreams
@@ -71,10 +73,13 @@ async def serve_gateway(
         ledger, metrics = Ledger(), GatewayMetrics()
         async with Upstreams(settings) as upstreams:
             data = DataApp(settings, source, upstreams, ledger, metrics)
+            limit_s = settings.body_timeout_s
             admin = AdminApp(settings, source, ledger, metrics)
             async with (
-                _serving(admin, admin_socket, drain_s=1) as admin_task,
-                _serving(data, data_socket, drain_s=settings.drain_timeout_s) as data_task,
+                _serving(admin, admin_socket, head_timeout_s=limit_s, drain_s=1) as admin_task,
+                _serving(
+                    data, data_socket, head_timeout_s=limit_s, drain_s=settings.drain_timeout_s
+                ) as data_task,
             ):
                 yield RunningGateway(
                     host=settings.host,
@@ -97,11 +102,11 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(
-    app: App, listener: socket.socket, drain_s: float
+    app: App, listener: socket.socket, *, head_timeout_s: float, drain_s: float
 ) -> AsyncIterator[asyncio.Task[None]]:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=functools.partial(GuardedProtocol, head_timeout_s=head_timeout_s),  # type: ignore[arg-type]
         ws="none",
         interface="asgi3",
         lifespan="off",

@@ -25,7 +25,7 @@ class GatewaySettings:
     max_body_bytes: int = 8 * 1024 * 1024
     """Longest request body; 8 MiB holds about two million tokens of text."""
     body_timeout_s: float = 30.0
-    """A client must have sent its whole body within this time."""
+    """A client must have sent its headers, and then its whole body, within this time each."""
     max_json_depth: int = 64
     """Deepest nesting of a request body; tool schemas in use reach about 20."""
     max_json_keys: int = 20_000
