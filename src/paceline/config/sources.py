@@ -159,13 +159,12 @@ def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
 def _unknown(key: Key, origin: Origin) -> str:
     given = ".".join(key)
     names = [".".join(known) for known in SETTING_KEYS]
-    # By the whole name, then by the last part alone: a right name under the wrong section.
-    near = difflib.get_close_matches(given, names, n=1) or [
-        name
-        for part in difflib.get_close_matches(key[-1], [k[-1] for k in SETTING_KEYS], n=1)
-        for name in names
-        if name.endswith(f".{part}")
-    ]
+    near = (
+        # A right name under a wrong section or none, then a slip in the whole name or its end.
+        [name for name, known in zip(names, SETTING_KEYS, strict=True) if known[-1] == key[-1]]
+        or difflib.get_close_matches(given, names, n=1)
+        or difflib.get_close_matches(key[-1], names, n=1)
+    )
     hint = f"; did you mean {near[0]}?" if near else "; see paceline serve --print-config"
     return f"{given} is not a setting (from {origin}){hint}"
 

@@ -1,0 +1,110 @@
+"""Do the flags of `paceline serve` arrive, and do faults end with the right code?"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from paceline.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings file of the checkout is picked up."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, ["serve", *arguments], env=env)
+
+
+def test_flags_arrive_as_settings() -> None:
+    result = run(
+        *("./m", "--draft", "ngram", "--policy", "off", "--draft-length-max", "4"),
+        *("--replicas", "2", "--host", "::1", "--port", "1", "--admin-port", "2"),
+        *("--print-config", "--", "--max-num-seqs", "4"),
+    )
+    assert result.exit_code == 0, result.output
+    settings = yaml.safe_load(result.output)
+    engine, server = settings["engine"], settings["server"]
+    assert (engine["model"], engine["draft"], engine["policy"]) == ("./m", "ngram", "off")
+    assert (engine["draft_length_max"], engine["replicas"]) == (4, 2)
+    assert engine["vllm_args"] == ["--max-num-seqs", "4"]
+    assert (server["host"], server["port"], server["admin_port"]) == ("::1", 1, 2)
+
+
+def test_arguments_for_vllm_are_not_taken_for_the_model() -> None:
+    result = run("--print-config", "--", "--max-num-seqs", "4")
+    assert yaml.safe_load(result.output)["engine"]["model"] == "bundled"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "said"),
+    [
+        (("--policy", "fast"), {}, "'goodput'"),
+        (("--bogus",), {}, "No such option"),
+        (("a", "b"), {}, "unexpected extra argument"),
+        (("--config", "none.yaml"), {}, "none.yaml cannot be read"),
+        (("--draft-length-max", "0"), {}, "draft_length_max is 0 (from flag --draft-length-max)"),
+        (("/no/such/model",), {}, "/no/such/model does not exist"),
+        ((), {"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
+        (("--replicas", "64"), {}, "Set replicas to at most"),
+    ],
+)
+def test_wrong_usage_ends_with_two_and_says_why(
+    arguments: tuple[str, ...], env: dict[str, str], said: str
+) -> None:
+    result = run(*arguments, env=env)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_taken_port_ends_with_one_before_an_engine_starts(taken_port: int) -> None:
+    started_at_s = time.monotonic()
+    result = subprocess.run(
+        [
+            *(sys.executable, "-c", "from paceline.cli import main; main()"),
+            *("serve", "--port", str(taken_port), "--admin-port", "0"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert result.returncode == 1
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in result.stderr
+    assert time.monotonic() - started_at_s < 15
+
+
+def test_help_answers_without_the_heavy_parts() -> None:
+    """`paceline --help` and `paceline serve --help` import neither torch nor aiohttp."""
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from paceline.cli import main\n"
+        "for arguments in (['--help'], ['serve', '--help']):\n"
+        "    result = CliRunner().invoke(main, arguments)\n"
+        "    assert 'Examples' in result.output, result.output\n"
+        "heavy = {'torch', 'vllm', 'aiohttp', 'uvicorn'} & sys.modules.keys()\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,31 @@
+"""Is what --print-config shows the configuration that holds?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paceline.config import load_settings
+from paceline.config.printing import render_settings
+from paceline.config.sources import SETTING_KEYS
+
+
+def test_what_is_printed_can_be_used_as_the_file(tmp_path: Path) -> None:
+    """Reading the print gives the same settings, lists and absences included."""
+    environ = {
+        "PACELINE_ENGINE__VLLM_ARGS": '["--x", "a b", "1"]',
+        "PACELINE_ENGINE__SCHEDULE": "[[1, 8, 4]]",
+        "PACELINE_ENGINE__MODEL": "yes",
+        "PACELINE_SERVER__GRANTED_FIELDS": '["priority"]',
+    }
+    loaded = load_settings({}, environ)
+    file = tmp_path / "p.yaml"
+    file.write_text(render_settings(loaded))
+    assert load_settings({}, {}, file).settings == loaded.settings
+
+
+def test_each_setting_stands_with_its_description_and_origin() -> None:
+    text = render_settings(load_settings({("server", "port"): ("--port", 81)}, {}))
+    assert "  # Data port, with the OpenAI API; 0 lets the system choose.\n" in text
+    assert "  port: 81  # flag --port\n" in text
+    for _, name in SETTING_KEYS:
+        assert f"\n  {name}: " in text

@@ -1,0 +1,108 @@
+"""Which value wins, and how are faults told?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.config import ConfigError, Settings, load_settings
+from paceline.config.sources import SETTING_KEYS
+
+PORT = ("server", "port")
+
+
+def test_defaults_hold_where_nothing_is_said() -> None:
+    loaded = load_settings({}, {})
+    assert loaded.settings == Settings()
+    assert loaded.settings.server.port == 8000
+    assert str(loaded.origin(PORT)) == "default"
+
+
+def test_flags_win_over_environment_and_environment_over_file(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("server: {port: 1, admin_port: 2, host: '::1'}\n")
+    environ = {"PACELINE_SERVER__PORT": "3", "PACELINE_SERVER__ADMIN_PORT": "4"}
+    loaded = load_settings({PORT: ("--port", 5)}, environ, file)
+    server = loaded.settings.server
+    assert (server.port, server.admin_port, server.host) == (5, 4, "::1")
+    assert str(loaded.origin(PORT)) == "flag --port"
+    assert str(loaded.origin(("server", "admin_port"))) == "environment PACELINE_SERVER__ADMIN_PORT"
+    assert str(loaded.origin(("server", "host"))) == f"file {file}"
+
+
+def test_the_file_in_the_working_folder_is_read_without_being_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("paceline.yaml").write_text("engine:\n  draft: ngram\n")
+    assert load_settings({}, {}).settings.engine.draft == "ngram"
+
+
+def test_a_heading_without_settings_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("server:\nengine:\n")
+    assert load_settings({}, {}, file).settings == Settings()
+
+
+def test_lists_are_given_as_json_in_the_environment() -> None:
+    environ = {
+        "PACELINE_ENGINE__POLICY": "schedule",
+        "PACELINE_ENGINE__SCHEDULE": "[[1, 4, 6], [5, 256, 2]]",
+        "PACELINE_ENGINE__VLLM_ARGS": '["--max-num-seqs", "4"]',
+    }
+    engine = load_settings({}, environ).settings.engine
+    assert engine.schedule == ((1, 4, 6), (5, 256, 2))
+    assert engine.vllm_args == ("--max-num-seqs", "4")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"PACELINE_SERVER__PROT": "1"}, "server.prot is not a setting"),
+        ({"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
+        ({"PACELINE_SERVER__DRAFT": "none"}, "did you mean engine.draft?"),
+        ({"PACELINE_PORT": "1"}, "did you mean server.port?"),
+        ({"PACELINE_SERVER__PORT": "eighty"}, "server.port is 'eighty'"),
+        ({"PACELINE_SERVER__PORT": "70000"}, "less than or equal to 65535"),
+        ({"PACELINE_ENGINE__POLICY": "fast"}, "'goodput', 'threshold', 'schedule'"),
+        ({"PACELINE_ENGINE__POLICY": "schedule"}, "for example [[1, 8, 6], [9, 256, 2]]"),
+        ({"PACELINE_ENGINE__DRAFT_LENGTH": "9"}, "allowed is 0 (off) to 8"),
+    ],
+)
+def test_faults_say_what_was_given_and_what_is_allowed(environ: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({}, environ)
+    assert said in str(caught.value)
+
+
+def test_the_origin_of_a_fault_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("engine: {replicas: 0}\n")
+    with pytest.raises(ConfigError, match=r"engine\.replicas is 0 \(from file .*p\.yaml\)"):
+        load_settings({}, {}, file)
+
+
+def test_all_unknown_settings_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({}, {"PACELINE_A": "1", "PACELINE_B__C": "2"})
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("content", ["- 1\n- 2\n", "text", "a: [", "a: b: c"])
+def test_files_that_are_no_mapping_are_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=r"p\.yaml"):
+        load_settings({}, {}, file)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_settings({}, {}, tmp_path / "none.yaml")
+
+
+def test_every_setting_is_described() -> None:
+    for section, name in SETTING_KEYS:
+        field = type(getattr(Settings(), section)).model_fields[name]
+        assert field.description, f"{section}.{name}"
