@@ -49,7 +49,7 @@ requests = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests, st.sampled_from([CHAT, COMPLETIONS]))
 def test_any_json_is_either_checked_or_refused(request: dict[str, object], route: Route) -> None:
     """No input makes the checks fail in another way."""
