@@ -55,11 +55,14 @@ class EngineHost:
             }
         environment = {
             **os.environ,
-            "PYTHONPATH": str(_TESTS),
+            "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "OMP_NUM_THREADS": str(num_threads),
+            # The n-gram drafter's thread pool inherits the one core that vLLM binds to, and its
+            # idle threads spin there: measured five times slower with two threads than with one.
+            "NUMBA_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
         }
         if plugins is not None:
@@ -85,14 +88,21 @@ class EngineHost:
             raise
 
     def generate(
-        self, prompts: Sequence[Sequence[int] | str], **sampling: Any
+        self,
+        prompts: Sequence[Sequence[int] | str],
+        *,
+        each: Sequence[Mapping[str, Any]] | None = None,
+        **sampling: Any,
     ) -> list[dict[str, Any]]:
         """Generate for all prompts at once, with `sampling` as arguments of SamplingParams.
+
+        `each` adds to them per prompt.
 
         Each answer has `token_ids`, `text`, and where asked for `logprobs` and `prompt_logprobs`:
         one mapping from token id to log-probability per position.
         """
-        answer = self.ask({"op": "generate", "prompts": list(prompts), "sampling": sampling})
+        parameters = [{**sampling, **(each[i] if each else {})} for i in range(len(prompts))]
+        answer = self.ask({"op": "generate", "prompts": list(prompts), "sampling": parameters})
         return [
             {
                 **output,
@@ -212,12 +222,13 @@ def _start(arguments: dict[str, Any], fault: str | None) -> Any:
     return LLM(**arguments)
 
 
-def _generate(llm: Any, prompts: list[Any], sampling: dict[str, Any]) -> list[dict[str, Any]]:
+def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from vllm import SamplingParams
 
     inputs = [p if isinstance(p, str) else {"prompt_token_ids": p} for p in prompts]
     answers = []
-    for output in llm.generate(inputs, SamplingParams(**sampling), use_tqdm=False):
+    parameters = [SamplingParams(**one) for one in sampling]
+    for output in llm.generate(inputs, parameters, use_tqdm=False):
         completion = output.outputs[0]
         answers.append(
             {

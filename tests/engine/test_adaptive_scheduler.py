@@ -1,0 +1,234 @@
+"""AdaptiveScheduler inside the real vLLM engine, with the bundled pair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from losslessness.checks import teacher_force
+from losslessness.engine_host import EngineHost
+from losslessness.greedy import NEAR_TIE_NATS
+from losslessness.prompts import stdlib_prompts
+
+from paceline.demo import draft_path, target_path
+
+pytestmark = pytest.mark.engine
+
+DRAFT_MODEL = {"method": "draft_model", "model": str(draft_path()), "num_speculative_tokens": 8}
+NGRAM = {
+    "method": "ngram",
+    "num_speculative_tokens": 8,
+    "prompt_lookup_min": 2,
+    "prompt_lookup_max": 4,
+}
+GREEDY = {"temperature": 0.0, "max_tokens": 32, "ignore_eos": True}
+
+
+def llm(speculative: dict[str, Any] | None, **arguments: Any) -> dict[str, Any]:
+    return {
+        "model": str(target_path()),
+        "dtype": "float32",
+        "max_model_len": 512,
+        "max_num_seqs": 16,
+        "speculative_config": speculative,
+        **arguments,
+    }
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineHost]:
+    """One engine with the draft model; every test sets the policy it needs."""
+    with EngineHost(llm(DRAFT_MODEL), policy={"policy": "fixed", "draft_length": 3}) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def prompts(engine: EngineHost) -> list[list[int]]:
+    return engine.tokenize(stdlib_prompts(24))
+
+
+def drafts_of(engine: EngineHost, prompts: list[list[int]]) -> tuple[int, int]:
+    """Drafts and draft tokens that vLLM counts while generating for the prompts."""
+    before = engine.metrics()
+    engine.generate(prompts, **GREEDY)
+    after = engine.metrics()
+    return tuple(
+        after[f"vllm:spec_decode_num_{name}"] - before[f"vllm:spec_decode_num_{name}"]
+        for name in ("drafts", "draft_tokens")
+    )
+
+
+def set_to(engine: EngineHost, **command: Any) -> None:
+    answer = engine.control(op="set", **command)
+    assert answer["ok"], answer
+
+
+def test_the_configured_length_is_drafted(engine: EngineHost, prompts: list[list[int]]) -> None:
+    """Fixed at 3 by additional_config: three tokens per draft, by vLLM's own count."""
+    set_to(engine, draft_length=3)
+    num_drafts, num_tokens = drafts_of(engine, prompts[:4])
+    assert num_drafts > 0
+    assert num_tokens == 3 * num_drafts
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 1])
+def test_the_length_changes_at_run_time(
+    engine: EngineHost, prompts: list[list[int]], length: int
+) -> None:
+    """0 included, without a restart."""
+    set_to(engine, draft_length=length)
+    engine.generate(prompts[:1], temperature=0.0, max_tokens=2)  # drafts of the length before
+    num_drafts, num_tokens = drafts_of(engine, prompts[:4])
+    assert (num_drafts > 0) == (length > 0)
+    assert num_tokens == length * num_drafts
+    assert engine.state()["draft_length"] == length
+
+
+def test_the_channel_answers_while_the_engine_is_idle(engine: EngineHost) -> None:
+    """Nothing is running; a change is made and seen."""
+    set_to(engine, ceiling=5)
+    assert engine.state()["ceiling"] == 5
+    set_to(engine, ceiling=8)
+
+
+def test_a_wrong_command_is_refused_by_a_running_engine(engine: EngineHost) -> None:
+    """In words, and the engine serves on."""
+    answer = engine.control(op="set", draft_length=9)
+    assert answer["ok"] is False
+    assert "allowed is a whole number from 0 (off) to 8" in answer["error"]
+
+
+def test_our_counts_are_vllms(engine: EngineHost, prompts: list[list[int]]) -> None:
+    """After a stretch under goodput, every total agrees with vllm:spec_decode_*."""
+    set_to(engine, policy="goodput")
+    engine.generate(prompts[:8], temperature=0.0, max_tokens=40)
+    engine.generate(prompts[:4], temperature=1.0, max_tokens=20)
+    metrics, state = engine.metrics(), engine.state()
+    assert state["num_drafts_total"] == metrics["vllm:spec_decode_num_drafts"]
+    assert state["drafted_tokens_total"] == metrics["vllm:spec_decode_num_draft_tokens"]
+    assert state["accepted_tokens_total"] == metrics["vllm:spec_decode_num_accepted_tokens"]
+    assert (
+        state["accepted_per_position_total"]
+        == metrics["vllm:spec_decode_num_accepted_tokens_per_pos"]
+    )
+    assert state["policy"] == "goodput"
+    assert state["safe_plan"] is False
+    assert state["policy_errors_total"] == 0
+    assert state["goodput_tokens_per_s"] > 0
+    assert state["sampled_speculation"] == "on"
+    assert set(state["seams"].values()) == {"ok"}
+
+
+@pytest.mark.parametrize("policy", ["goodput", "threshold", "off"])
+def test_every_policy_runs(engine: EngineHost, prompts: list[list[int]], policy: str) -> None:
+    """And says why it planned what it planned."""
+    set_to(engine, policy=policy)
+    answers = engine.generate(prompts[:4], **GREEDY)
+    assert [len(answer["token_ids"]) for answer in answers] == [32] * 4
+    assert engine.state()["reason"]
+    assert engine.state()["safe_plan_steps_total"] == 0
+
+
+def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
+    engine: EngineHost, prompts: list[list[int]]
+) -> None:
+    """24 prompts under load, the length set anew every few milliseconds.
+
+    Every token is the target's argmax by teacher forcing, or a near-tie of its logits; so is the
+    output without drafts, and the two are equal where no near-tie parts them.
+    """
+    set_to(engine, draft_length=0)
+    plain = [answer["token_ids"] for answer in engine.generate(prompts, **GREEDY)]
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = pool.submit(engine.generate, prompts, **GREEDY)
+        turn = 0
+        while not running.done():
+            set_to(engine, draft_length=(0, 3, 8, 1, 5)[turn % 5])
+            turn += 1
+            time.sleep(0.003)
+        governed = [answer["token_ids"] for answer in running.result()]
+    assert turn > 5
+    tie = NEAR_TIE_NATS["float32"]
+    for outputs in (plain, governed):
+        verdicts = teacher_force(engine, prompts, outputs, near_tie_nats=tie)
+        assert [verdict.wrong for verdict in verdicts] == [()] * len(prompts)
+        parted = [bool(verdict.near_ties) for verdict in verdicts]
+        same = [a == b for a, b in zip(plain, governed, strict=True)]
+        assert all(s or p for s, p in zip(same, parted, strict=True)) or outputs is plain
+
+
+def test_ngram_drafts_follow_the_length() -> None:
+    """Never more than asked, none at 0, some on text that repeats itself."""
+    with EngineHost(llm(NGRAM), policy={"policy": "fixed", "draft_length": 2}) as host:
+        [prompt] = host.tokenize(["def add(first, second):\n    return first + second\n\n" * 4])
+        num_drafts, num_tokens = drafts_of(host, [prompt] * 4)
+        assert num_drafts > 0
+        assert num_tokens <= 2 * num_drafts
+        set_to(host, draft_length=0)
+        assert drafts_of(host, [prompt] * 4) == (0, 0)
+        set_to(host, policy="goodput")
+        num_drafts, num_tokens = drafts_of(host, [prompt] * 4)
+        assert num_tokens <= 8 * num_drafts
+        assert host.state()["policy_errors_total"] == 0
+
+
+def test_suffix_drafts_are_trimmed_to_the_length() -> None:
+    """Suffix decoding proposes as it likes; what goes beyond the plan is not verified."""
+    pytest.importorskip(
+        "arctic_inference", reason="suffix decoding needs the package arctic-inference"
+    )
+    suffix = {"method": "suffix", "num_speculative_tokens": 8}
+    with EngineHost(llm(suffix), policy={"policy": "fixed", "draft_length": 2}) as host:
+        [prompt] = host.tokenize(["def add(first, second):\n    return first + second\n\n" * 4])
+        num_drafts, num_tokens = drafts_of(host, [prompt] * 4)
+        assert num_drafts > 0
+        assert num_tokens <= 2 * num_drafts
+        set_to(host, draft_length=0)
+        assert drafts_of(host, [prompt] * 4) == (0, 0)
+
+
+def test_a_seam_that_does_not_fit_leaves_stock_behaviour() -> None:
+    """The register expects what this vLLM does not have: vLLM's own length, and a loud line."""
+    with EngineHost(
+        llm(DRAFT_MODEL),
+        policy={"policy": "fixed", "draft_length": 2},
+        fault="losslessness.faults:break_seam",
+    ) as host:
+        num_drafts, num_tokens = drafts_of(host, host.tokenize(["import os\n"]))
+        assert num_tokens == 8 * num_drafts
+        assert "this vLLM does not fit" in host.log()
+        with pytest.raises(OSError, match="No such file"):
+            host.state()
+
+
+def test_a_failing_policy_never_stops_serving() -> None:
+    """Every tenth plan and observation raises: all output is there, and the steps are counted."""
+    with EngineHost(
+        llm(DRAFT_MODEL),
+        policy={"policy": "fixed", "draft_length": 3},
+        fault="losslessness.faults:break_policy",
+    ) as host:
+        answers = host.generate(host.tokenize(["import os\n"] * 4), **GREEDY)
+        state = host.state()
+        log = host.log()
+    assert [len(answer["token_ids"]) for answer in answers] == [32] * 4
+    assert state["safe_plan_steps_total"] == state["steps_total"] // 10
+    assert state["policy_errors_total"] >= state["safe_plan_steps_total"] > 0
+    assert log.count("Governor: ZeroDivisionError in plan") == 1
+    assert log.count("Governor: ZeroDivisionError in observe") == 1
+
+
+def test_without_speculation_the_scheduler_is_vllms() -> None:
+    """No --speculative-config: it generates, and says that there is nothing to govern."""
+    with EngineHost(llm(None), policy={"policy": "goodput"}) as host:
+        assert len(host.generate(["import os\n"], **GREEDY)[0]["token_ids"]) == 32
+        assert "there is nothing to govern" in host.log()
+
+
+def test_wrong_settings_keep_the_engine_from_starting() -> None:
+    """In words that reach whoever starts vLLM."""
+    with pytest.raises(RuntimeError, match="no key 'polcy'; allowed are policy"):
+        EngineHost(llm(DRAFT_MODEL), policy={"polcy": "off"})

@@ -1,0 +1,118 @@
+"""Sampled output of the real engine against the target's exact distribution.
+
+1500 continuations of one prompt each; see `losslessness.sampling` for the test. The engine's
+random seed is fixed, so a p-value does not change from run to run on one machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from losslessness.checks import Sampling, check_sampling, compare, draw, raw_logprobs
+from losslessness.engine_host import EngineHost
+from losslessness.prompts import stdlib_prompts
+from losslessness.sampling import by_prefix
+
+from paceline.demo import draft_path, target_path
+
+pytestmark = pytest.mark.engine
+
+NUM_SAMPLES = 1500
+PASSES = 1e-3
+FAILS = 1e-6
+
+# A whole cache block and a few tokens: the prompt is computed once, then found in the cache.
+PROMPT_TOKENS = 132
+FIXED_THREE = {"policy": "fixed", "draft_length": 3}
+
+
+def llm(**speculative: Any) -> dict[str, Any]:
+    return {
+        "model": str(target_path()),
+        "dtype": "float32",
+        "max_model_len": 512,
+        "max_num_seqs": 32,
+        "speculative_config": {
+            "method": "draft_model",
+            "model": str(draft_path()),
+            "num_speculative_tokens": 3,
+            **speculative,
+        },
+    }
+
+
+def prompt_for(engine: EngineHost) -> list[int]:
+    tokens = [token for piece in engine.tokenize(stdlib_prompts(4)) for token in piece]
+    return tokens[:PROMPT_TOKENS]
+
+
+@pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
+def test_sampled_output_has_the_targets_distribution(drafts: str) -> None:
+    """Temperature 0.7 and 1, top-p 0.9, top-k 20, three drafts per step.
+
+    The same samples against temperatures 15 % off are rejected: the test could have failed.
+    """
+    with EngineHost(llm(draft_sample_method=drafts), policy=FIXED_THREE) as engine:
+        prompt = prompt_for(engine)
+        for temperature in (0.7, 1.0):
+            sampling = Sampling(temperature)
+            outputs = draw(engine, prompt, sampling, num_samples=NUM_SAMPLES)
+            prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
+            logprobs = raw_logprobs(engine, prompt, prefixes)
+            result = compare(outputs, logprobs, sampling)
+            assert result.num_samples > NUM_SAMPLES
+            assert result.p_value > PASSES, result
+            for wrong in (temperature * 0.85, temperature / 0.85):
+                assert compare(outputs, logprobs, Sampling(wrong)).p_value < FAILS
+        state = engine.state()
+        assert state["accepted_tokens_total"] > 0
+        assert state["sampled_speculation"] == "on"
+
+
+def test_stock_vllm_fails_the_same_test() -> None:
+    """Without the plugin (VLLM_PLUGINS=""), vLLM #55005: no distribution but the target's."""
+    with EngineHost(llm(), plugins="") as engine:
+        sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0)
+        result = check_sampling(engine, prompt_for(engine), sampling, num_samples=NUM_SAMPLES)
+        assert result.p_value < FAILS, result
+        # With top-k it reads indexes from unwritten memory, and usually ends the engine.
+        try:
+            result = check_sampling(
+                engine, prompt_for(engine), Sampling(1.0), num_samples=NUM_SAMPLES
+            )
+        except RuntimeError as error:
+            assert "out of bounds" in str(error) or "the engine ended" in str(error)  # noqa: PT017
+        else:
+            assert result.p_value < FAILS, result
+
+
+def test_a_planted_bias_is_caught() -> None:
+    """Acceptance thresholds 15 % too low: the drafts' tokens come too often."""
+    with EngineHost(
+        llm(), policy=FIXED_THREE, fault="losslessness.faults:bias_acceptance"
+    ) as engine:
+        result = check_sampling(engine, prompt_for(engine), Sampling(0.7), num_samples=NUM_SAMPLES)
+    assert result.p_value < FAILS, result
+
+
+def test_without_the_repair_sampled_requests_are_not_speculated() -> None:
+    """AdaptiveScheduler, plugin barred: no drafts beside a sampled request, none for it either.
+
+    Greedy requests by themselves still have theirs.
+    """
+    with EngineHost(llm(), policy=FIXED_THREE, plugins="") as engine:
+        prompt = prompt_for(engine)
+        assert engine.state()["sampled_speculation"].startswith("off: ")
+        result = check_sampling(engine, prompt, Sampling(1.0), num_samples=600)
+        assert result.p_value > PASSES, result
+        mixed = engine.generate(
+            [prompt] * 4,
+            each=[{"temperature": t, "top_k": 20} for t in (0.0, 1.0, 0.0, 1.0)],
+            max_tokens=16,
+            ignore_eos=True,
+        )
+        assert [len(output["token_ids"]) for output in mixed] == [16] * 4
+        assert engine.state()["drafted_tokens_total"] == 0
+        engine.generate([prompt], temperature=0.0, max_tokens=16, ignore_eos=True)
+        assert engine.state()["drafted_tokens_total"] > 0

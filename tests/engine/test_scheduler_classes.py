@@ -1,0 +1,191 @@
+"""AdaptiveScheduler without a worker: which class it becomes, and what each puts into a step.
+
+The scheduler objects are vLLM's own; the model's results are made up. This reaches the
+asynchronous scheduler, which vLLM's CPU platform switches off.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.demo import draft_path, target_path
+
+pytestmark = pytest.mark.engine
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def vllm_config() -> Any:
+    from vllm.engine.arg_utils import EngineArgs
+
+    return EngineArgs(
+        model=str(target_path()),
+        max_model_len=256,
+        enforce_eager=True,
+        speculative_config={
+            "method": "draft_model",
+            "model": str(draft_path()),
+            "num_speculative_tokens": 4,
+        },
+        additional_config={"paceline": {"policy": "fixed", "draft_length": 2}},
+    ).create_engine_config()
+
+
+def make_scheduler(vllm_config: Any, *, is_async: bool) -> Any:
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+    from vllm.v1.structured_output import StructuredOutputManager
+
+    from paceline.engine import AdaptiveScheduler
+
+    vllm_config.scheduler_config.async_scheduling = is_async
+    vllm_config.cache_config.num_gpu_blocks = 64
+    spec = FullAttentionSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    return AdaptiveScheduler(
+        vllm_config=vllm_config,
+        kv_cache_config=KVCacheConfig(
+            num_blocks=64,
+            kv_cache_tensors=[],
+            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+        ),
+        structured_output_manager=StructuredOutputManager(vllm_config),
+        block_size=16,
+        log_stats=True,
+    )
+
+
+def add_request(scheduler: Any, request_id: str, *, temperature: float = 0.0) -> None:
+    from vllm import SamplingParams
+    from vllm.v1.request import Request
+
+    parameters = SamplingParams(temperature=temperature, max_tokens=50, ignore_eos=True)
+    scheduler.add_request(
+        Request(
+            request_id=request_id,
+            prompt_token_ids=list(range(10)),
+            sampling_params=parameters,
+            pooling_params=None,
+        )
+    )
+
+
+def results(output: Any, *, num_tokens: int) -> Any:
+    """The model's results for a step: `num_tokens` tokens per request."""
+    from vllm.v1.outputs import ModelRunnerOutput
+
+    request_ids = list(output.num_scheduled_tokens)
+    return ModelRunnerOutput(
+        req_ids=request_ids,
+        req_id_to_index={request_id: i for i, request_id in enumerate(request_ids)},
+        sampled_token_ids=[[7] * num_tokens for _ in request_ids],
+        logprobs=None,
+        prompt_logprobs_dict={},
+        pooler_output=[],
+    )
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_one_name_gives_the_scheduler_that_the_configuration_asks_for(
+    vllm_config: Any, is_async: bool
+) -> None:
+    """A real vLLM scheduler of the right kind either way."""
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    scheduler = make_scheduler(vllm_config, is_async=is_async)
+    assert isinstance(scheduler, Scheduler)
+    assert isinstance(scheduler, AsyncScheduler) == is_async
+
+
+def test_a_synchronous_step_carries_the_planned_length(vllm_config: Any) -> None:
+    """2 by configuration, then 0 and 4 by an operator."""
+    scheduler = make_scheduler(vllm_config, is_async=False)
+    add_request(scheduler, "a")
+    lengths = []
+    for command in (None, {"draft_length": 0}, {"draft_length": 4}):
+        if command is not None:
+            scheduler.governor.set(command)
+        output = scheduler.schedule()
+        lengths.append(output.num_spec_tokens_to_schedule)
+        scheduler.update_from_output(output, results(output, num_tokens=1))
+    assert lengths == [2, 0, 4]
+
+
+def test_asynchronous_placeholders_follow_the_planned_length(vllm_config: Any) -> None:
+    """Steps 1 and 2 are scheduled before step 1's results; step 2 has step 1's length to verify.
+
+    Step 2's results: 2 drafts verified, 1 accepted (2 tokens come back).
+    """
+    scheduler = make_scheduler(vllm_config, is_async=True)
+    add_request(scheduler, "a")
+    first = scheduler.schedule()
+    assert first.num_spec_tokens_to_schedule == 2
+    scheduler.governor.set({"draft_length": 3})
+    second = scheduler.schedule()
+    assert second.scheduled_spec_decode_tokens == {"a": [-1, -1]}
+    assert second.num_spec_tokens_to_schedule == 3
+    scheduler.update_from_output(first, results(first, num_tokens=1))
+    scheduler.governor.set({"draft_length": 0})
+    third = scheduler.schedule()
+    assert third.scheduled_spec_decode_tokens == {"a": [-1, -1, -1]}
+    scheduler.update_from_output(second, results(second, num_tokens=2))
+    fourth = scheduler.schedule()
+    assert fourth.scheduled_spec_decode_tokens == {}
+    state = scheduler.governor.state()
+    assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (1, 2)
+    assert state["accepted_per_position_total"] == [1, 0, 0, 0]
+    assert state["policy_errors_total"] == 0
+
+
+def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> None:
+    """vLLM pads such a request to the maximum length with -1; the governed one leaves it alone."""
+    scheduler = make_scheduler(vllm_config, is_async=False)
+    assert scheduler.dynamic_sd_lookup is not None
+    assert set(scheduler.dynamic_sd_lookup) == {4}
+
+
+def refused(**changes: Any) -> str:
+    from paceline.engine.scheduler import _refuse_what_must_not_be_served
+
+    given = {
+        "method": "draft_model",
+        "rejection_sample_method": "standard",
+        "ranks": 1,
+        "is_async": False,
+        **changes,
+    }
+    config = SimpleNamespace(
+        speculative_config=SimpleNamespace(
+            method=given["method"], rejection_sample_method=given["rejection_sample_method"]
+        ),
+        parallel_config=SimpleNamespace(data_parallel_size=given["ranks"]),
+        scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
+    )
+    try:
+        _refuse_what_must_not_be_served(config)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({}, ""),
+        ({"method": "ngram"}, ""),
+        ({"method": "suffix"}, ""),
+        ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler works with 1"),
+        ({"rejection_sample_method": "synthetic"}, "serves only lossless methods"),
+        ({"method": "medusa"}, "'medusa' cannot be governed"),
+        ({"method": "suffix", "is_async": True}, "add --no-async-scheduling"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_what_must_not_be_served_is_refused_in_words(
+    changes: dict[str, Any], complaint: str
+) -> None:
+    """What was given, what is allowed, what to do instead."""
+    assert (complaint in refused(**changes)) if complaint else not refused(**changes)
