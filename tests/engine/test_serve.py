@@ -157,7 +157,7 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
     assert set(state["seams"].values()) == {"ok"}
 
 
-@pytest.mark.parametrize("victim", ["VLLM::EngineCore", r"-m vllm\.entrypoints"])
+@pytest.mark.parametrize("victim", ["^VLLM::EngineCore", r"^\S+ -m vllm\.entrypoints"])
 def test_serves_again_by_itself_after_the_engine_is_killed(serving: Serving, victim: str) -> None:
     """The engine core alone, then the API server alone: 503 while down, then back."""
     before = serving.server.descendants()

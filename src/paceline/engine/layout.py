@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.engine.core_environment import for_engine_core
 from paceline.engine.hardware import Hardware
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -179,9 +180,9 @@ def _processes(
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "LD_PRELOAD": str(hardware.openmp_library),
         "OMP_NUM_THREADS": str(len(cpu_ids)),
-        "KMP_AFFINITY": f"granularity=fine,explicit,proclist=[{proclist}]",
         "KMP_BLOCKTIME": str(_OPENMP_SPIN_MS),
         "KMP_TPAUSE": "0",
+        **for_engine_core({"KMP_AFFINITY": f"granularity=fine,explicit,proclist=[{proclist}]"}),
     }, "model inside the engine-core process: no hop between processes at each step"
 
 

@@ -16,9 +16,10 @@ logger = logging.getLogger("vllm.paceline.plugin")
 def register() -> None:
     """Apply what belongs in every vLLM process. Never raises; twice is harmless."""
     try:
-        from paceline.engine import lifeline, sampler_repair
+        from paceline.engine import core_environment, lifeline, sampler_repair
 
         lifeline.die_with_parent()
+        core_environment.pass_on()
         sampler_repair.apply()
     except Exception:  # vLLM calls plugins unguarded, and must serve on without us
         logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")

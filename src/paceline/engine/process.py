@@ -22,6 +22,7 @@ _STOP_TIMEOUT_S = 15.0
 _PREFIX = re.compile(
     r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[^\]]*\] ?)?"
 )
+_MAX_LINE = 400
 _ERROR_LINE = re.compile(r"^(\w+(\.\w+)*(Error|Exception|Interrupt)\b|.*: error: )")
 
 
@@ -114,8 +115,20 @@ def last_errors(text: str, max_lines: int = 4) -> list[str]:
     With no such line the last lines stand in for them.
     """
     lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
-    errors = [line.strip() for line in lines if _ERROR_LINE.match(line.strip())]
+    errors = []
+    for index, line in enumerate(lines):
+        if _ERROR_LINE.match(line.strip()):
+            errors += [line.strip(), *_continuation(lines[index + 1 : index + 3])]
     # "See root cause above" says nothing.
     telling = [line for line in errors if "root cause" not in line.lower()] or errors
     chosen = list(dict.fromkeys(telling)) or [line for line in lines if line.strip()]
-    return chosen[-max_lines:]
+    return [line[:_MAX_LINE] for line in chosen[-max_lines:]]
+
+
+def _continuation(lines: list[str]) -> list[str]:
+    """Indented lines after an error: pydantic says there what was wrong, and then its own news."""
+    return [
+        line.partition(" [type=")[0].strip()
+        for line in lines
+        if line[:1].isspace() and not line.strip().startswith(("For further information", "File "))
+    ]

@@ -49,7 +49,9 @@ def test_two_cores_are_both_for_computing() -> None:
     layout = choose_layout(TWO_CORES, AS_IT_COMES)
     assert layout.cpu_ids == (0, 1)
     assert layout.environment["OMP_NUM_THREADS"] == "2"
-    assert layout.environment["KMP_AFFINITY"] == "granularity=fine,explicit,proclist=[0,1]"
+    binding = layout.environment["PACELINE_CORE_ENV_KMP_AFFINITY"]
+    assert binding == "granularity=fine,explicit,proclist=[0,1]"
+    assert "KMP_AFFINITY" not in layout.environment
 
 
 def test_of_eight_cores_one_is_left_for_everything_else() -> None:

@@ -56,6 +56,18 @@ RuntimeError: Engine core initialization failed. See root cause above.
     assert last_errors(text) == ["ValueError: 32768 tokens do not fit"]
 
 
+def test_last_words_hold_what_pydantic_says_on_the_next_line() -> None:
+    text = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, max_model_len (9) is greater than 8 [type=value_error, input_value=…]
+    For further information visit https://errors.pydantic.dev
+"""
+    assert last_errors(text) == [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "Value error, max_model_len (9) is greater than 8",
+    ]
+
+
 def test_last_words_without_errors_are_the_last_lines() -> None:
     assert last_errors("a\n\nb\nc\nd\ne\n") == ["b", "c", "d", "e"]
     assert last_errors("") == []
