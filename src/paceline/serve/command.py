@@ -121,6 +121,8 @@ def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[s
 
 def _serve(loaded: LoadedSettings) -> int:
     # Imported here: `--help` and `--print-config` need none of it.
+    import uvloop
+
     from paceline.engine.command import EngineMissing, find_server_module
     from paceline.engine.hardware import read_hardware
     from paceline.engine.model_folder import ModelUnfit
@@ -150,7 +152,7 @@ def _serve(loaded: LoadedSettings) -> int:
         return _fail(error, 1)
     try:
         with Screen(plan.served_name) as screen:
-            asyncio.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
+            uvloop.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
     except (EngineFailed, PortTaken) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: no waiting for requests in flight
