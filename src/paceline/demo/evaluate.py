@@ -92,6 +92,7 @@ def measure_with_vllm(target: Path, draft: Path, questions: list[dict[str, Any]]
         enforce_eager=True,
         max_model_len=2048,
         max_num_seqs=16,
+        kv_cache_memory_bytes=512 * 1024**2,
         disable_log_stats=False,
         speculative_config={
             "method": "draft_model",

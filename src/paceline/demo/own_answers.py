@@ -30,7 +30,13 @@ def write_own_answers(data: Path, target: Path, seed: int) -> int:
     tail = tokenizer.encode("\n", add_special_tokens=False).ids
     questions = list(_questions(data, seed))
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    engine = LLM(str(target), enforce_eager=True, max_model_len=1024, max_num_seqs=64)
+    engine = LLM(
+        str(target),
+        enforce_eager=True,
+        max_model_len=1024,
+        max_num_seqs=64,
+        kv_cache_memory_bytes=512 * 1024**2,
+    )
     params = [
         SamplingParams(temperature=index % 2, max_tokens=limit, seed=seed + index)
         for index, (_, limit) in enumerate(questions)
