@@ -1,0 +1,60 @@
+"""How is the reference of all settings written? Generated from the tree, so it cannot differ.
+
+`python -m paceline.config.reference > docs/configuration.md` writes it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from paceline.config.sources import ENV_PREFIX
+from paceline.config.tree import Settings
+
+_HEAD = """\
+# Configuration
+
+Every setting, generated from `src/paceline/config/tree.py`. A later layer wins:
+
+1. `paceline.yaml` in the working folder, or the file named by `--config`
+2. the environment; lists as JSON
+3. flags of `paceline serve`; what follows `--` is `engine.vllm_args`
+
+`paceline serve --print-config` prints the effective values and where each came from, in a form
+that can be used as the file. Unknown settings are refused, with the nearest that exists.
+
+```yaml
+# paceline.yaml
+server:
+  port: 8080
+engine:
+  model: /models/my-model
+  draft: /models/my-draft
+  policy: goodput
+```
+"""
+
+
+def render_reference() -> str:
+    """The whole page, in Markdown."""
+    parts = [_HEAD]
+    for section, field in Settings.model_fields.items():
+        model = field.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        parts.append(f"## {section}\n\n{field.description}\n")
+        parts.append("| setting | default | environment | meaning |\n|---|---|---|---|")
+        for name, setting in model.model_fields.items():
+            default = setting.default
+            shown = "" if default in (None, (), frozenset(), PydanticUndefined) else f"`{default}`"
+            variable = f"{ENV_PREFIX}{section}__{name}".upper()
+            meaning = " ".join((setting.description or "").split())
+            parts.append(f"| `{section}.{name}` | {shown} | `{variable}` | {meaning} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_reference())

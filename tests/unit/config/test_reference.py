@@ -1,0 +1,14 @@
+"""Does the reference in docs/ say what the tree says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paceline.config.reference import render_reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_page_is_what_the_tree_generates() -> None:
+    """After a change: python -m paceline.config.reference > docs/configuration.md."""
+    assert PAGE.read_text() == render_reference()
