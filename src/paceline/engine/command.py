@@ -55,7 +55,8 @@ class EngineCommand:
     environment: Mapping[str, str]
     """On top of the one inherited."""
     socket: Path
-    control_socket: Path
+    control_socket: Path | None
+    """None without speculation: there is nothing to govern, and nobody listens."""
 
 
 def render_command(
@@ -64,6 +65,7 @@ def render_command(
     """The command for the engine called `name`, whose sockets lie in `run_folder`."""
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
+    is_speculative = spec.speculative_config is not None or "--speculative-config" in spec.vllm_args
     governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
     if spec.draft_length is not None:
         governed["draft_length"] = spec.draft_length
@@ -92,7 +94,7 @@ def render_command(
             **layout.environment,
         },
         socket=socket,
-        control_socket=control_socket,
+        control_socket=control_socket if is_speculative else None,
     )
 
 

@@ -93,7 +93,8 @@ class EngineProcess:
 def _clear(command: EngineCommand, log: Path) -> None:
     """Make room: sockets of an earlier run go, its log is kept beside the new one."""
     for socket in (command.socket, command.control_socket):
-        socket.unlink(missing_ok=True)
+        if socket is not None:
+            socket.unlink(missing_ok=True)
     if log.exists():
         log.replace(log.with_name(log.name + ".1"))
 

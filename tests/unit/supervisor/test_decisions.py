@@ -106,6 +106,13 @@ def test_the_command_carries_governor_drafter_and_sockets(tmp_path: Path) -> Non
     assert command.environment["PACELINE_SUPERVISED"] == "1"
 
 
+def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None:
+    spec = EngineSpec(model="/m", served_name="m", speculative_config=None, policy="goodput")
+    command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")
+    assert command.control_socket is None
+    assert "--speculative-config" not in command.arguments
+
+
 @pytest.mark.parametrize(
     ("vllm_args", "expected"),
     [
