@@ -34,7 +34,9 @@ class Shape:
 
 
 TARGET_SHAPE = Shape(hidden_size=384, num_layers=6, num_kv_heads=2, intermediate_size=1024)
-DRAFT_SHAPE = Shape(hidden_size=256, num_layers=2, num_kv_heads=1, intermediate_size=704)
+DRAFT_SHAPE = Shape(hidden_size=384, num_layers=2, num_kv_heads=2, intermediate_size=512)
+"""As wide as the target, so that it can begin with the target's embeddings; two layers are the
+least that can copy (an induction head reads what an earlier layer wrote)."""
 
 
 class RmsNorm(nn.Module):

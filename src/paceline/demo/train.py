@@ -36,8 +36,9 @@ TARGET_SCHEDULE = Schedule(num_steps=1500, rows=4, decay_fraction=0.533, save_ev
 """6.1M tokens, about an hour on two cores. Small batches: with so few tokens, more steps are worth
 more than truer gradients. The rate falls early, from where the loss stopped falling without."""
 DRAFT_SCHEDULE = Schedule(
-    num_steps=600,
-    rows=8,
+    num_steps=700,
+    rows=4,
+    save_every=100,
     shares_flat={"tasks": 0.5, "own": 0.1},
     shares_falling={"tasks": 0.2, "own": 0.7},
 )
@@ -96,8 +97,11 @@ def draft(settings: tuple[Path, int], steps: int) -> None:
         data = dataset.Dataset(work / "data")
         export.export(teacher, data.tokenizer, work / "teacher")
         write_own_answers(work / "data", work / "teacher", seed)
+    student = _untrained(DRAFT_SHAPE, seed + 1)
+    student.model.embed_tokens.load_state_dict(teacher.model.embed_tokens.state_dict())
+    student.model.norm.load_state_dict(teacher.model.norm.state_dict())
     train(
-        _untrained(DRAFT_SHAPE, seed + 1),
+        student,
         dataset.Dataset(work / "data"),
         replace(DRAFT_SCHEDULE, num_steps=steps),
         work / "draft",
