@@ -132,6 +132,38 @@ def test_every_policy_runs(engine: EngineHost, prompts: list[list[int]], policy:
     assert engine.state()["safe_plan_steps_total"] == 0
 
 
+SAMPLING_PARAMETERS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 1.0, "top_k": 20},
+    {"temperature": 0.7, "top_p": 0.9},
+    {"temperature": 1.0, "seed": 7},
+    {"temperature": 1.0, "frequency_penalty": 0.5, "presence_penalty": 0.5},
+    {"temperature": 0.0, "repetition_penalty": 1.2},
+    {"temperature": 1.0, "logprobs": 3},
+    {"temperature": 1.0, "bad_words": ["def"]},
+    {"temperature": 1.0, "min_tokens": 8},
+    {"temperature": 1.0, "allowed_token_ids": list(range(300, 400))},
+]
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_every_kind_of_sampling_survives_alone_and_together(
+    engine: EngineHost, prompts: list[list[int]], length: int
+) -> None:
+    """With and without drafts: some paths of vLLM's sampler see no draft token at all."""
+    set_to(engine, draft_length=length)
+    for parameters in SAMPLING_PARAMETERS:
+        alone = engine.generate(prompts[:1], max_tokens=12, ignore_eos=True, **parameters)
+        assert len(alone[0]["token_ids"]) == 12, parameters
+    together = engine.generate(
+        prompts[: len(SAMPLING_PARAMETERS)],
+        each=SAMPLING_PARAMETERS,
+        max_tokens=12,
+        ignore_eos=True,
+    )
+    assert [len(answer["token_ids"]) for answer in together] == [12] * len(SAMPLING_PARAMETERS)
+
+
 def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
     engine: EngineHost, prompts: list[list[int]]
 ) -> None:

@@ -28,13 +28,16 @@ def kernels() -> Iterator[Any]:
     """vLLM's module with the stock functions, put back as it was found."""
     import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
     from vllm.utils import cpu_triton_utils
+    from vllm.v1.sample.ops import topk_topp_sampler
 
-    found = {name: getattr(cpu_triton_utils, name) for name in NAMES}
-    for name, function in found.items():
-        setattr(cpu_triton_utils, name, getattr(function, "__wrapped__", function))
+    places = [(cpu_triton_utils, name) for name in NAMES]
+    places.append((topk_topp_sampler, "apply_top_k_only"))
+    found = [(module, name, getattr(module, name)) for module, name in places]
+    for module, name, function in found:
+        setattr(module, name, getattr(function, "__wrapped__", function))
     yield cpu_triton_utils
-    for name, function in found.items():
-        setattr(cpu_triton_utils, name, function)
+    for module, name, function in found:
+        setattr(module, name, function)
 
 
 def test_stock_vllm_fails_the_self_check(kernels: Any) -> None:
@@ -47,8 +50,13 @@ def test_stock_vllm_accepts_padding(kernels: Any) -> None:
     assert "padded" in (sampler_repair._check_padding() or "")
 
 
+def test_stock_vllm_fails_on_top_k_without_drafts(kernels: Any) -> None:
+    """The third: the maximum of no k."""
+    assert "without draft tokens" in (sampler_repair._check_top_k() or "")
+
+
 def test_the_repair_passes_the_self_check(kernels: Any) -> None:
-    """Both functions mended."""
+    """All three functions mended, the third with the first call of the first."""
     assert sampler_repair.apply()
     assert sampler_repair.self_check() is None
 

@@ -9,12 +9,19 @@ tensor as int64. Two of the adapters are wrong (vLLM #55005):
 2. `_rejection_random_sample_kernel_impl` does not know the padding -1 that the Triton kernel
    rejects: it reads the probability at index -1, outside the row, outside the tensor at first.
 
+A third function is wrong for the same steps: `apply_top_k_only` takes the maximum of k, which has
+none when the step verifies no draft token. Under speculation vLLM calls it for every such step (the
+first of each request, all at draft length 0), so one request with top-k and without top-p ends
+the engine.
+
 The others were read and are right: they copy their outputs back, take the recovered token's
 noise per request, and `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no such adapter.
 
 The repair replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there
 right after it loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so it reaches
 the worker whatever the executor, costs no import elsewhere, and runs no kernel in the front end.
+The third is replaced when the first is called for the first time: that is in the worker, where its
+module is loaded, and always just before it is needed.
 It is applied for every vLLM on a CPU where Paceline is installed, not only under our scheduler:
 the stock functions read memory that nobody wrote, there is no behaviour to preserve. To see stock
 vLLM, start it with `VLLM_PLUGINS=""`.
@@ -43,7 +50,7 @@ def apply() -> bool:
 
     if not current_platform.is_cpu():
         return False
-    misfit = unfit_for("sampler_repair", check_seams())
+    misfit = unfit_for("sampler_repair", check_seams("sampler_repair"))
     if misfit:
         logger.warning(
             "Paceline: vLLM's CPU sampler stays as it is, for the repair does not fit: %s", misfit
@@ -69,12 +76,25 @@ def self_check() -> str | None:
     try:
         import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
 
-        return _check_expand() or _check_padding()
+        return _check_expand() or _check_padding() or _check_top_k()
     except Exception as error:  # noqa: BLE001 - a function that raises is a function not mended
         return f"the self-check failed with {type(error).__name__}: {error}"
 
 
-def _replace(module: Any, name: str, make: Callable[[Callable[..., None]], Any]) -> None:
+def _apply_top_k_repair() -> None:
+    """Replace `apply_top_k_only`, in a process that has its module loaded. Twice is harmless."""
+    misfit = unfit_for("top_k_repair", check_seams("top_k_repair"))
+    if misfit:
+        logger.warning(
+            "Paceline: vLLM's top-k stays as it is, for the repair does not fit: %s", misfit
+        )
+        return
+    from vllm.v1.sample.ops import topk_topp_sampler
+
+    _replace(topk_topp_sampler, "apply_top_k_only", _passing_no_rows)
+
+
+def _replace(module: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
     stock = getattr(module, name)
     if not hasattr(stock, _MARK):
         mended = functools.wraps(stock)(make(stock))
@@ -84,6 +104,7 @@ def _replace(module: Any, name: str, make: Callable[[Callable[..., None]], Any])
 
 def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
     """The kernel's contract in torch: repeat each request's value once per draft token."""
+    is_first_call = True
 
     def expand(
         output: Any,
@@ -95,6 +116,10 @@ def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         import torch
 
+        nonlocal is_first_call
+        if is_first_call:
+            is_first_call = False
+            _apply_top_k_repair()
         counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
         values = torch.where(input_val == replace_from, replace_to, input_val)
         # Filled in place: vLLM hands in memory that nobody has written yet.
@@ -136,6 +161,15 @@ def _rejecting_padding(stock: Callable[..., None]) -> Callable[..., None]:
         )
 
     return sample
+
+
+def _passing_no_rows(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The stock function, but for no rows, where there is nothing to mask."""
+
+    def apply_top_k(logits: Any, k: Any) -> Any:
+        return stock(logits, k) if logits.shape[0] else logits
+
+    return apply_top_k
 
 
 def _check_expand() -> str | None:
@@ -194,3 +228,19 @@ def _check_padding() -> str | None:
             f"({output.tolist()}, expected {expected}; vLLM #55005)"
         )
     return None
+
+
+def _check_top_k() -> str | None:
+    """No rows stay no rows; of two rows each keeps its best and its two best."""
+    import torch
+    from vllm.v1.sample.ops import topk_topp_sampler
+
+    apply_top_k: Callable[[Any, Any], Any] = topk_topp_sampler.apply_top_k_only
+    try:
+        apply_top_k(torch.empty(0, 3), torch.empty(0, dtype=torch.int32))
+    except RuntimeError as error:
+        return f"vLLM's top-k fails for a step without draft tokens: {error}"
+    logits = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
+    kept = (apply_top_k(logits, torch.tensor([1, 2])) > -torch.inf).tolist()
+    expected = [[False, True, False], [False, True, True]]
+    return None if kept == expected else f"vLLM's top-k keeps {kept}, expected {expected}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +25,7 @@ class Seam:
     expected: tuple[str, ...]
     """Parameter names of a callable; of a class, annotated fields that must be there; of an
     `__init__`, attributes that it must mention."""
-    part: Literal["steering", "sampler_repair"]
+    part: Literal["steering", "sampler_repair", "top_k_repair"]
     """What steps aside when the seam does not fit."""
     purpose: str
     upstream: str
@@ -179,6 +178,15 @@ REGISTER: tuple[Seam, ...] = (
         upstream=f"{_REPOSITORY}/issues/55005",
         remove_when="the stock function passes tests/engine/test_sampler_repair.py",
     ),
+    Seam(
+        name="apply_top_k_only",
+        target="vllm.v1.sample.ops.topk_topp_sampler:apply_top_k_only",
+        expected=("logits", "k"),
+        part="top_k_repair",
+        purpose="let top-k without top-p pass a step that verifies no draft token",
+        upstream=f"{_REPOSITORY}/issues/55005",
+        remove_when="the stock function passes tests/engine/test_sampler_repair.py",
+    ),
 )
 
 
@@ -206,12 +214,15 @@ def check_seam(seam: Seam) -> str:
     return "ok"
 
 
-def check_seams(register: Iterable[Seam] | None = None) -> dict[str, str]:
-    """Every seam's name with "ok" or what does not fit."""
-    return {seam.name: check_seam(seam) for seam in (REGISTER if register is None else register)}
+def check_seams(*parts: str) -> dict[str, str]:
+    """Every seam's name with "ok" or what does not fit; of some parts only, where named.
+
+    Naming parts also spares the imports of the others' targets.
+    """
+    return {seam.name: check_seam(seam) for seam in REGISTER if not parts or seam.part in parts}
 
 
-def unfit_for(part: str, found: dict[str, str], register: Iterable[Seam] | None = None) -> str:
+def unfit_for(part: str, found: dict[str, str]) -> str:
     """What keeps `part` from working, in words; empty when every seam it needs fits."""
-    needed = [s.name for s in (REGISTER if register is None else register) if s.part == part]
+    needed = [seam.name for seam in REGISTER if seam.part == part]
     return "; ".join(f"{name}: {found[name]}" for name in needed if found[name] != "ok")
