@@ -51,8 +51,8 @@ serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
 
 lint: $(DEV)
-	@$(BIN)/ruff check src tests
-	@$(BIN)/ruff format --check src tests
+	@$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/ruff format --check src tests benchmarks
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 

@@ -99,17 +99,27 @@ def start_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Server
 
 
 async def wait_until_ready(server: Server, session: aiohttp.ClientSession) -> None:
-    """Return once it lists its models; raise when it ends or takes too long."""
+    """Return once it can serve; raise when it ends or takes too long.
+
+    Paceline says so under /ready; a bare vLLM has no such route and lists its models once it can.
+    """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if (code := server.process.poll()) is not None:
             raise RuntimeError(f"server {server.name} ended with {code}; see {server.log}")
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"{server.url}/v1/models") as response:
-                if response.status == 200:
-                    return
+            status = await _status(session, f"{server.url}/ready")
+            if status == 404:
+                status = await _status(session, f"{server.url}/v1/models")
+            if status == 200:
+                return
         await asyncio.sleep(0.5)
     raise RuntimeError(f"server {server.name} was not ready in {START_TIMEOUT_S:g} s")
+
+
+async def _status(session: aiohttp.ClientSession, url: str) -> int:
+    async with session.get(url) as response:
+        return response.status
 
 
 def stop_server(server: Server) -> None:

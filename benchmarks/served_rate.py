@@ -29,6 +29,7 @@ from paceline.bench.progress import terminal_progress
 from paceline.bench.report import write_document
 from paceline.bench.run import RunConfig, measure
 from paceline.demo import heldout_path, target_path
+from paceline.engine.core_environment import PREFIX
 from paceline.engine.hardware import read_hardware
 from paceline.engine.layout import LayoutWishes, choose_layout
 
@@ -88,12 +89,14 @@ def main() -> None:
     arguments = parser.parse_args()
     layout = choose_layout(read_hardware(), LayoutWishes(kv_cache_bytes=KV_CACHE_BYTES))
     engine_args = [*layout.vllm_args, "--max-model-len", "2048"]
+    # Here the process that is started is the one that computes: it gets the binding at once.
+    own_environment = {k.removeprefix(PREFIX): v for k, v in layout.environment.items()}
     engine = subprocess.Popen(
         [sys.executable, __file__, "--engine", str(arguments.model), *engine_args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **layout.environment, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+        env={**os.environ, **own_environment, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
     )
     serve = ["paceline", "serve", str(arguments.model), "--draft", "none"]
     serve += ["--port", "{port}", "--admin-port", "{admin_port}"]
@@ -124,7 +127,7 @@ def main() -> None:
         "kind": "served rate",
         "model": arguments.name,
         "environment": asdict(describe_environment(sys.argv)),
-        "layout": {"dtype": layout.dtype, "environment": dict(layout.environment)},
+        "layout": {"dtype": layout.dtype, "environment": own_environment},
         "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
         "runs": runs,
     }
