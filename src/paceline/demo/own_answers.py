@@ -35,10 +35,11 @@ def write_own_answers(data: Path, target: Path, seed: int) -> int:
         enforce_eager=True,
         max_model_len=1024,
         max_num_seqs=64,
+        seed=seed,
         kv_cache_memory_bytes=512 * 1024**2,
     )
     params = [
-        SamplingParams(temperature=index % 2, max_tokens=limit, seed=seed + index)
+        SamplingParams(temperature=index % 2, max_tokens=limit)
         for index, (_, limit) in enumerate(questions)
     ]
     outputs = engine.generate([TokensPrompt(prompt_token_ids=ids) for ids, _ in questions], params)
