@@ -35,7 +35,7 @@ def parse_object(body: bytes, max_depth: int, max_keys: int) -> dict[str, Any]:
     # Every key has a colon after it. As many colons as keys: none was repeated, and none stands
     # in a string. More: read it again with a parser that shows repeated keys.
     if body.count(b":") != num_keys:
-        _refuse_repeated_keys(body)
+        _refuse_repeated_keys(body, max_depth, max_keys)
     return parsed
 
 
@@ -55,27 +55,40 @@ def _count_keys(parsed: dict[str, Any], max_depth: int, max_keys: int) -> int:
                 children = node.values()
             below.extend(child for child in children if type(child) in (dict, list))
         if num_keys > max_keys:
-            raise invalid(
-                f"The body has more than {max_keys} keys; send fewer.", code="too_many_keys"
-            )
+            raise _too_many_keys(max_keys)
         level = below
     return num_keys
 
 
-def _refuse_repeated_keys(body: bytes) -> None:
-    def check(pairs: list[tuple[str, Any]]) -> None:
-        if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            raise invalid(
-                f"The key {repeated[:100]!r} is repeated; give it once.", code="repeated_key"
-            )
+def _refuse_repeated_keys(body: bytes, max_depth: int, max_keys: int) -> None:
+    """In one pass; repeated keys count towards `max_keys` too."""
+    num_keys = 0
 
-    json.loads(body, object_pairs_hook=check)
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal num_keys
+        num_keys += len(pairs)
+        if num_keys > max_keys:
+            raise _too_many_keys(max_keys)
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise invalid(
+                    f"The key {key[:100]!r} is repeated; give it once.", code="repeated_key"
+                )
+            seen.add(key)
+
+    try:
+        json.loads(body, object_pairs_hook=check)
+    except RecursionError:  # under a key that was repeated, so the first parser dropped it
+        raise _too_deep(max_depth) from None
 
 
 def _malformed(reason: str) -> Refusal:
     return invalid(f"The body is not valid JSON: {reason}.", code="invalid_json")
+
+
+def _too_many_keys(max_keys: int) -> Refusal:
+    return invalid(f"The body has more than {max_keys} keys; send fewer.", code="too_many_keys")
 
 
 def _too_deep(max_depth: int) -> Refusal:

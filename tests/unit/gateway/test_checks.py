@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,28 @@ def test_keys_are_counted_over_all_levels() -> None:
         parse_object(body, max_depth=4, max_keys=3)
     with pytest.raises(Refusal, match="at most 3 levels"):
         parse_object(body, max_depth=3, max_keys=4)
+
+
+def test_repeated_keys_count_and_take_no_longer_than_others() -> None:
+    """The repeats stand behind many single keys; the same work again for each would be seconds."""
+    singles = b",".join(b'"k%d":1' % i for i in range(1000))
+    body = b"{" + singles + b',"r":1' * 100_000 + b"}"
+    with pytest.raises(Refusal, match="more than 20000 keys"):
+        parse_object(body, max_depth=64, max_keys=20_000)
+    singles = b",".join(b'"k%d":1' % i for i in range(10_000))
+    body = b"{" + singles + b',"r":1' * 10_000 + b"}"
+    began_s = time.process_time()
+    with pytest.raises(Refusal, match="'r' is repeated"):
+        parse_object(body, max_depth=64, max_keys=20_000)
+    assert time.process_time() - began_s < 0.5  # a few milliseconds; quadratic: over a second
+
+
+def test_depth_under_a_repeated_key_is_no_fault_of_the_gateway() -> None:
+    """Deep enough for one parser and too deep for the other, or not: always a refusal."""
+    for depth in range(850, 1000):
+        body = b'{"a": ' + b"[" * depth + b"]" * depth + b', "a": 1}'
+        with pytest.raises(Refusal):
+            parse_object(body, max_depth=64, max_keys=9)
 
 
 def test_colons_in_text_are_no_keys() -> None:
