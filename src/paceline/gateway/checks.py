@@ -58,6 +58,8 @@ def check_request(route: Route, body: bytes, settings: GatewaySettings) -> Check
     request = parse_object(body, settings.max_json_depth, settings.max_json_keys)
     for name, value in request.items():
         _check_field(route, name, value, settings)
+    if "prompt_logprobs" not in settings.granted_fields:
+        _refuse_hidden_prompt_logprobs(route, request)
     model = request.get("model")
     if not isinstance(model, str):
         raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
@@ -107,6 +109,18 @@ def _check_field(route: Route, name: str, value: object, settings: GatewaySettin
     allowed = check(value)
     if allowed is not None:
         raise invalid(f"{name} must be {allowed}; got {_shown(value)}.", name)
+
+
+def _refuse_hidden_prompt_logprobs(route: Route, request: Mapping[str, Any]) -> None:
+    """vLLM scores the prompt for `echo` too: in a chat always, else when `logprobs` is given."""
+    if request.get("echo") and (route is CHAT or request.get("logprobs") is not None):
+        asked = "echo in a chat" if route is CHAT else "echo together with logprobs"
+        raise invalid(
+            f"{asked} is not allowed: {refusal_reason('prompt_logprobs')}. Leave echo out, or have "
+            "the operator grant prompt_logprobs (granted_fields).",
+            "echo",
+            code="unsupported_parameter",
+        )
 
 
 def _check_messages(messages: object) -> int:

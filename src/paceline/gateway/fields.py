@@ -17,7 +17,9 @@ Check = Callable[[object], str | None]
 
 _INT32_MAX = 2**31 - 1
 _MAX_SCHEMA_BYTES = 64 * 1024
-"""Chosen by hand: grammars are compiled by the engine, in time that grows with their size."""
+"""Chosen by hand: grammars are compiled by the engine, in time that grows with their size. All
+tools of a request share it, because a forced call becomes one grammar of them all."""
+_MAX_TOOLS = 512
 
 
 def integer(low: int, high: int) -> Check:
@@ -98,17 +100,21 @@ def schema(value: object) -> str | None:
     return f"an object of at most {_MAX_SCHEMA_BYTES} bytes"
 
 
-def objects(max_items: int) -> Check:
-    def check(value: object) -> str | None:
-        if (
-            isinstance(value, list)
-            and len(value) <= max_items
-            and all(isinstance(item, dict) for item in value)
-        ):
-            return None
-        return f"a list of at most {max_items} objects"
+def tools(value: object) -> str | None:
+    if (
+        isinstance(value, list)
+        and len(value) <= _MAX_TOOLS
+        and all(isinstance(item, dict) for item in value)
+        and len(msgspec.json.encode(value)) <= _MAX_SCHEMA_BYTES
+    ):
+        return None
+    return f"a list of at most {_MAX_TOOLS} objects, {_MAX_SCHEMA_BYTES} bytes in all"
 
-    return check
+
+def tool_choice(value: object) -> str | None:
+    if value in ("none", "auto", "required") or schema(value) is None:
+        return None
+    return f"none, auto, required, or an object of at most {_MAX_SCHEMA_BYTES} bytes"
 
 
 def anything(value: object) -> str | None:
@@ -168,8 +174,8 @@ CHAT_FIELDS: Mapping[str, Check] = {
     "max_tokens": integer(1, _INT32_MAX),
     "logprobs": boolean,
     "top_logprobs": integer(0, 20),
-    "tools": objects(512),
-    "tool_choice": anything,
+    "tools": tools,
+    "tool_choice": tool_choice,
     "parallel_tool_calls": boolean,
     "reasoning_effort": text(20),
     "include_reasoning": boolean,

@@ -31,6 +31,12 @@ def test_a_granted_field_passes() -> None:
     assert check_request(CHAT, body, granted).fields == {"model", "messages", "ignore_eos"}
 
 
+def test_granted_prompt_logprobs_may_be_asked_for_by_echo() -> None:
+    granted = replace(SETTINGS, granted_fields=frozenset({"prompt_logprobs"}))
+    body = json.dumps({"model": MODEL, "prompt": "a", "echo": True, "logprobs": 3}).encode()
+    assert "echo" in check_request(COMPLETIONS, body, granted).fields
+
+
 def decide(route: Route, body: bytes) -> CheckedRequest | Refusal:
     try:
         return check_request(route, body, SETTINGS)

@@ -115,6 +115,12 @@ async def test_json_that_parsers_read_differently_is_a_400(
         ({"logit_bias": {str(i): 1 for i in range(1025)}}, "logit_bias"),
         ({"stop_token_ids": [-1]}, "stop_token_ids"),
         ({"tools": {}}, "tools"),
+        ({"tools": [1]}, "tools"),
+        ({"tools": [{}] * 513}, "tools"),
+        ({"tools": [{"function": {"name": "f", "parameters": "x" * 70_000}}]}, "tools"),
+        ({"tool_choice": "always"}, "tool_choice"),
+        ({"tool_choice": 1}, "tool_choice"),
+        ({"tool_choice": {"function": {"name": "x" * 70_000}}}, "tool_choice"),
         ({"response_format": {"x": "y" * 70_000}}, "response_format"),
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
@@ -154,6 +160,36 @@ async def test_wrong_prompts_are_a_400(shared: Served, prompt: object) -> None:
 async def test_fields_outside_the_allow_list_are_a_400(shared: Served, name: str) -> None:
     answer = await shared.http.post(CHAT.path, json=chat(**{name: 1}))
     assert_error(answer, 400, "unsupported_parameter", name)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        (COMPLETIONS.path, {"prompt": "a", "echo": True, "logprobs": 20}),
+        (COMPLETIONS.path, {"prompt": "a", "echo": True, "logprobs": 0}),
+        (CHAT.path, {**chat(), "echo": True}),
+    ],
+)
+async def test_echo_is_no_way_round_to_scores_of_the_prompt(
+    shared: Served, path: str, changes: dict[str, object]
+) -> None:
+    answer = await shared.http.post(path, json={"model": MODEL, **changes})
+    assert_error(answer, 400, "unsupported_parameter", "echo")
+
+
+@pytest.mark.parametrize("changes", [{"echo": True}, {"echo": False, "logprobs": 3}])
+async def test_echo_and_logprobs_pass_one_by_one(
+    shared: Served, changes: dict[str, object]
+) -> None:
+    body = {"model": MODEL, "prompt": "a", **changes}
+    assert (await shared.http.post(COMPLETIONS.path, json=body)).status_code == 200
+
+
+async def test_tools_and_a_named_choice_pass(shared: Served) -> None:
+    function = {"type": "function", "function": {"name": "f"}}
+    for choice in ("none", "auto", "required", function):
+        answer = await shared.http.post(CHAT.path, json=chat(tools=[function], tool_choice=choice))
+        assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url", "file", "x", None])
