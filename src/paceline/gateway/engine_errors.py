@@ -25,6 +25,11 @@ _SCRUB = (
 )
 _PYDANTIC_MESSAGE = re.compile(r"""'msg': (?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""")
 _CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
+# vLLM's EngineDeadError, the one 500 after which the server ends and is started again
+_DEAD = re.compile(r"EngineCore encountered an issue")
+_TRANSIENT = (401, 403, 502, 503, 504)
+"""Statuses that say themselves that it passes; and those about the key between gateway and engine,
+which the client can neither cause nor mend."""
 _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
@@ -36,9 +41,15 @@ def problem_of(
     `prompt_param` is the field that holds the prompt on this route; `fields` are the names of the
     fields that the client sent with a value.
     """
-    if status in (401, 403) or (status >= 500 and status != 501):
-        return unavailable("The engine failed on this request; try again.", retry_after_s)
     message, param = _read(body)
+    if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
+        return unavailable("The engine failed on this request; try again.", retry_after_s)
+    if status >= 500 and status != 501:
+        return Problem(
+            500,
+            "The engine failed on this request and serves on; the same is likely to fail again.",
+            "engine_error",
+        )
     if _CONTEXT.search(message):
         output_param = next((name for name in _OUTPUT_PARAMS if message.startswith(name)), None)
         return context_length_exceeded(message, output_param or prompt_param)

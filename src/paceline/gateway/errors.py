@@ -25,7 +25,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error as the client sees it. A permanent fault is never a 5xx: clients retry those."""
+    """One error as the client sees it. Clients retry a 5xx; a 500 tells them not to."""
 
     status: int
     message: str
@@ -61,6 +61,9 @@ class Problem:
         headers: Headers = []
         if self.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after_s))
+        if self.status == 500:
+            # OpenAI's own clients obey it; by themselves they would send the fault again.
+            headers.append((b"x-should-retry", b"false"))
         if self.closes_connection:
             headers.append((b"connection", b"close"))
         if self.allow is not None:

@@ -31,7 +31,7 @@ _GOVERNOR_GAUGES = (
     (
         "goodput_tokens_per_s",
         "goodput_tokens_per_second",
-        "Tokens per second that the governor expects of its plan.",
+        "Output tokens per second of the engine, over its last steps that only decoded.",
     ),
 )
 _GOVERNOR_COUNTERS = (

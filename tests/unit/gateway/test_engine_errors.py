@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import openai
 import pytest
 
 from paceline.gateway.engine_errors import problem_of, scrub
 
 from .conftest import Served, chat
+from .fake_engine import MODEL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CHAT = "/v1/chat/completions"
@@ -27,6 +29,7 @@ CONTEXT = (
 SPECULATION = (
     "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
 )
+DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 PYDANTIC = (
     "1 validation error:\n  {'type': 'int_parsing', 'loc': 'body.seed', 'msg': 'Input should be a "
     "valid integer', 'input': 'SECRET'}"
@@ -47,7 +50,9 @@ PYDANTIC = (
         (404, vllm_error("no such thing", 404), (404, "not_found", None)),
         (429, vllm_error("slow down", 429), (429, "rate_limited", None)),
         (401, {"error": "Unauthorized"}, (503, "engine_unavailable", None)),
-        (500, vllm_error("boom at /opt/x/y.py", 500), (503, "engine_unavailable", None)),
+        (500, vllm_error("boom at /opt/x/y.py", 500), (500, "engine_error", None)),
+        (500, vllm_error(DEAD, 500), (503, "engine_unavailable", None)),
+        (502, {"detail": "boom"}, (503, "engine_unavailable", None)),
         (503, vllm_error("dead", 503), (503, "engine_unavailable", None)),
     ],
 )  # fmt: skip
@@ -64,8 +69,23 @@ async def test_engine_errors_become_ours(
     for internal in ("SECRET", "parameter=", "/opt", "boom"):
         assert internal not in told["message"]
     assert ("retry-after" in answer.headers) is (expected[0] in (429, 503))
+    assert answer.headers.get("x-should-retry") == ("false" if expected[0] == 500 else None)
     kind = "engine_error" if expected[0] >= 500 else "engine_refused"
     assert await served.outcomes() == {kind: 1}
+
+
+async def test_a_request_that_trips_a_live_engine_is_not_sent_again_by_the_client(
+    served: Served,
+) -> None:
+    """OpenAI's client would by itself try three times."""
+    served.engine.mode = "refuse"
+    served.engine.refusal = (500, vllm_error("list index out of range", 500))
+    client = openai.AsyncOpenAI(
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=2, timeout=10
+    )
+    with pytest.raises(openai.InternalServerError, match="likely to fail again"):
+        await client.completions.create(model=MODEL, prompt="def f")
+    assert served.engine.num_begun == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"oops", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
@@ -84,13 +104,18 @@ async def test_messages_lose_paths_addresses_and_traces() -> None:
     assert len(scrub("x" * 5000)) == 1001
 
 
-async def test_an_error_inside_a_stream_is_put_into_our_shape(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("message", "code"), [(DEAD, "engine_unavailable"), ("boom at /opt/x/y.py", "engine_error")]
+)
+async def test_an_error_inside_a_stream_is_put_into_our_shape(
+    served: Served, message: str, code: str
+) -> None:
     served.engine.mode = "raw"
-    error = json.dumps(vllm_error("EngineCore died at /opt/x/y.py", 500)).encode()
+    error = json.dumps(vllm_error(message, 500)).encode()
     served.engine.raw = b'data: {"a":1}\n\ndata: ' + error + b"\n\ndata: [DONE]\n\n"
     answer = await served.http.post(CHAT, json=chat(stream=True))
     first, told, done = answer.text.rstrip("\n").split("\n\n")
     assert (first, done) == ('data: {"a":1}', "data: [DONE]")
-    assert json.loads(told.removeprefix("data: "))["error"]["code"] == "engine_unavailable"
+    assert json.loads(told.removeprefix("data: "))["error"]["code"] == code
     assert "/opt" not in told
     assert await served.outcomes() == {"engine_error": 1}
