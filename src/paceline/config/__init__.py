@@ -5,7 +5,6 @@ from paceline.config.tree import (
     BUNDLED,
     DtypeName,
     EngineSettings,
-    PolicyName,
     ServerSettings,
     Settings,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "EngineSettings",
     "LoadedSettings",
     "Origin",
-    "PolicyName",
     "ServerSettings",
     "Settings",
     "load_settings",

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-PolicyName = Literal["goodput", "threshold", "schedule", "fixed", "off"]
+from paceline.governor.factory import PolicyName
+
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 
 BUNDLED = "bundled"

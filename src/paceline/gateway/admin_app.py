@@ -27,8 +27,8 @@ from paceline.gateway.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
+from paceline.governor.factory import POLICY_NAMES
 
-POLICIES = ("goodput", "threshold", "schedule", "fixed", "off")
 _METHODS = {
     "/metrics": ("GET", "HEAD"),
     "/admin/governor": ("GET", "HEAD", "PATCH"),
@@ -142,8 +142,10 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     if not request:
         raise invalid("Nothing to set; give policy, draft_length or ceiling.")
     policy = request.get("policy")
-    if "policy" in request and policy not in POLICIES:
-        raise invalid(f"policy is {str(policy)[:100]!r}; allowed: {', '.join(POLICIES)}.", "policy")
+    if "policy" in request and policy not in POLICY_NAMES:
+        raise invalid(
+            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(POLICY_NAMES)}.", "policy"
+        )
     for name in ("draft_length", "ceiling"):
         value = request.get(name)
         if name in request and not (type(value) is int and 0 <= value <= 1024):

@@ -12,14 +12,15 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from paceline.config import ConfigError, LoadedSettings, PolicyName, load_settings
+from paceline.config import ConfigError, LoadedSettings, load_settings
 from paceline.config.printing import render_settings
 from paceline.config.sources import Key
+from paceline.governor.factory import POLICY_NAMES
 
 _EXAMPLES = """\b
 Examples:
@@ -73,7 +74,7 @@ class _ServeCommand(click.Command):
 )
 @click.option(
     "--policy",
-    type=click.Choice(get_args(PolicyName)),
+    type=click.Choice(POLICY_NAMES),
     help="Who chooses the draft length; can be changed at run time.",
 )
 @click.option("--draft-length-max", type=int, metavar="N", help="Most tokens drafted per step.")

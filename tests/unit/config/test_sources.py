@@ -8,6 +8,7 @@ import pytest
 
 from paceline.config import ConfigError, Settings, load_settings
 from paceline.config.sources import SETTING_KEYS
+from paceline.governor.factory import POLICY_NAMES
 
 PORT = ("server", "port")
 
@@ -74,6 +75,15 @@ def test_faults_say_what_was_given_and_what_is_allowed(environ: dict[str, str], 
     with pytest.raises(ConfigError) as caught:
         load_settings({}, environ)
     assert said in str(caught.value)
+
+
+def test_the_policies_are_those_of_the_governor() -> None:
+    for name in POLICY_NAMES:
+        environ = {"PACELINE_ENGINE__POLICY": name, "PACELINE_ENGINE__SCHEDULE": "[[1, 8, 4]]"}
+        assert load_settings({}, environ).settings.engine.policy == name
+    with pytest.raises(ConfigError) as caught:
+        load_settings({}, {"PACELINE_ENGINE__POLICY": "fast"})
+    assert str(caught.value).count("'") == 2 * len(("fast", *POLICY_NAMES))
 
 
 def test_the_origin_of_a_fault_is_named(tmp_path: Path) -> None:

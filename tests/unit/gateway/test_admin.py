@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from paceline.governor.factory import POLICY_NAMES
+
 from .conftest import Served, chat
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -112,6 +114,15 @@ async def test_changes_that_make_no_sense_are_a_400(
         answer = await served.admin.patch("/admin/governor", json=change)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
         assert control.state == before
+
+
+async def test_every_policy_of_the_governor_may_be_asked_for(served: Served) -> None:
+    async with controlled(served) as control:
+        for name in POLICY_NAMES:
+            answer = await served.admin.patch("/admin/governor", json={"policy": name})
+            assert (answer.status_code, control.state["policy"]) == (200, name)
+        refused = await served.admin.patch("/admin/governor", json={"policy": "best"})
+        assert ", ".join(POLICY_NAMES) in refused.json()["error"]["message"]
 
 
 async def test_a_change_that_the_engine_refuses_is_a_400_in_its_words(served: Served) -> None:
