@@ -1,8 +1,9 @@
 """What vLLM's processes load by themselves when Paceline is installed.
 
 vLLM calls `register` through the entry point `vllm.general_plugins` in every process: front end,
-engine core, each worker, under whatever executor. It applies the sampler repair where it is
-needed (see `sampler_repair`) and nothing else; the scheduler comes by --scheduler-cls.
+engine core, each worker, under whatever executor. It applies the repairs where they are
+needed (see `sampler_repair`, `generator_repair`) and nothing else; the scheduler comes by
+--scheduler-cls.
 vLLM's own `VLLM_PLUGINS` says which plugins load; `VLLM_PLUGINS=""` loads none.
 """
 
@@ -16,10 +17,16 @@ logger = logging.getLogger("vllm.paceline.plugin")
 def register() -> None:
     """Apply what belongs in every vLLM process. Never raises; twice is harmless."""
     try:
-        from paceline.engine import core_environment, lifeline, sampler_repair
+        from paceline.engine import (
+            core_environment,
+            generator_repair,
+            lifeline,
+            sampler_repair,
+        )
 
         lifeline.die_with_parent()
         core_environment.pass_on()
         sampler_repair.apply()
+        generator_repair.apply()
     except Exception:  # vLLM calls plugins unguarded, and must serve on without us
         logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")

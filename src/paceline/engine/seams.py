@@ -25,7 +25,7 @@ class Seam:
     expected: tuple[str, ...]
     """Parameter names of a callable; of a class, annotated fields that must be there; of an
     `__init__`, attributes that it must mention."""
-    part: Literal["steering", "sampler_repair", "top_k_repair"]
+    part: Literal["steering", "sampler_repair", "top_k_repair", "generator_repair"]
     """What steps aside when the seam does not fit."""
     purpose: str
     upstream: str
@@ -186,6 +186,31 @@ REGISTER: tuple[Seam, ...] = (
         purpose="let top-k without top-p pass a step that verifies no draft token",
         upstream=f"{_REPOSITORY}/issues/55005",
         remove_when="the stock function passes tests/engine/test_sampler_repair.py",
+    ),
+    Seam(
+        name="platform_worker_hook",
+        target="vllm.platforms.cpu:CpuPlatform.register_triton_kernel_overrides",
+        expected=(),
+        part="generator_repair",
+        purpose="when a CPU worker makes its model runner",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/platforms/interface.py",
+        remove_when="vLLM turns back generators on CPUs without an error",
+    ),
+    Seam(
+        name="bookkeeping_sync",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._bookkeeping_sync",
+        expected=(
+            "self",
+            "scheduler_output",
+            "sampler_output",
+            "logits",
+            "hidden_states",
+            "num_scheduled_tokens",
+        ),
+        part="generator_repair",
+        purpose="turns back the generators of seeded requests, which ends the engine on CPUs",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/worker/gpu_model_runner.py",
+        remove_when="vLLM turns back generators on CPUs without an error",
     ),
 )
 
