@@ -19,6 +19,21 @@ from paceline.engine.lifeline import SUPERVISED
 
 SCHEDULER = "paceline.engine.AdaptiveScheduler"
 
+_OWNED_FLAGS = {
+    "--model": "set MODEL (engine.model)",
+    "--served-model-name": "set engine.served_name",
+    "--uds": "Paceline reaches its engines over sockets of its own",
+    "--scheduler-cls": "to serve without the governor, set engine.policy to off",
+    "--additional-config": "set engine.policy, engine.draft_length and engine.schedule",
+    "--api-key": "engines listen on private sockets only, without a key",
+}
+"""vLLM's flags that Paceline gives itself or relies on, and what to do instead."""
+
+_SPECULATION_FLAGS = frozenset(
+    {"--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"}
+)
+"""Allowed where Paceline gives none itself."""
+
 # The module was moved in vLLM 0.32; the old name is the one before.
 _SERVER_FILES = {
     "vllm.entrypoints.launchers.api_server.entry": "entrypoints/launchers/api_server/entry.py",
@@ -44,7 +59,27 @@ class EngineSpec:
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
     vllm_args: tuple[str, ...] = ()
-    """Taken last, so they win over ours."""
+    """Taken last, so they win over ours; ValueError for those that must not."""
+
+    def __post_init__(self) -> None:
+        for flag in flags_of(self.vllm_args):
+            owned = _owned_flag(flag)
+            if owned is not None:
+                raise ValueError(
+                    f"engine.vllm_args has {flag}, which Paceline sets itself; leave it out: "
+                    f"{_OWNED_FLAGS[owned]}"
+                )
+            if flag in _SPECULATION_FLAGS and self.speculative_config is not None:
+                raise ValueError(
+                    f"engine.vllm_args has {flag}, but Paceline already set the drafter; leave it "
+                    "out and set engine.draft, or set engine.draft to none to give vLLM your own"
+                )
+
+    @property
+    def is_speculative(self) -> bool:
+        return self.speculative_config is not None or any(
+            flag in _SPECULATION_FLAGS for flag in flags_of(self.vllm_args)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +100,6 @@ def render_command(
     """The command for the engine called `name`, whose sockets lie in `run_folder`."""
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
-    is_speculative = spec.speculative_config is not None or "--speculative-config" in spec.vllm_args
     governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
     if spec.draft_length is not None:
         governed["draft_length"] = spec.draft_length
@@ -94,7 +128,7 @@ def render_command(
             **layout.environment,
         },
         socket=socket,
-        control_socket=control_socket if is_speculative else None,
+        control_socket=control_socket if spec.is_speculative else None,
     )
 
 
@@ -119,8 +153,27 @@ def num_workers(vllm_args: tuple[str, ...]) -> int:
     """Worker processes that the user's own vLLM arguments ask for: tensor by pipeline size."""
     product = 1
     for index, argument in enumerate(vllm_args):
-        name, separator, value = argument.partition("=")
-        if name in ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"):
+        _, separator, value = argument.partition("=")
+        if _flag(argument) in ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"):
             text = value if separator else "".join(vllm_args[index + 1 : index + 2])
             product *= int(text) if text.isdigit() else 1
     return product
+
+
+def flags_of(vllm_args: tuple[str, ...]) -> list[str]:
+    """The flags among vLLM's arguments, as vLLM reads them."""
+    return [_flag(argument) for argument in vllm_args if argument.startswith("-")]
+
+
+def _flag(argument: str) -> str:
+    """vLLM takes `--a_b=c` for `--a-b c`, and `--config.key c` for a part of `--config`."""
+    return argument.partition("=")[0].partition(".")[0].replace("_", "-")
+
+
+def _owned_flag(flag: str) -> str | None:
+    """Which of Paceline's flags is meant; vLLM's parser takes any beginning for the whole."""
+    if flag in _OWNED_FLAGS:
+        return flag
+    if not flag.startswith("--") or flag == "--":
+        return None
+    return next((owned for owned in _OWNED_FLAGS if owned.startswith(flag)), None)

@@ -35,15 +35,37 @@ GRACE_S = 5.0
 
 
 class BoundedLog:
-    """A log file that never grows past `max_bytes`; the part before is kept beside it."""
+    """A log file that never grows past `max_bytes`; the part before is kept beside it.
+
+    What cannot be written (a full disk) is dropped, for no log is worth a healthy engine. How much
+    it was is the first thing written once writing works again.
+    """
 
     def __init__(self, path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab", buffering=0)
+        self._num_lost_bytes = 0
+        self._why_lost = ""
 
     def write(self, chunk: bytes) -> None:
+        """Append `chunk`; does not raise for what the file system refuses."""
+        try:
+            if self._num_lost_bytes:
+                self._append(
+                    f"guard: {self._num_lost_bytes} bytes of output are lost here: "
+                    f"{self._why_lost}\n".encode()
+                )
+                self._num_lost_bytes = 0
+            self._append(chunk)
+        except OSError as error:
+            self._num_lost_bytes += len(chunk)
+            self._why_lost = str(error)
+
+    def _append(self, chunk: bytes) -> None:
+        if self._file.closed:  # it could not be opened again the last time
+            self._file = self._path.open("ab", buffering=0)
         if self._file.tell() + len(chunk) > self._max_bytes:
             self._file.close()
             self._path.replace(self._path.with_name(self._path.name + ".1"))

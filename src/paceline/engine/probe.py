@@ -23,6 +23,9 @@ _WARM_UP_REQUESTS: tuple[Mapping[str, Any], ...] = (
     {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 1, "max_tokens": 24},
 )
 _WARM_UP_TOGETHER = 4
+_AMPLE_MODEL_LEN = 128
+"""Any tokenizer fits prompt and answer into this: the prompt has 50 bytes."""
+_SHORT_PROMPT = "a"
 
 
 class ProbeFailed(Exception):
@@ -74,19 +77,20 @@ class EngineProbe:
         length = models[0].get("max_model_len") if models else None
         return length if isinstance(length, int) else None
 
-    async def warm_up(self, model: str) -> None:
+    async def warm_up(self, model: str, max_model_len: int | None) -> None:
         """Send the warm-up requests and wait for their answers; ProbeFailed when one fails."""
-        for request in _WARM_UP_REQUESTS:
+        requests = warm_up_requests(max_model_len)
+        for request in requests:
             await self._complete(model, request)
         await asyncio.gather(
             *(
-                self._complete(model, _WARM_UP_REQUESTS[index % len(_WARM_UP_REQUESTS)])
+                self._complete(model, requests[index % len(requests)])
                 for index in range(_WARM_UP_TOGETHER)
             )
         )
 
     async def _complete(self, model: str, request: Mapping[str, Any]) -> None:
-        body = {"model": model, "prompt": _WARM_UP_PROMPT, **request}
+        body = {"model": model, **request}
         try:
             async with self._session.post(
                 "/v1/completions",
@@ -101,3 +105,18 @@ class EngineProbe:
                 await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ProbeFailed(f"a warm-up request failed: {error!r}") from None
+
+
+def warm_up_requests(max_model_len: int | None) -> list[dict[str, Any]]:
+    """The warm-up requests, cut to what an engine of this context length takes."""
+    if max_model_len is None or max_model_len >= _AMPLE_MODEL_LEN:
+        return [{"prompt": _WARM_UP_PROMPT, **request} for request in _WARM_UP_REQUESTS]
+    return [
+        {
+            "prompt": _SHORT_PROMPT,
+            **request,
+            # The other half is for the prompt: one letter, and what the tokenizer adds.
+            "max_tokens": min(request["max_tokens"], max_model_len // 2),
+        }
+        for request in _WARM_UP_REQUESTS
+    ]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,8 +28,13 @@ _POLL_S = 0.1
 _HEALTH_PERIOD_S = 2.0
 _HEALTH_TIMEOUT_S = 10.0
 _MAX_HEALTH_FAILURES = 3
-"""Three in a row, some 30 s of silence: a hung engine, not a busy one. vLLM's front end answers
-/health from its event loop, which a busy engine does not hold up."""
+"""Three in a row, some 30 s of silence or refusal: vLLM's front end hangs, or knows that its engine
+core has died. Not a busy engine: the front end answers /health from its event loop, which that does
+not hold up. For the same reason an engine core that hangs without dying is not noticed here."""
+
+
+async def _nothing() -> None:
+    return
 
 
 class EngineFailed(Exception):
@@ -61,8 +66,13 @@ class EngineSupervisor:
         run_folder: Path,
         start_timeout_s: float,
         on_progress: Callable[[str, str], None] = lambda name, step: None,
+        before_ready: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
-        """`on_progress` is called with the name and what is going on, for a person to read."""
+        """`on_progress` is called with the name and what is going on, for a person to read.
+
+        `before_ready` is awaited at each start, restarts included, when the engine is up and
+        warm and takes no traffic yet. It must not raise.
+        """
         self.name = name
         self.command = command
         self.served_name = served_name
@@ -70,6 +80,7 @@ class EngineSupervisor:
         self._run_folder = run_folder
         self._start_timeout_s = start_timeout_s
         self._on_progress = on_progress
+        self._before_ready = before_ready
         self._has_served = asyncio.Event()
         self._process: EngineProcess | None = None
         self.status = EngineStatus()
@@ -90,15 +101,21 @@ class EngineSupervisor:
         """
         backoff = Backoff()
         while True:
-            self._process = await EngineProcess.start(self.command, self.log, self._run_folder)
+            last_words: list[str] = []
             try:
-                ready_for_s, reason = await self._run_once(self._process)
-            finally:
-                self._to("down")
-                # Shielded: a second Ctrl-C must not leave an engine behind.
-                await asyncio.shield(self._process.stop())
-            last_words = self._process.last_words()
-            self._process = None
+                process = await EngineProcess.start(self.command, self.log, self._run_folder)
+            except OSError as error:  # no disk, memory or process left: that may pass
+                ready_for_s, reason = None, f"could not be started: {error}"
+            else:
+                self._process = process
+                try:
+                    ready_for_s, reason = await self._run_once(process)
+                finally:
+                    self._to("down")
+                    # Shielded: a second Ctrl-C must not leave an engine behind.
+                    await asyncio.shield(process.stop())
+                last_words = process.last_words()
+                self._process = None
             if not self._has_served.is_set():
                 raise EngineFailed(_report(self.name, reason, last_words, self.log))
             backoff = backoff.after(ready_for_s)
@@ -148,7 +165,8 @@ class EngineSupervisor:
                     await asyncio.sleep(_POLL_S)
                 max_model_len = await probe.fetch_max_model_len()
                 self._on_progress(self.name, "warming up")
-                await probe.warm_up(self.served_name)
+                await probe.warm_up(self.served_name, max_model_len)
+                await self._before_ready()
         except TimeoutError:
             raise ProbeFailed(
                 f"not ready within {self._start_timeout_s:g} s; "

@@ -1,15 +1,19 @@
 """The gateway: clients meet the engines here. Plain ASGI in front of one or many replicas."""
 
+from paceline.gateway.control import ask
+from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
 from paceline.gateway.server import PortTaken, RunningGateway, serve_gateway
 from paceline.gateway.settings import GatewaySettings
 
 __all__ = [
     "GatewaySettings",
+    "GovernorChanges",
     "PortTaken",
     "Replica",
     "ReplicaSource",
     "ReplicaState",
     "RunningGateway",
+    "ask",
     "serve_gateway",
 ]

@@ -22,6 +22,7 @@ from paceline.gateway.errors import (
     not_found,
     unavailable,
 )
+from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.replicas import Replica, ReplicaSource
@@ -45,11 +46,13 @@ class AdminApp:
         source: ReplicaSource,
         ledger: Ledger,
         metrics: GatewayMetrics,
+        changes: GovernorChanges,
     ) -> None:
         self._settings = settings
         self._source = source
         self._ledger = ledger
         self._metrics = metrics
+        self._changes = changes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -102,6 +105,9 @@ class AdminApp:
         change = check_governor_change(request)
         replicas = _selected(self._source.replicas(), scope)
         answers = await ask_all(replicas, {"op": "set", **change}, self._settings.control_timeout_s)
+        for answer in answers:
+            if answer.error is None:
+                self._changes.note(answer.replica, change)
         failed = [answer for answer in answers if answer.error is not None]
         if failed or not answers:
             reasons = "; ".join(f"{answer.replica}: {answer.error}" for answer in failed)

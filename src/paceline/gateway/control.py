@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,21 +42,28 @@ async def _ask(replica: Replica, request: Mapping[str, object], timeout_s: float
         return ControlAnswer(replica.name, None, "it has no control channel")
     if replica.state != "ready":
         return ControlAnswer(replica.name, None, f"the replica is {replica.state}")
+    return await ask(replica.name, replica.control_socket, request, timeout_s)
+
+
+async def ask(
+    name: str, control_socket: Path, request: Mapping[str, object], timeout_s: float
+) -> ControlAnswer:
+    """Ask the replica called `name`, whatever its state. Does not raise."""
     try:
         async with asyncio.timeout(timeout_s):
-            line = await _exchange(str(replica.control_socket), request)
+            line = await _exchange(str(control_socket), request)
         answer = msgspec.json.decode(line)
     except TimeoutError:
-        return ControlAnswer(replica.name, None, f"no answer within {timeout_s:g} s")
+        return ControlAnswer(name, None, f"no answer within {timeout_s:g} s")
     except (OSError, ValueError) as error:  # msgspec.DecodeError is a ValueError
-        return ControlAnswer(replica.name, None, f"the control channel failed: {error}")
+        return ControlAnswer(name, None, f"the control channel failed: {error}")
     if isinstance(answer, dict) and answer.get("ok") is True:
         state = answer.get("state")
         if isinstance(state, dict):
-            return ControlAnswer(replica.name, state)
+            return ControlAnswer(name, state)
     if isinstance(answer, dict) and isinstance(answer.get("error"), str):
-        return ControlAnswer(replica.name, None, answer["error"], is_refusal=True)
-    return ControlAnswer(replica.name, None, "it answered something that is no state")
+        return ControlAnswer(name, None, answer["error"], is_refusal=True)
+    return ControlAnswer(name, None, "it answered something that is no state")
 
 
 async def _exchange(path: str, request: Mapping[str, object]) -> bytes:

@@ -18,6 +18,7 @@ import uvicorn
 from paceline.gateway.admin_app import AdminApp
 from paceline.gateway.asgi import App
 from paceline.gateway.data_app import DataApp
+from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.protocol import GuardedProtocol
@@ -59,10 +60,11 @@ class RunningGateway:
 
 @contextlib.asynccontextmanager
 async def serve_gateway(
-    settings: GatewaySettings, source: ReplicaSource
+    settings: GatewaySettings, source: ReplicaSource, changes: GovernorChanges | None = None
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
+    What operators change in the governors is noted in `changes`, for whoever restarts engines.
     Raises `PortTaken` when a port cannot be opened. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
@@ -73,12 +75,11 @@ async def serve_gateway(
         ledger, metrics = Ledger(), GatewayMetrics()
         async with Upstreams(settings) as upstreams:
             data = DataApp(settings, source, upstreams, ledger, metrics)
-            limit_s = settings.body_timeout_s
-            admin = AdminApp(settings, source, ledger, metrics)
+            admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
             async with (
-                _serving(admin, admin_socket, head_timeout_s=limit_s, drain_s=1) as admin_task,
+                _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
                 _serving(
-                    data, data_socket, head_timeout_s=limit_s, drain_s=settings.drain_timeout_s
+                    data, data_socket, settings, drain_s=settings.drain_timeout_s
                 ) as data_task,
             ):
                 yield RunningGateway(
@@ -102,11 +103,15 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(
-    app: App, listener: socket.socket, *, head_timeout_s: float, drain_s: float
+    app: App, listener: socket.socket, settings: GatewaySettings, *, drain_s: float
 ) -> AsyncIterator[asyncio.Task[None]]:
     config = uvicorn.Config(
         app,
-        http=functools.partial(GuardedProtocol, head_timeout_s=head_timeout_s),  # type: ignore[arg-type]
+        http=functools.partial(  # type: ignore[arg-type]
+            GuardedProtocol,
+            head_timeout_s=settings.body_timeout_s,
+            client_stall_timeout_s=settings.client_stall_timeout_s,
+        ),
         ws="none",
         interface="asgi3",
         lifespan="off",
@@ -124,6 +129,9 @@ async def _serving(
     finally:
         server.should_exit = True
         await task
+        for connection in list(server.server_state.connections):
+            assert isinstance(connection, GuardedProtocol)
+            connection.reset_if_paused()  # it could not take the error that ends its answer
         # uvicorn cancels what did not drain and does not wait for it
         await asyncio.gather(*server.server_state.tasks, return_exceptions=True)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from paceline.engine.supervisor import EngineSupervisor
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.serve.plan import ServePlan
+from paceline.gateway import GovernorChanges, Replica, RunningGateway, ask, serve_gateway
+from paceline.serve.plan import EnginePlan, ServePlan
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ async def serve(
     on_ready: Callable[[RunningGateway], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT. PortTaken or EngineFailed when it cannot start."""
+    changes = GovernorChanges()
     supervisors = [
         EngineSupervisor(
             engine.name,
@@ -59,6 +61,9 @@ async def serve(
             run_folder=plan.run_folder,
             start_timeout_s=plan.start_timeout_s,
             on_progress=on_progress,
+            before_ready=functools.partial(
+                restore_governor, engine, changes, plan.gateway.control_timeout_s
+            ),
         )
         for engine in plan.engines
     ]
@@ -66,7 +71,7 @@ async def serve(
         signalled = stack.enter_context(_signals())
         engines = await stack.enter_async_context(_Tasks.open())
         gateway = await stack.enter_async_context(
-            serve_gateway(plan.gateway, SupervisedReplicas(supervisors))
+            serve_gateway(plan.gateway, SupervisedReplicas(supervisors), changes)
         )
         ends = {
             asyncio.create_task(signalled.wait()),
@@ -85,6 +90,22 @@ async def serve(
             for task in (ready, *ends):
                 if task not in engines.tasks:
                     task.cancel()
+
+
+async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout_s: float) -> None:
+    """Set the governor of a fresh engine as operators left the one before. Does not raise."""
+    socket = engine.command.control_socket
+    if socket is None:
+        return  # nothing to govern: no change was ever accepted
+    for command in changes.commands(engine.name):
+        answer = await ask(engine.name, socket, command, timeout_s)
+        if answer.error is not None:
+            logger.error(
+                "the governor of the restarted engine %s could not be set as before: %s; "
+                "set it again with PATCH /admin/governor",
+                engine.name,
+                answer.error,
+            )
 
 
 async def _all_ready(supervisors: Sequence[EngineSupervisor]) -> None:

@@ -65,6 +65,7 @@ def test_arguments_for_vllm_are_not_taken_for_the_model() -> None:
         (("/no/such/model",), {}, "/no/such/model does not exist"),
         ((), {"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
         (("--replicas", "64"), {}, "Set replicas to at most"),
+        (("--draft", "ngram", "--", "--uds", "/x"), {}, "engine.vllm_args has --uds"),
     ],
 )
 def test_wrong_usage_ends_with_two_and_says_why(

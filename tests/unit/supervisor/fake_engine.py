@@ -1,9 +1,10 @@
 """A stand-in for vLLM's server: the few routes the supervisor uses, and a child of its own.
 
-usage: fake_engine.py SOCKET PIDS [MODE]
+usage: fake_engine.py SOCKET PIDS [MODE [CONTROL_SOCKET]]
 
 Writes its own process id and its child's to PIDS. MODE: `fail` prints an error and ends with 1;
-`ignore-term` does not end when asked to; `daemon` starts its child in another session.
+`ignore-term` does not end when asked to; `daemon` starts its child in another session. At
+CONTROL_SOCKET it has a real governor, with nothing to govern.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import sys
 from pathlib import Path
 
 from aiohttp import web
+
+from paceline.engine.control import ControlServer
+from paceline.engine.settings import PluginSettings
+from paceline.engine.steering import Steering
 
 
 async def health(request: web.Request) -> web.Response:
@@ -41,6 +46,8 @@ def main() -> None:
     )
     with Path(pids).open("a") as file:
         file.write(f"{os.getpid()} {child.pid}\n")
+    if len(sys.argv) > 4:
+        ControlServer(sys.argv[4], Steering(PluginSettings(), max_draft_length=8, method="ngram"))
     print("listening", flush=True)
     app = web.Application()
     app.router.add_get("/health", health)

@@ -12,6 +12,7 @@ from paceline.engine.backoff import Backoff
 from paceline.engine.command import EngineSpec, num_workers, render_command
 from paceline.engine.guard import BoundedLog
 from paceline.engine.layout import Layout
+from paceline.engine.probe import warm_up_requests
 from paceline.engine.process import last_errors
 
 LAYOUT = Layout("float32", ("--dtype", "float32"), {"OMP_NUM_THREADS": "2"}, (0, 1), ())
@@ -42,6 +43,43 @@ def test_the_log_never_grows_past_its_bound(tmp_path: Path) -> None:
         log.write(chunk)
     assert (tmp_path / "new" / "e.log").read_bytes() == b"abc"
     assert (tmp_path / "new" / "e.log.1").read_bytes() == b"1234567890"
+
+
+def test_a_full_disk_costs_lines_of_the_log_and_nothing_else() -> None:
+    """/dev/full refuses every write."""
+    log = BoundedLog(Path("/dev/full"))
+    log.write(b"lost")
+    log.write(b"lost too")
+
+
+def test_what_the_log_lost_is_said_when_it_can_be_written_again(tmp_path: Path) -> None:
+    """Rotation fails while a folder lies where the older part belongs."""
+    log = BoundedLog(tmp_path / "e.log", max_bytes=1000)
+    log.write(b"a" * 900)
+    obstacle = tmp_path / "e.log.1" / "x"
+    obstacle.mkdir(parents=True)
+    log.write(b"b" * 200)
+    log.write(b"c" * 200)
+    obstacle.rmdir()
+    obstacle.parent.rmdir()
+    log.write(b"d" * 200)
+    assert (tmp_path / "e.log.1").read_bytes() == b"a" * 900
+    written = (tmp_path / "e.log").read_bytes()
+    assert written.startswith(b"guard: 400 bytes of output are lost here: ")
+    assert written.endswith(b"\n" + b"d" * 200)
+
+
+@pytest.mark.parametrize("max_model_len", [16, 17, 127])
+def test_warming_up_asks_no_more_than_a_short_context_holds(max_model_len: int) -> None:
+    """One letter is at most eight tokens with whatever a tokenizer puts around it."""
+    for request in warm_up_requests(max_model_len):
+        assert 1 <= request["max_tokens"] <= min(24, max_model_len - 8)
+        assert len(request["prompt"]) == 1
+
+
+@pytest.mark.parametrize("max_model_len", [128, 32_768, None])
+def test_warming_up_is_the_same_for_all_other_contexts(max_model_len: int | None) -> None:
+    assert [request["max_tokens"] for request in warm_up_requests(max_model_len)] == [24, 24]
 
 
 def test_last_words_are_errors_without_prefixes_told_once() -> None:
@@ -119,6 +157,7 @@ def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None
         ((), 1),
         (("--tensor-parallel-size", "4"), 4),
         (("-tp=2", "--pipeline-parallel-size=3"), 6),
+        (("--tensor_parallel_size", "2", "--pipeline_parallel_size=2"), 4),
         (("--max-num-seqs", "8"), 1),
     ],
 )
@@ -126,3 +165,48 @@ def test_workers_are_counted_from_vllms_own_arguments(
     vllm_args: tuple[str, ...], expected: int
 ) -> None:
     assert num_workers(vllm_args) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--uds", "sockets of its own"),
+        ("--uds=/tmp/x.sock", "sockets of its own"),
+        ("--served_model_name", "engine.served_name"),
+        ("--served-model", "engine.served_name"),
+        ("--additional_config.paceline.policy", "engine.policy"),
+        ("--scheduler-cls", "engine.policy"),
+        ("--api-key=k", "without a key"),
+        ("--model", "engine.model"),
+        ("-sc", "engine.draft"),
+        ("--speculative-config.method", "engine.draft"),
+        ("--spec_method", "engine.draft"),
+    ],
+)
+def test_arguments_that_paceline_relies_on_are_refused(argument: str, said: str) -> None:
+    """However vLLM's parser lets them be written; the setting is named."""
+    with pytest.raises(ValueError, match=f"engine.vllm_args has .*{said}"):
+        make_spec({"method": "ngram"}, argument, "x")
+
+
+def test_other_arguments_pass(tmp_path: Path) -> None:
+    """Among them flags that only begin like Paceline's, and values that look like nothing."""
+    make_spec({"method": "ngram"}, "--model-impl", "auto", "-tp", "2", "--max_num_seqs=4")
+
+
+@pytest.mark.parametrize("argument", ["--speculative-config", "--speculative_config={}", "-sc"])
+def test_without_a_drafter_of_ours_vllm_may_be_given_one(tmp_path: Path, argument: str) -> None:
+    """It is governed like ours."""
+    spec = make_spec(None, argument, "{}")
+    command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")
+    assert command.control_socket is not None
+
+
+def make_spec(speculative_config: dict[str, object] | None, *vllm_args: str) -> EngineSpec:
+    return EngineSpec(
+        model="/m",
+        served_name="m",
+        speculative_config=speculative_config,
+        policy="goodput",
+        vllm_args=vllm_args,
+    )

@@ -7,6 +7,7 @@ and the signals are real.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -14,11 +15,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paceline.engine.command import EngineCommand
+from paceline.engine.process import EngineProcess
 from paceline.engine.supervisor import EngineFailed, EngineSupervisor
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -129,6 +133,36 @@ async def test_started_again_when_the_guard_is_killed(folder: Path) -> None:
         await until(lambda: supervisor.status.state == "ready")
         assert not is_alive(server)
         assert not is_alive(child)
+
+
+async def test_a_restart_that_the_system_refuses_is_tried_again(folder: Path) -> None:
+    """ENOSPC once, as on a full disk, then it works."""
+    supervisor = make_supervisor(folder)
+    async with running(supervisor) as task:
+        real_start = EngineProcess.start
+        refusals = iter([OSError(errno.ENOSPC, "No space left on device")])
+
+        async def start(*arguments: Any) -> EngineProcess:
+            for error in refusals:
+                raise error
+            return await real_start(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EngineProcess, "start", start)
+            ((server, _),) = pids(folder)
+            os.kill(server, signal.SIGKILL)
+            await until(lambda: "No space left" in supervisor.status.reason)
+            await until(lambda: supervisor.status.state == "ready")
+        assert not task.done()
+        assert supervisor.status.num_restarts == 2
+
+
+async def test_a_first_start_that_the_system_refuses_ends_it(folder: Path) -> None:
+    """A command line longer than Linux takes."""
+    supervisor = make_supervisor(folder)
+    supervisor.command = replace(supervisor.command, arguments=("x" * 3_000_000,))
+    with pytest.raises(EngineFailed, match=r"could not be started: .*too long"):
+        await supervisor.run()
 
 
 async def test_a_first_start_that_fails_says_why(folder: Path) -> None:
