@@ -18,7 +18,6 @@ import logging
 import os
 import socket
 import socketserver
-import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +48,7 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
     """The answer to one request line. Mutates `controlled` for a valid set; never raises."""
     try:
         request = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return {"ok": False, "error": f"the line is not JSON: {error}"}
     if not isinstance(request, dict):
         return {"ok": False, "error": f"the line is {request!r}; it must be a JSON object"}
@@ -75,7 +74,6 @@ class ControlServer:
         self._path = path
         _remove_dead_socket(path)
         self._server = _Server(path, controlled)
-        os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="paceline-control", daemon=True
         )
@@ -97,6 +95,14 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     def __init__(self, path: str, controlled: Controllable) -> None:
         self.controlled = controlled
         super().__init__(path, _Connection)
+
+    def server_bind(self) -> None:
+        """Bind for this user only, from the first moment on: changing the mode comes too late."""
+        umask = os.umask(0o177)
+        try:
+            super().server_bind()
+        finally:
+            os.umask(umask)
 
 
 class _Connection(socketserver.StreamRequestHandler):

@@ -1,7 +1,9 @@
 """How each of vLLM's drafters can be given a draft length at run time, or why it cannot.
 
-Read in vLLM 0.32.0, `v1/worker/gpu_model_runner.py::propose_draft_token_ids`: every drafter
-receives the length of the step, but not every one can work with a length other than the maximum.
+Read in vLLM 0.32.0. Every drafter receives the length of the step, but not every one works with a
+length other than the maximum: for Model Runner V1 see
+`v1/worker/gpu_model_runner.py::propose_draft_token_ids`, for V2, vLLM's default wherever Triton
+runs (GPUs), the classes in `v1/worker/gpu/spec_decode`.
 """
 
 from __future__ import annotations
@@ -15,15 +17,21 @@ from typing import Literal
 class DrafterControl:
     """What can be done with one drafting method."""
 
-    how: Literal["ask", "trim", "refuse"]
+    how: Literal["ask", "cut", "trim", "refuse"]
     """`ask`: the drafter proposes as many tokens as the step says, so a shorter length saves its
-    time too. `trim`: it always proposes the maximum, and the surplus is not verified. `refuse`:
-    neither works."""
+    time too. `cut`: it always proposes the maximum, and vLLM's worker cuts off the surplus.
+    `trim`: it always proposes the maximum, and the scheduler takes the surplus away before it is
+    verified. `refuse`: none of these works."""
     why: str
 
 
 _ASK = DrafterControl("ask", "proposes as many tokens as each step asks for")
 _ASK_ONE_PASS = DrafterControl("ask", "drafts all tokens in one pass; a shorter length trims it")
+_CUT_BY_V2 = DrafterControl(
+    "cut",
+    "always drafts the maximum under Model Runner V2, which cuts off the surplus: a shorter length "
+    "saves verification, not drafting",
+)
 
 DRAFTERS: dict[str, DrafterControl] = {
     "draft_model": _ASK,
@@ -49,8 +57,21 @@ DRAFTERS: dict[str, DrafterControl] = {
 }
 
 
-def drafter_control(method: str) -> DrafterControl:
+_ASKED_BY_V2 = frozenset({"eagle", "eagle3", "mtp"})
+"""What Model Runner V2 asks for a shorter draft (`target_dependent_ar`). An mtp with several
+modules is not among them, but only the model's configuration tells it apart; it counts as asked."""
+
+
+def drafter_control(method: str, *, use_v2_model_runner: bool) -> DrafterControl:
     """How `method` (vLLM's speculative_config.method, resolved) can be controlled."""
+    control = _control_under_v1(method)
+    if use_v2_model_runner and control.how == "ask":
+        asked = method in _ASKED_BY_V2 or method.endswith("mtp")
+        return control if asked else _CUT_BY_V2
+    return control
+
+
+def _control_under_v1(method: str) -> DrafterControl:
     if method in DRAFTERS:
         return DRAFTERS[method]
     if method.endswith("mtp"):  # deepseek_mtp, qwen3_next_mtp, …: vLLM maps them to "mtp"

@@ -19,7 +19,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine import sampler_repair
 from paceline.engine.control import ControlServer
-from paceline.engine.drafters import drafter_control
+from paceline.engine.drafters import DrafterControl, drafter_control
 from paceline.engine.observer import StepObserver
 from paceline.engine.seams import check_seams, unfit_for
 from paceline.engine.settings import parse_settings
@@ -71,7 +71,7 @@ class _Governed:
         if self.governor is not None:
             num_invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
             self.governor.draft_verified(
-                request_id, num_draft_tokens - num_invalid, num_accepted_tokens
+                request_id, num_draft_tokens, num_invalid, num_accepted_tokens
             )
         return super().make_spec_decoding_stats(  # type: ignore[misc]
             spec_decoding_stats,
@@ -182,10 +182,19 @@ class _Governor:
             length = steering.fall_back("scheduling", error)
         output.num_spec_tokens_to_schedule = self._max_draft_length if self._trims else length
 
-    def draft_verified(self, request_id: str, num_drafted: int, num_accepted: int) -> None:
-        if num_drafted > 0:
-            self._steering.count_draft(num_drafted, num_accepted)
-            self._observer.draft_verified(request_id, num_drafted, num_accepted)
+    def draft_verified(
+        self, request_id: str, num_drafted: int, num_invalid: int, num_accepted: int
+    ) -> None:
+        """Of `num_drafted` tokens, `num_invalid` broke a grammar and were not verified.
+
+        A draft of which nothing was left is a draft all the same: so vLLM's metrics count it.
+        """
+        if num_drafted == 0:
+            return
+        num_verified = num_drafted - num_invalid
+        self._steering.count_draft(num_verified, num_accepted)
+        if num_verified > 0:
+            self._observer.draft_verified(request_id, num_verified, num_accepted)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
         try:
@@ -241,10 +250,11 @@ def _start_governor(scheduler: Any) -> _Governor | None:
             "Governor: requests with temperature > 0 are served without speculation: %s",
             not_sampled_because,
         )
+    drafter = _drafter_control(vllm_config)
     governor = _Governor(
         Steering(settings, max_draft_length=max_draft_length, method=speculative.method),
         max_draft_length=max_draft_length,
-        trims=drafter_control(speculative.method).how == "trim",
+        trims=drafter.how == "trim",
         not_sampled_because=not_sampled_because,
         seams=seams,
     )
@@ -258,12 +268,20 @@ def _start_governor(scheduler: Any) -> _Governor | None:
     if settings.control_socket is not None:
         governor.listen(settings.control_socket)
     logger.info(
-        "Governor: policy %s, drafter %s, draft length 0 to %d",
+        "Governor: policy %s, draft length 0 to %d, drafter %s, which %s",
         settings.policy,
-        speculative.method,
         max_draft_length,
+        speculative.method,
+        drafter.why,
     )
     return governor
+
+
+def _drafter_control(vllm_config: Any) -> DrafterControl:
+    return drafter_control(
+        vllm_config.speculative_config.method,
+        use_v2_model_runner=vllm_config.use_v2_model_runner,
+    )
 
 
 def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
@@ -280,7 +298,7 @@ def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
             "output; AdaptiveScheduler serves only lossless methods. Remove it from "
             "--speculative-config."
         )
-    control = drafter_control(speculative.method)
+    control = _drafter_control(vllm_config)
     if control.how == "refuse":
         raise ValueError(
             f"speculative method {speculative.method!r} cannot be governed: it {control.why}. "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import socketserver
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,6 +71,7 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
     [
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
+        (b"[" * 60_000, "not JSON"),
         (b"[1]", "must be a JSON object"),
         (b"{}", "op is None; allowed are state, set"),
         (b'{"op":"stop"}', "op is 'stop'"),
@@ -111,6 +114,27 @@ def test_clients_that_are_silent_do_not_keep_others_waiting(
 def test_the_socket_is_for_this_user_only(server: ControlServer, path: str) -> None:
     """Mode 0600."""
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+
+
+def test_the_socket_is_for_this_user_only_before_anyone_can_connect(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mode at the moment when it begins to listen, under the most liberal umask."""
+    modes = []
+    listen = socketserver.UnixStreamServer.server_activate
+
+    def look_and_listen(self: socketserver.UnixStreamServer) -> None:
+        modes.append(stat.S_IMODE(Path(path).stat().st_mode))
+        listen(self)
+
+    monkeypatch.setattr(socketserver.UnixStreamServer, "server_activate", look_and_listen)
+    umask = os.umask(0)
+    try:
+        ControlServer(path, Controlled()).close()
+        assert modes == [0o600]
+        assert os.umask(0) == 0  # left as it was found
+    finally:
+        os.umask(umask)
 
 
 def test_a_dead_socket_is_replaced_and_a_live_one_is_not(path: str) -> None:

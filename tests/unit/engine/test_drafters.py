@@ -23,8 +23,28 @@ from paceline.engine.drafters import DRAFTERS, drafter_control, missing_for_draf
 )
 def test_every_drafter_is_controlled_or_refused(method: str, how: str) -> None:
     """With a reason either way."""
-    assert drafter_control(method).how == how
-    assert drafter_control(method).why
+    control = drafter_control(method, use_v2_model_runner=False)
+    assert control.how == how
+    assert control.why
+
+
+@pytest.mark.parametrize(
+    ("method", "how"),
+    [
+        ("draft_model", "cut"),
+        ("ngram", "cut"),
+        ("dflash", "cut"),
+        ("eagle3", "ask"),
+        ("deepseek_mtp", "ask"),
+        ("suffix", "trim"),
+        ("medusa", "refuse"),
+    ],
+)
+def test_model_runner_v2_asks_only_drafters_that_sit_on_the_target(method: str, how: str) -> None:
+    """The others draft the maximum at every length, and the reason says what that costs."""
+    control = drafter_control(method, use_v2_model_runner=True)
+    assert control.how == how
+    assert how != "cut" or "saves verification, not drafting" in control.why
 
 
 def test_a_missing_package_is_named_with_its_command() -> None:
