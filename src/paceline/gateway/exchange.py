@@ -58,7 +58,6 @@ class Exchange:
         self._observer = observer
         self._settings = settings
         self._relay = EventRelay(settings.max_event_bytes)
-        self._is_client_slow = False
 
     async def run(self) -> None:
         settings = self._settings
@@ -124,10 +123,8 @@ class Exchange:
                     is_first = False
                     self._observer.first_bytes()
                     await self._reply.begin_stream()
-                self._is_client_slow = True
-                deadline.reschedule(now() + settings.client_stall_timeout_s)
+                deadline.reschedule(None)  # for a client that does not read, see `protocol`
                 await self._reply.chunk(events, ends_event=not relay.is_inside_event)
-                self._is_client_slow = False
             if not is_first:
                 deadline.reschedule(now() + settings.stall_timeout_s)
         deadline.reschedule(None)
@@ -161,10 +158,6 @@ class Exchange:
         )
 
     async def _give_up_waiting(self, limit_s: float) -> None:
-        if self._is_client_slow:
-            # Nothing can be told to a client that does not read; its connection is dropped.
-            self._lease.end(Outcome.CLIENT_GONE)
-            return
         waited_s = self._settings.stall_timeout_s if self._reply.has_begun else limit_s
         await self._fail(
             Outcome.TIMED_OUT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
 from dataclasses import replace
 
 import httpx
@@ -194,6 +195,71 @@ async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -
         await until(lambda: served.num_in_flight == 0)
         assert await served.outcomes() == {"client_gone": 1}
         writer.close()
+
+
+def unread(port: int, body: bytes, num_requests: int = 1) -> socket.socket:
+    """A connection on which requests were sent, and of whose answers nothing is read."""
+    client = socket.socket()
+    client.settimeout(2)
+    client.connect(("127.0.0.1", port))
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+    client.sendall((head + body) * num_requests)
+    return client
+
+
+def read_all(client: socket.socket) -> int:
+    num_bytes = 0
+    while data := client.recv(65536):
+        num_bytes += len(data)
+    return num_bytes
+
+
+@pytest.mark.parametrize("num_requests", [1, 2])
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_client_that_never_reads_is_reset(
+    serve: Serve, is_stream: bool, num_requests: int
+) -> None:
+    """In a stream, after a whole answer, and with a further request behind it."""
+    async with serve(client_stall_timeout_s=0.3) as served:
+        served.engine.mode = "flood" if is_stream else "answer"
+        served.engine.tokens = ["x" * 16_000_000]
+        body = json.dumps(chat(stream=is_stream)).encode()
+        with unread(served.gateway.port, body, num_requests) as client:
+            await until(lambda: served.engine.num_begun > 0)
+            await asyncio.sleep(1.0)
+            assert served.num_in_flight == 0
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(read_all, client)
+
+
+async def test_a_client_that_reads_slowly_gets_everything(serve: Serve) -> None:
+    """The time for a stall begins anew with every byte taken."""
+    async with serve(client_stall_timeout_s=0.3) as served:
+        served.engine.tokens = ["x" * 16_000_000]
+        body = json.dumps(chat()).encode()
+        with unread(served.gateway.port, body) as client:
+            client.settimeout(None)  # else a read does not wait for all that it asks for
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                part = await asyncio.to_thread(client.recv, 2_000_000, socket.MSG_WAITALL)
+                assert len(part) == 2_000_000
+        assert await served.outcomes() == {"completed": 1}
+
+
+async def test_stopping_does_not_wait_for_a_client_that_never_reads(serve: Serve) -> None:
+    async with serve(client_stall_timeout_s=60.0) as served:
+        served.engine.mode = "flood"
+        body = json.dumps(chat(stream=True)).encode()
+        async with asyncio.timeout(5):
+            async with serve_gateway(SETTINGS, served.source) as gateway:
+                client = unread(gateway.port, body)
+                await until(lambda: served.engine.num_flooded > 0)
+                await asyncio.sleep(0.2)
+        client.close()
+        assert repr(gateway.ledger) == "Ledger({})"
 
 
 async def test_stopping_lets_requests_finish(serve: Serve) -> None:
