@@ -19,7 +19,8 @@ _HEAD = """\
 Every setting, generated from `src/paceline/config/tree.py`. A later layer wins:
 
 1. `paceline.yaml` in the working folder, or the file named by `--config`
-2. the environment; lists as JSON
+2. the environment, `PACELINE_<SECTION>__<SETTING>`; lists as JSON; names without
+   `__` are left alone
 3. flags of `paceline serve`; what follows `--` is `engine.vllm_args`
 
 `paceline serve --print-config` prints the effective values and where each came from, in a form

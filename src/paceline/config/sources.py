@@ -129,11 +129,15 @@ def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
-    """PACELINE_<SECTION>__<SETTING>, in any case."""
+    """PACELINE_<SECTION>__<SETTING>, in any case.
+
+    A name without the double underscore is somebody else's: Kubernetes, for one, sets
+    PACELINE_PORT in every pod beside a service called paceline.
+    """
     for name in sorted(environ):
-        if name.startswith(ENV_PREFIX):
-            key = tuple(name.removeprefix(ENV_PREFIX).lower().split("__"))
-            yield name, key, environ[name]
+        path = name.removeprefix(ENV_PREFIX)
+        if path != name and "__" in path:
+            yield name, tuple(path.lower().split("__")), environ[name]
 
 
 def _parse(text: str) -> Any:

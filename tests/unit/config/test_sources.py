@@ -63,7 +63,7 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
         ({"PACELINE_SERVER__PROT": "1"}, "server.prot is not a setting"),
         ({"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
         ({"PACELINE_SERVER__DRAFT": "none"}, "did you mean engine.draft?"),
-        ({"PACELINE_PORT": "1"}, "did you mean server.port?"),
+        ({"PACELINE_SERVR__PORT": "1"}, "did you mean server.port?"),
         ({"PACELINE_SERVER__PORT": "eighty"}, "server.port is 'eighty'"),
         ({"PACELINE_SERVER__PORT": "70000"}, "less than or equal to 65535"),
         ({"PACELINE_ENGINE__POLICY": "fast"}, "'goodput', 'threshold', 'schedule'"),
@@ -75,6 +75,17 @@ def test_faults_say_what_was_given_and_what_is_allowed(environ: dict[str, str], 
     with pytest.raises(ConfigError) as caught:
         load_settings({}, environ)
     assert said in str(caught.value)
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    """Those of a Kubernetes service called paceline, and one that `paceline bench` reads."""
+    environ = {
+        "PACELINE_SERVICE_HOST": "10.0.0.1",
+        "PACELINE_PORT": "tcp://10.0.0.1:8000",
+        "PACELINE_PORT_8000_TCP_ADDR": "10.0.0.1",
+        "PACELINE_BENCH_API_KEY": "k",
+    }
+    assert load_settings({}, environ).settings == Settings()
 
 
 def test_the_policies_are_those_of_the_governor() -> None:
@@ -95,7 +106,7 @@ def test_the_origin_of_a_fault_is_named(tmp_path: Path) -> None:
 
 def test_all_unknown_settings_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_settings({}, {"PACELINE_A": "1", "PACELINE_B__C": "2"})
+        load_settings({}, {"PACELINE_A__B": "1", "PACELINE_C__": "2"})
     assert len(str(caught.value).splitlines()) == 2
 
 
