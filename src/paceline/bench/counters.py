@@ -38,19 +38,25 @@ class CounterReading:
 
 
 async def find_counters(
-    session: aiohttp.ClientSession, server: URL, admin: URL | None
+    session: aiohttp.ClientSession, server: URL, admin: URL | None, api_key: str | None = None
 ) -> CounterReading | None:
     """First page that holds speculation counters, read; None when none does.
 
     With `admin` only that server is asked, and CountersUnavailable says what it answered. Else:
-    the server's own /metrics (a bare vLLM), then, on loopback, Paceline's admin port, which is
-    the data port plus one unless configured otherwise.
+    the server's own /metrics (a bare vLLM), then, where it is a Paceline on loopback, its admin
+    port, which is the data port plus one unless configured otherwise. Behind another server that
+    port may be anybody's.
     """
     if admin is not None:
         pages = [admin / _GOVERNOR_PATH, admin / _METRICS_PATH]
     else:
         pages = [server / _METRICS_PATH]
-        if server.host in _LOOPBACK_HOSTS and server.port is not None and server.port < 65535:
+        if (
+            server.host in _LOOPBACK_HOSTS
+            and server.port is not None
+            and server.port < 65535
+            and await _is_paceline(session, server, api_key)
+        ):
             neighbour = server.origin().with_port(server.port + 1)
             pages += [neighbour / _GOVERNOR_PATH, neighbour / _METRICS_PATH]
     refusals = []
@@ -79,6 +85,22 @@ async def finish_counters(
         return unknown_speculation(str(refusal), source)
     states = tuple(governor_states(after.document))
     return compare_counters(before.counters, after.counters, source, states)
+
+
+async def _is_paceline(session: aiohttp.ClientSession, server: URL, api_key: str | None) -> bool:
+    """Whether its list of models says that the server is a Paceline; False on any doubt."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key is not None else {}
+    try:
+        async with session.get(
+            server / "v1" / "models", headers=headers, timeout=_TIMEOUT, allow_redirects=False
+        ) as response:
+            document = await response.json(content_type=None) if response.status == 200 else None
+    except (TimeoutError, aiohttp.ClientError, ValueError):
+        return False
+    models = document.get("data") if isinstance(document, dict) else None
+    return isinstance(models, list) and any(
+        isinstance(model, dict) and model.get("owned_by") == "paceline" for model in models
+    )
 
 
 async def _read_page(session: aiohttp.ClientSession, page: URL) -> CounterReading:

@@ -122,7 +122,7 @@ async def measure(
             environment, vllm_server=await _fetch_version(session, server)
         )
         notes = await _warm_up(config, client, prompts, sampling, progress)
-        before = await find_counters(session, server, admin)
+        before = await find_counters(session, server, admin, api_key)
         progress.begin("measuring", config.num_requests)
         records = await _run_load(config, client, build_specs(prompts, sampling), progress.advance)
         speculation = await finish_counters(session, before)

@@ -36,6 +36,7 @@ class SimulatedServer:
     extra_delay_s: float = 0.0
     drafted: int = 0
     has_metrics: bool = True
+    owned_by: str = "vllm"
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """A first request has arrived."""
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,7 +50,7 @@ class SimulatedServer:
         return application
 
     async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "simulated"}]})
+        return web.json_response({"data": [{"id": "simulated", "owned_by": self.owned_by}]})
 
     async def _version(self, request: web.Request) -> web.Response:
         return web.json_response({"version": "9.9.9"})
