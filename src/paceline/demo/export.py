@@ -21,6 +21,7 @@ def export(model: Qwen2, tokenizer: Tokenizer, folder: Path) -> None:
         for name, tensor in model.state_dict().items()
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # written for its owner alone
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     _write_json(folder / "config.json", render_config(model.shape))
