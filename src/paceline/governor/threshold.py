@@ -4,13 +4,21 @@
 
 above 0.75 one token longer, below 0.6 one shorter, below 0.4 off. States:
 
-    on   the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` fresh drafts
-    off  nothing is drafted; after a pause a probe of `_PROBE_STEPS` steps at length 1 decides:
-         at 0.6 and more on again at 1, else a pause twice as long
+    on       the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` fresh drafts
+    off      nothing is drafted for a pause
+    probing  `_PROBE_STEPS` steps at length 1, then nothing until their verdicts are in: at 0.6 and
+             more on again at 1, else off for a pause twice as long
+
+What is drafted in one step is verified in the next, and under asynchronous scheduling its verdict
+arrives another step later. So drafts from before switching off are still judged afterwards. Samples
+arrive in order; therefore one that was asked for nothing marks the end of those leftovers, and,
+after a probe's last step, the end of the probe. Fewer than `_LEAST_VERDICTS` verdicts (a drafter
+that seldom offers) do not switch on; they are kept and added to those of the next probe.
 
 The rule as it is commonly published has no way back from off (nothing drafted, nothing measured);
-the probe is that way. It knows no cost: acceptance of 0.9 at a load where verification is dear
-still lengthens. It is here as a baseline; see `goodput`.
+the probe is that way: at most `_LAST_PAUSE` steps until the next one. It knows no cost: acceptance
+of 0.9 at a load where verification is dear still lengthens. It is here as a baseline; see
+`goodput`.
 """
 
 from __future__ import annotations
@@ -25,6 +33,7 @@ _OFF_BELOW = 0.4
 _MEMORY_DRAFTED = 64.0
 _SETTLE_DRAFTED = 32
 _PROBE_STEPS = 4
+_LEAST_VERDICTS = 3
 _FIRST_PAUSE = 32
 _LAST_PAUSE = 512
 
@@ -41,18 +50,20 @@ class ThresholdPolicy:
         self._fresh_drafted = 0
         self._pause = _FIRST_PAUSE
         self._steps_off = 0
+        self._leftovers_gone = False
         self._probe_left = 0
+        self._is_probing = False
+        self._is_probe_judged = False
         self._probe_drafted = 0
         self._probe_accepted = 0
 
     def observe(self, sample: StepSample) -> None:
-        """Update the average, and decide when enough is fresh."""
+        """Update the average or the probe, and decide when enough is known."""
+        if self._length == 0:
+            self._observe_while_off(sample)
+            return
         drafted, accepted = sum(sample.drafted), sum(sample.accepted)
         if drafted == 0:
-            return
-        if self._length == 0:
-            self._probe_drafted += drafted
-            self._probe_accepted += accepted
             return
         fraction = accepted / drafted
         share = drafted / (_MEMORY_DRAFTED + drafted)
@@ -69,26 +80,33 @@ class ThresholdPolicy:
         if self._length > 0:
             shown = "no average yet" if self._average is None else f"average {self._average:.2f}"
             return DraftPlan(min(self._length, load.max_draft_length), f"threshold: {shown}")
+        if self._probe_left == 0 and self._steps_off >= self._pause:
+            self._steps_off = 0
+            self._probe_left = _PROBE_STEPS
+            self._is_probing = True
+            self._is_probe_judged = False
         if self._probe_left > 0:
             self._probe_left -= 1
             return DraftPlan(1, "threshold: probe while off")
-        if self._probe_drafted > 0:
-            self._end_probe()
-            if self._length > 0:
-                return DraftPlan(1, "threshold: on again after a probe")
         self._steps_off += 1
-        if self._steps_off >= self._pause:
-            self._steps_off = 0
-            self._probe_left = _PROBE_STEPS - 1
-            return DraftPlan(1, "threshold: probe while off")
-        return DraftPlan(0, f"threshold: off, next probe in {self._pause - self._steps_off} steps")
+        return DraftPlan(0, f"threshold: off for {self._steps_off} of {self._pause} steps")
+
+    def _observe_while_off(self, sample: StepSample) -> None:
+        if sample.asked_draft_length == 0:
+            self._leftovers_gone = True
+            if self._is_probe_judged and self._probe_left == 0:
+                self._end_probe()
+        elif self._is_probing and self._leftovers_gone and sample.drafted:
+            self._is_probe_judged = True
+            self._probe_drafted += sum(sample.drafted)
+            self._probe_accepted += sum(sample.accepted)
 
     def _decide(self, average: float) -> None:
         if average < _OFF_BELOW:
             self._length = 0
             self._pause = _FIRST_PAUSE
             self._steps_off = 0
-            self._probe_drafted = self._probe_accepted = 0
+            self._leftovers_gone = False
         elif average < _SHORTEN_BELOW:
             self._length = max(self._length - 1, 1)
         elif average > _LENGTHEN_ABOVE:
@@ -96,11 +114,13 @@ class ThresholdPolicy:
         self._fresh_drafted = 0
 
     def _end_probe(self) -> None:
+        self._is_probing = self._is_probe_judged = False
+        self._pause = min(2 * self._pause, _LAST_PAUSE)
+        if self._probe_drafted < _LEAST_VERDICTS:
+            return
         fraction = self._probe_accepted / self._probe_drafted
         self._probe_drafted = self._probe_accepted = 0
         if fraction >= _SHORTEN_BELOW:
             self._length = 1
             self._average = fraction
             self._fresh_drafted = 0
-        else:
-            self._pause = min(2 * self._pause, _LAST_PAUSE)

@@ -1,11 +1,13 @@
 """An engine with known truth: acceptance and cost are given, so the best length is known exactly.
 
 It drives a policy the way the scheduler does: what is drafted in one step is verified in the next.
+With `samples_late=1` a sample arrives one step later, as under asynchronous scheduling.
 """
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,6 +62,8 @@ class Run:
     tokens: int
     seconds: float
     lengths: tuple[int, ...]
+    expected_s: float
+    """The same steps without the noise of their durations."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -69,14 +73,18 @@ class Run:
 class SimulatedEngine:
     """Steps a policy through phases; deterministic for a seed."""
 
-    def __init__(self, policy: Policy, max_draft_length: int, *, seed: int = 0) -> None:
+    def __init__(
+        self, policy: Policy, max_draft_length: int, *, seed: int = 0, samples_late: int = 0
+    ) -> None:
         self.policy = policy
         self._max = max_draft_length
         self._random = random.Random(seed)
         self._asked = 0
+        self._samples_late = samples_late
+        self._in_flight: deque[StepSample] = deque()
 
     def run(self, truth: Truth, num_steps: int, *, noise_fraction: float = 0.03) -> Run:
-        tokens, seconds, lengths = 0, 0.0, []
+        tokens, seconds, expected_s, lengths = 0, 0.0, 0.0, []
         for _ in range(num_steps):
             plan = self.policy.plan(
                 EngineLoad(
@@ -90,8 +98,9 @@ class SimulatedEngine:
             assert 0 <= plan.draft_length <= self._max
             drafted, accepted = self._verify(truth)
             step_s = truth.step_s(sum(drafted), plan.draft_length)
+            expected_s += step_s
             step_s *= self._random.lognormvariate(0.0, noise_fraction)
-            self.policy.observe(
+            self._in_flight.append(
                 StepSample(
                     num_requests=truth.num_requests,
                     asked_draft_length=self._asked,
@@ -105,11 +114,13 @@ class SimulatedEngine:
                     is_clean=True,
                 )
             )
+            if len(self._in_flight) > self._samples_late:
+                self.policy.observe(self._in_flight.popleft())
             self._asked = plan.draft_length
             tokens += truth.num_requests + sum(accepted)
             seconds += step_s
             lengths.append(plan.draft_length)
-        return Run(tokens, seconds, tuple(lengths))
+        return Run(tokens, seconds, tuple(lengths), expected_s)
 
     def _verify(self, truth: Truth) -> tuple[tuple[int, ...], tuple[int, ...]]:
         drafted, accepted = [], []

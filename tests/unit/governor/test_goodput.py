@@ -56,7 +56,8 @@ def test_goodput_switches_off_when_drafting_loses() -> None:
 def test_goodput_comes_back_from_off(num_requests: int) -> None:
     """Off for long on hopeless text, then easy text: within 300 steps it drafts again.
 
-    A probe costs about a quarter of its 4 steps here, so the budget of 0.5 % allows one in 200.
+    At one request a burst that finds nothing is 2 steps, each 0.4 of a step longer: at 0.4 % of the
+    time one in 200 steps.
     """
     hopeless = replace(SMALL, accept=(0.05,), num_requests=num_requests)
     easy = replace(SMALL, accept=(0.9,), num_requests=num_requests)
@@ -65,6 +66,59 @@ def test_goodput_comes_back_from_off(num_requests: int) -> None:
     engine.run(hopeless, 600)
     engine.run(easy, 300)
     assert share_of_best(engine.run(easy, 200), easy, MAX) >= 0.95
+
+
+@pytest.mark.parametrize("samples_late", [0, 1])
+@pytest.mark.parametrize(
+    ("machine", "loads"),
+    [(SMALL, (1,)), (SMALL, (1, 2)), (SMALL, (1, 64)), (LARGE, (1,)), (LARGE, (1, 2))],
+    ids=["small-1", "small-1-2", "small-1-64", "large-1", "large-1-2"],
+)
+def test_goodput_explores_within_its_budget(
+    machine: Truth, loads: tuple[int, ...], samples_late: int
+) -> None:
+    """On hopeless text it loses 0.5 % of the time and 12 steps to off, whatever the load does.
+
+    The load changes every 10 steps; the 12 steps are the start: profile, learning, first credit.
+    """
+    phases = [replace(machine, accept=(0.02,), num_requests=num) for num in loads]
+    assert [phase.best_length(MAX) for phase in phases] == [0] * len(phases)
+    engine = SimulatedEngine(GoodputPolicy(MAX), MAX, samples_late=samples_late)
+    spent_s = lost_s = 0.0
+    for index in range(600):
+        phase = phases[index % len(phases)]
+        run = engine.run(phase, 10)
+        spent_s += run.expected_s
+        lost_s += run.expected_s - run.tokens / phase.tokens_per_s(0)
+    assert lost_s <= 0.005 * spent_s + 12 * max(phase.step_s(0, 0) for phase in phases)
+
+
+@pytest.mark.parametrize(("num_requests", "first_steps"), [(1, 2), (4, 2), (16, 1)])
+@pytest.mark.parametrize("samples_late", [0, 1])
+def test_goodput_ends_a_burst_on_its_own_verdicts(
+    num_requests: int, first_steps: int, samples_late: int
+) -> None:
+    """Nothing accepted: every burst is its first steps. All accepted: the first burst switches on.
+
+    With 8 verdicts from one step no second is needed before its verdict is in.
+    """
+    hopeless = replace(SMALL, accept=(0.0,), num_requests=num_requests)
+    engine = SimulatedEngine(GoodputPolicy(MAX), MAX, samples_late=samples_late)
+    engine.run(hopeless, 100)
+    shown = "".join("x" if length else "." for length in engine.run(hopeless, 900).lengths)
+    assert set(shown.strip("x").split(".")) == {"", "x" * first_steps}
+    lengths = engine.run(replace(hopeless, accept=(1.0,)), 400).lengths
+    first = next(step for step, length in enumerate(lengths) if length > 0)
+    assert all(lengths[first + 10 :])
+
+
+def test_goodput_has_a_way_back_however_dear_drafting_is() -> None:
+    """A burst of twice 4 steps' time overdraws a full account, and comes every 2000 steps."""
+    dear = replace(SMALL, accept=(0.0,), draft_pass_s=0.02)
+    engine = SimulatedEngine(GoodputPolicy(MAX), MAX)
+    engine.run(dear, 100)
+    shown = "".join("x" if length else "." for length in engine.run(dear, 6000).lengths)
+    assert 2 <= shown.count(".x") <= 4
 
 
 def test_goodput_leaves_a_losing_length_within_fifty_steps() -> None:

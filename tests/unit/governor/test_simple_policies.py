@@ -80,6 +80,55 @@ def test_threshold_goes_off_and_comes_back() -> None:
     assert engine.run(Truth(4, (0.95,)), 700).lengths[-1] > 0
 
 
+@pytest.mark.parametrize("samples_late", [0, 1])
+def test_threshold_doubles_its_pause_once_per_probe(samples_late: int) -> None:
+    """Nothing accepted: pauses of 32, 64, 128 and 256 steps between probes of 4.
+
+    The verdicts on drafts from before switching off end no probe, and each probe is judged once.
+    """
+    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
+    hopeless = Truth(1, (0.0,))
+    _switch_off(engine, hopeless)
+    lengths = (0, *engine.run(hopeless, 31 + 4 + 64 + 4 + 128 + 4 + 256 + 4).lengths)
+    pauses = [32, 64, 128, 256]
+    assert list(lengths) == [length for n in pauses for length in [0] * n + [1] * 4]
+
+
+@pytest.mark.parametrize("samples_late", [0, 1])
+def test_threshold_stays_off_when_a_leftover_draft_is_accepted(samples_late: int) -> None:
+    """The draft from before switching off is accepted, after it was off: no probe, so no return."""
+    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
+    _switch_off(engine, Truth(1, (0.0,)))
+    assert engine.run(Truth(1, (1.0,)), 31).lengths == (0,) * 31
+
+
+@pytest.mark.parametrize("samples_late", [0, 1])
+@pytest.mark.parametrize(
+    ("verdicts", "returns"),
+    [((1, 1, 0, 0), False), ((1, 1, 0, 1), True), ((0, 1, 1, 1), True), ((0, 1, 0, 1), False)],
+)
+def test_threshold_judges_a_probe_by_all_its_verdicts(
+    verdicts: tuple[int, ...], returns: bool, samples_late: int
+) -> None:
+    """Three of the four accepted switch on again, two of four do not, in whichever order."""
+    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
+    hopeless = Truth(1, (0.0,))
+    _switch_off(engine, hopeless)
+    assert engine.run(hopeless, 32).lengths[-2:] == (0, 1)
+    for accepted in verdicts:  # of each probe step, one step after it
+        engine.run(Truth(1, (float(accepted),)), 1)
+    lengths = engine.run(hopeless, 8).lengths
+    assert (lengths[-1] == 1) is returns
+
+
+def _switch_off(engine: SimulatedEngine, truth: Truth) -> None:
+    """Run until the first step that drafts nothing."""
+    for _ in range(400):
+        if engine.run(truth, 1).lengths == (0,):
+            return
+    raise AssertionError("the policy did not switch off within 400 steps")
+
+
 def test_factory_knows_every_policy_by_name() -> None:
     """Each name builds something that plans within the ceiling."""
     for name in POLICY_NAMES:
