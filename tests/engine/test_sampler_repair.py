@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine import plugin, sampler_repair, seams
+from paceline.engine import plugin, sampler_check, sampler_repair, seams
 
 torch = pytest.importorskip("torch")
 platforms = pytest.importorskip("vllm.platforms")
@@ -35,30 +35,49 @@ def kernels() -> Iterator[Any]:
     found = [(module, name, getattr(module, name)) for module, name in places]
     for module, name, function in found:
         setattr(module, name, getattr(function, "__wrapped__", function))
+    put_into_sampler()
     yield cpu_triton_utils
     for module, name, function in found:
         setattr(module, name, function)
+    put_into_sampler()
+
+
+def put_into_sampler() -> None:
+    """What vLLM does when it makes a worker: the functions of this moment are the sampler's."""
+    platforms.current_platform.register_triton_kernel_overrides()
+
+
+def worker_says() -> str | None:
+    """What a worker made now, with the functions of this moment, says of its sampler."""
+    put_into_sampler()
+    return sampler_check.check_worker()
 
 
 def test_stock_vllm_fails_the_self_check(kernels: Any) -> None:
     """vLLM #55005: values per draft token are not written."""
-    assert "#55005" in (sampler_repair.self_check() or "")
+    assert "#55005" in (worker_says() or "")
 
 
 def test_stock_vllm_accepts_padding(kernels: Any) -> None:
     """The second fault by itself: -1 is looked up outside the row."""
-    assert "padded" in (sampler_repair._check_padding() or "")
+    assert "padded" in (sampler_check._check_padding() or "")
 
 
 def test_stock_vllm_fails_on_top_k_without_drafts(kernels: Any) -> None:
     """The third: the maximum of no k."""
-    assert "without draft tokens" in (sampler_repair._check_top_k() or "")
+    assert "without draft tokens" in (sampler_check._check_top_k() or "")
 
 
 def test_the_repair_passes_the_self_check(kernels: Any) -> None:
     """All three functions mended, the third with the first call of the first."""
     assert sampler_repair.apply()
-    assert sampler_repair.self_check() is None
+    assert worker_says() is None
+
+
+def test_a_repair_that_came_after_the_worker_was_made_is_not_believed(kernels: Any) -> None:
+    """The module has the mended functions, the sampler still the stock ones."""
+    assert sampler_repair.apply()
+    assert "#55005" in (sampler_check.check_worker() or "")
 
 
 def test_applying_twice_wraps_once(kernels: Any) -> None:
@@ -81,7 +100,7 @@ def test_a_seam_that_does_not_fit_leaves_vllm_alone(
     stock = [getattr(kernels, name) for name in NAMES]
     assert not sampler_repair.apply()
     assert [getattr(kernels, name) for name in NAMES] == stock
-    assert sampler_repair.self_check() is not None
+    assert worker_says() is not None
 
 
 def test_the_plugin_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:

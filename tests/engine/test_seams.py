@@ -47,9 +47,16 @@ def test_a_mismatch_is_put_in_words(seam: str, change: dict[str, object], found:
 
 def test_a_part_steps_aside_only_for_its_own_seams() -> None:
     """A broken sampler seam leaves the steering fit, and the other way round."""
-    found = {**check_seams(), "expand_kernel": "is not there"}
+    found = {**check_seams(), **check_seams("worker"), "expand_kernel": "is not there"}
     assert unfit_for("steering", found) == ""
     assert unfit_for("sampler_repair", found) == "expand_kernel: is not there"
+
+
+def test_the_engine_core_does_not_look_at_the_workers_modules() -> None:
+    """Loading them costs seconds; named, they are looked at. Other parts cost nothing either."""
+    assert "worker_reads_length" not in check_seams()
+    assert check_seams("worker") == {"worker_reads_length": "ok"}
+    assert set(check_seams("sampler_repair")) == {"expand_kernel", "rejection_random_sample_kernel"}
 
 
 def test_every_seam_says_why_it_is_there_and_when_it_goes() -> None:

@@ -1,4 +1,4 @@
-"""How speculation with sampling gives the target's distribution on CPU, and whether it does.
+"""How speculation with sampling gives the target's distribution on CPU; `sampler_check` checks it.
 
 vLLM 0.32.0 replaces its Triton sampling kernels on CPU by C++ functions that read every integer
 tensor as int64. Two of the adapters are wrong (vLLM #55005):
@@ -61,24 +61,6 @@ def apply() -> bool:
     _replace(cpu_triton_utils, "_expand_kernel_impl", _expand_in_place)
     _replace(cpu_triton_utils, "_rejection_random_sample_kernel_impl", _rejecting_padding)
     return True
-
-
-def self_check() -> str | None:
-    """Run this process's CPU sampling functions on known answers; None when right, else why not.
-
-    Loads vLLM's CPU kernels and runs two tiny ones: call it in engine processes only. On other
-    platforms there is nothing to check.
-    """
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return None
-    try:
-        import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
-
-        return _check_expand() or _check_padding() or _check_top_k()
-    except Exception as error:  # noqa: BLE001 - a function that raises is a function not mended
-        return f"the self-check failed with {type(error).__name__}: {error}"
 
 
 def _apply_top_k_repair() -> None:
@@ -170,77 +152,3 @@ def _passing_no_rows(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         return stock(logits, k) if logits.shape[0] else logits
 
     return apply_top_k
-
-
-def _check_expand() -> str | None:
-    """[0.5, 0, 2] over 2, 0 and 3 tokens, with 0 replaced by 1, is [0.5, 0.5, 2, 2, 2]."""
-    import torch
-    from vllm.utils import cpu_triton_utils
-
-    expand: Callable[..., None] = cpu_triton_utils._expand_kernel_impl
-    for dtype in (torch.float32, torch.int32, torch.int64):
-        values = torch.tensor([7, 0, 2]).to(dtype) / (2 if dtype.is_floating_point else 1)
-        output = torch.full((6,), -5).to(dtype)  # anything but the answer
-        cu_num_tokens = torch.tensor([2, 3, 6], dtype=torch.int32)
-        expand(output, values, cu_num_tokens, 0, 1)
-        expected = [values[0].item()] * 2 + [1] + [values[2].item()] * 3
-        if output.tolist() != expected:
-            return (
-                "vLLM's CPU sampler does not hand temperature, top-k and top-p on to draft tokens "
-                f"({dtype}: {output.tolist()}, expected {expected}; vLLM #55005)"
-            )
-    return None
-
-
-def _check_padding() -> str | None:
-    """One certain draft is accepted; a padded one gives the recovered token and stops."""
-    import torch
-    from vllm.utils import cpu_triton_utils
-
-    sample: Callable[..., None] = cpu_triton_utils._rejection_random_sample_kernel_impl
-    # Row 0 is request 0's only draft, -1. Its neighbours in memory are 1: whoever reads one
-    # place to the left of the row finds a certain probability and accepts.
-    memory = torch.ones(5, 3)
-    target_probs = memory[1:4]
-    target_probs[0] = torch.tensor([0.5, 0.5, 0.0])
-    target_probs[1] = torch.tensor([0.0, 1.0, 0.0])
-    target_probs[2] = torch.tensor([0.0, 0.0, 1.0])
-    output = torch.full((2, 3), -1, dtype=torch.int32)
-    sample(
-        output,
-        torch.tensor([1, 3], dtype=torch.int32),
-        torch.tensor([-1, 1, 2], dtype=torch.int32),
-        None,
-        target_probs,
-        torch.tensor([[7], [8]]),
-        torch.tensor([1, 0, 0], dtype=torch.int32),
-        torch.full((3,), 0.5, dtype=torch.float64),
-        torch.tensor([False, False]),
-        2,
-        3,
-        None,
-        NO_DRAFT_PROBS=True,
-    )
-    expected = [[1, -1, -1], [1, 2, 8]]
-    if output.tolist() != expected:
-        return (
-            "vLLM's CPU sampler does not reject padded draft tokens "
-            f"({output.tolist()}, expected {expected}; vLLM #55005)"
-        )
-    return None
-
-
-def _check_top_k() -> str | None:
-    """No rows stay no rows; of two rows each keeps its best and its two best."""
-    import torch
-    from vllm.v1.sample.ops import topk_topp_sampler
-
-    apply_top_k: Callable[[Any, Any], Any] = topk_topp_sampler.apply_top_k_only
-    try:
-        apply_top_k(torch.empty(0, 3), torch.empty(0, dtype=torch.int32))
-    except RuntimeError as error:
-        return f"vLLM's top-k fails for a step without draft tokens: {error}"
-    logits = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
-    kept = (apply_top_k(logits, torch.tensor([1, 2])) > -torch.inf).tolist()
-    expected = [[False, True, False], [False, True, True]]
-    return None if kept == expected else f"vLLM's top-k keeps {kept}, expected {expected}"

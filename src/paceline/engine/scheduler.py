@@ -17,7 +17,7 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from paceline.engine import sampler_repair
+from paceline.engine import sampler_check
 from paceline.engine.control import ControlServer
 from paceline.engine.drafters import DrafterControl, drafter_control
 from paceline.engine.observer import StepObserver
@@ -244,7 +244,7 @@ def _start_governor(scheduler: Any) -> _Governor | None:
             misfit,
         )
         return None
-    not_sampled_because = sampler_repair.self_check()
+    not_sampled_because = sampler_check.check_workers(sampler_check.find_executor())
     if not_sampled_because is not None:
         logger.error(
             "Governor: requests with temperature > 0 are served without speculation: %s",

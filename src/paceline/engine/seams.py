@@ -24,12 +24,16 @@ class Seam:
     """`module:attribute.attribute`."""
     expected: tuple[str, ...]
     """Parameter names of a callable; of a class, annotated fields that must be there; of an
-    `__init__`, attributes that it must mention."""
-    part: Literal["steering", "sampler_repair", "top_k_repair", "generator_repair"]
-    """What steps aside when the seam does not fit."""
+    `__init__`, and where `is_body` says so, names that the body must mention."""
+    part: Literal[
+        "steering", "sampler_check", "sampler_repair", "top_k_repair", "generator_repair", "worker"
+    ]
+    """What steps aside when the seam does not fit. `worker`: read in vLLM's workers, whose modules
+    the engine core should not load; the tests check these."""
     purpose: str
     upstream: str
     remove_when: str
+    is_body: bool = False
 
 
 REGISTER: tuple[Seam, ...] = (
@@ -139,6 +143,80 @@ REGISTER: tuple[Seam, ...] = (
         remove_when="vLLM asks a plugin for the draft length of a step",
     ),
     Seam(
+        name="get_request_counts",
+        target="vllm.v1.core.sched.scheduler:Scheduler.get_request_counts",
+        expected=("self",),
+        part="steering",
+        purpose="how many requests wait, its second number",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/interface.py",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="has_requests",
+        target="vllm.v1.core.sched.scheduler:Scheduler.has_requests",
+        expected=("self",),
+        part="steering",
+        purpose="whether another step follows at once, so that its duration counts",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/interface.py",
+        remove_when="the scheduler interface reports the start of a step",
+    ),
+    Seam(
+        name="shutdown",
+        target="vllm.v1.core.sched.scheduler:Scheduler.shutdown",
+        expected=("self",),
+        part="steering",
+        purpose="close the control channel",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/core/sched/interface.py",
+        remove_when="never: part of the scheduler interface",
+    ),
+    Seam(
+        name="request_is_finished",
+        target="vllm.v1.request:Request.is_finished",
+        expected=("self",),
+        part="steering",
+        purpose="a request that ended within a step is not judged by its drafts",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/request.py",
+        remove_when="vLLM hands acceptance per request and step to a plugin",
+    ),
+    Seam(
+        name="worker_reads_length",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
+        expected=("num_spec_tokens_to_schedule",),
+        is_body=True,
+        part="worker",
+        purpose="the worker drafts as far as the step's output says (Model Runner V1)",
+        upstream=f"{_REPOSITORY}/pull/32374",
+        remove_when="vLLM asks a plugin for the draft length of a step",
+    ),
+    Seam(
+        name="engine_core_executor",
+        target="vllm.v1.engine.core:EngineCore.__init__",
+        expected=("model_executor", "scheduler"),
+        part="sampler_check",
+        purpose="the executor, to ask the workers; it is there before the scheduler is made",
+        upstream=f"{_REPOSITORY}/blob/v0.32.0/vllm/v1/engine/core.py",
+        remove_when="a scheduler may ask the workers",
+    ),
+    Seam(
+        name="dispatched_expand",
+        target="vllm.v1.sample.rejection_sampler:expand_batch_to_tokens",
+        expected=("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to"),
+        part="sampler_check",
+        purpose="calls `_expand`, which the check calls too: what was put in for the kernel",
+        upstream=f"{_REPOSITORY}/issues/55005",
+        remove_when="the stock function passes tests/engine/test_sampler_repair.py",
+    ),
+    Seam(
+        name="worker_order",
+        target="vllm.v1.worker.worker_base:WorkerWrapperBase.init_worker",
+        expected=("load_general_plugins", "register_triton_kernel_overrides"),
+        is_body=True,
+        part="sampler_check",
+        purpose="plugins are loaded before the sampler's functions are read, in each worker",
+        upstream=f"{_REPOSITORY}/issues/55005",
+        remove_when="the stock function passes tests/engine/test_sampler_repair.py",
+    ),
+    Seam(
         name="expand_kernel",
         target="vllm.utils.cpu_triton_utils:_expand_kernel_impl",
         expected=(
@@ -230,7 +308,7 @@ def check_seam(seam: Seam) -> str:
         fields = inspect.get_annotations(found)
         missing = [name for name in seam.expected if name not in fields]
         return f"{seam.target} lacks {', '.join(missing)}" if missing else "ok"
-    if seam.target.endswith(".__init__"):
+    if seam.is_body or seam.target.endswith(".__init__"):
         missing = [name for name in seam.expected if name not in found.__code__.co_names]
         return f"{seam.target} does not mention {', '.join(missing)}" if missing else "ok"
     names = tuple(inspect.signature(found).parameters)
@@ -242,9 +320,14 @@ def check_seam(seam: Seam) -> str:
 def check_seams(*parts: str) -> dict[str, str]:
     """Every seam's name with "ok" or what does not fit; of some parts only, where named.
 
-    Naming parts also spares the imports of the others' targets.
+    Naming parts also spares the imports of the others' targets. Without names: all parts but
+    `worker`.
     """
-    return {seam.name: check_seam(seam) for seam in REGISTER if not parts or seam.part in parts}
+    return {
+        seam.name: check_seam(seam)
+        for seam in REGISTER
+        if (seam.part in parts if parts else seam.part != "worker")
+    }
 
 
 def unfit_for(part: str, found: dict[str, str]) -> str:

@@ -1,0 +1,33 @@
+"""Are drafts counted as vLLM counts them? Nothing is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.engine.settings import PluginSettings
+from paceline.engine.steering import Steering
+
+scheduler = pytest.importorskip("paceline.engine.scheduler")
+
+pytestmark = pytest.mark.engine
+
+
+def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> None:
+    """vLLM's own counters, fed the same: 3 of 3 tokens invalid, 4 drafted of which 1 invalid."""
+    from vllm.v1.spec_decode.metrics import SpecDecodingStats
+
+    steering = Steering(PluginSettings(), max_draft_length=8, method="ngram")
+    governor = scheduler._Governor(
+        steering, max_draft_length=8, trims=False, not_sampled_because=None, seams={}
+    )
+    stats = SpecDecodingStats.new(8)
+    for num_drafted, num_invalid, num_accepted in ((3, 3, 0), (4, 1, 2), (0, 0, 0)):
+        governor.draft_verified("r", num_drafted, num_invalid, num_accepted)
+        if num_drafted:
+            stats.observe_draft(
+                num_draft_tokens=num_drafted - num_invalid, num_accepted_tokens=num_accepted
+            )
+    state = governor.state()
+    assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (2, 3)
+    assert stats.num_drafts == state["num_drafts_total"]
+    assert stats.num_draft_tokens == state["drafted_tokens_total"]

@@ -1,0 +1,70 @@
+"""Who is asked whether the sampler is right, and what counts as an answer.
+
+Workers are stand-ins here: what they say is planted. Importing vLLM takes seconds and starts
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from paceline.engine.sampler_check import check_workers, find_executor
+
+platforms = pytest.importorskip("vllm.platforms")
+if not platforms.current_platform.is_cpu():
+    pytest.skip("the check concerns vLLM's CPU build", allow_module_level=True)
+
+pytestmark = pytest.mark.engine
+
+
+class Workers:
+    """An executor whose workers answer as planted."""
+
+    def __init__(self, *answers: str | None, error: Exception | None = None) -> None:
+        self._answers = list(answers)
+        self._error = error
+
+    def collective_rpc(
+        self, method: Callable[..., Any], timeout: float | None = None
+    ) -> list[str | None]:
+        if self._error is not None:
+            raise self._error
+        return self._answers
+
+
+@pytest.mark.parametrize(
+    ("executor", "why_not"),
+    [
+        (Workers(None, None), None),
+        (Workers(None, "worker 1 is wrong"), "worker 1 is wrong"),
+        (Workers(), "did not say"),
+        (Workers(error=TimeoutError("too late")), "did not say .* too late"),
+        (None, "cannot be asked"),
+    ],
+)
+def test_only_workers_that_all_say_so_are_right(
+    executor: Workers | None, why_not: str | None
+) -> None:
+    """A wrong one, silence and nobody to ask each mean that drafts are not sampled."""
+    found = check_workers(executor)
+    if why_not is None:
+        assert found is None
+    else:
+        assert re.search(why_not, found or "")
+
+
+def test_the_executor_of_the_engine_core_that_makes_the_scheduler_is_found() -> None:
+    """Some calls above; there is none where nobody has one."""
+
+    class Core:
+        def __init__(self) -> None:
+            self.model_executor = Workers(None)
+            self.found = (lambda: find_executor())()
+
+    core = Core()
+    assert core.found is core.model_executor
+    assert find_executor() is None
