@@ -88,15 +88,6 @@ def test_stock_vllm_fails_the_same_test() -> None:
         sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0)
         result = check_sampling(engine, prompt_for(engine), sampling, num_samples=NUM_SAMPLES)
         assert result.p_value < FAILS, result
-        # With top-k it reads indexes from unwritten memory, and usually ends the engine.
-        try:
-            result = check_sampling(
-                engine, prompt_for(engine), Sampling(1.0), num_samples=NUM_SAMPLES
-            )
-        except RuntimeError as error:
-            assert "out of bounds" in str(error) or "the engine ended" in str(error)  # noqa: PT017
-        else:
-            assert result.p_value < FAILS, result
 
 
 def test_a_planted_bias_is_caught() -> None:
