@@ -61,7 +61,8 @@ def _mend_bookkeeping() -> None:
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-    stock: Any = GPUModelRunner._bookkeeping_sync
+    runner: Any = GPUModelRunner
+    stock: Any = runner._bookkeeping_sync
     if hasattr(stock, _MARK):
         return
 
@@ -79,7 +80,7 @@ def _mend_bookkeeping() -> None:
             generators.update(hidden)
 
     setattr(bookkeeping, _MARK, True)
-    GPUModelRunner._bookkeeping_sync = bookkeeping
+    runner._bookkeeping_sync = bookkeeping
 
 
 def discarded_generators(generators: dict[int, Any], is_discarded: Any) -> dict[int, Any]:
