@@ -46,7 +46,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -252,8 +252,10 @@ async def _ready(server: Server) -> None:
         await wait_until_ready(server, session)
 
 
-def run_plan(plan: Mapping[str, Any], log_folder: Path) -> dict[str, Any]:
-    """Carry out the whole plan; the document to write."""
+def run_plan(
+    plan: Mapping[str, Any], log_folder: Path, save: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Carry out the whole plan; the document, which is also saved after every repeat."""
     environment = describe_environment(sys.argv)
     runs: list[dict[str, Any]] = []
     with running_servers(plan, log_folder) as servers:
@@ -271,15 +273,17 @@ def run_plan(plan: Mapping[str, Any], log_folder: Path) -> dict[str, Any]:
                     run["vllm_server"] = result.environment.vllm_server
                     runs.append(run)
                     print(_describe_run(run), flush=True)
-    return {
-        "schema_version": 1,
-        "kind": "paired benchmark",
-        "plan": plan,
-        "environment": asdict(environment),
-        "idle_cores": idle_cores,
-        "comparisons": compare_arms(runs, plan["arms"][0]["name"]),
-        "runs": runs,
-    }
+            document = {
+                "schema_version": 1,
+                "kind": "paired benchmark",
+                "plan": plan,
+                "environment": asdict(environment),
+                "idle_cores": idle_cores,
+                "comparisons": compare_arms(runs, plan["arms"][0]["name"]),
+                "runs": runs,
+            }
+            save(document)
+    return document
 
 
 def _describe_run(run: Mapping[str, Any]) -> str:
@@ -303,16 +307,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     logs = Path(tempfile.mkdtemp(prefix="paired-"))
     print(f"logs of the servers: {logs}")
-    document = run_plan(plan, logs)
+    target = arguments.results / f"{plan['name']}-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    document = run_plan(plan, logs, lambda document: write_document(target, document))
     for item in document["comparisons"]:
         print(
             f"{item['load']}: {item['arm']} / {item['baseline']}, {item['figure']}: "
             f"{item['median']:.3f} (min {item['min']:.3f}, max {item['max']:.3f}, "
             f"{len(item['ratios'])} repeats)"
         )
-    date = document["environment"]["date_utc"][:10]
-    target = arguments.results / f"{plan['name']}-{date}.json"
-    write_document(target, document)
     print(f"written: {target}")
     if any(run["summary"]["num_errors"] for run in document["runs"]):
         sys.exit("Error: requests failed; the comparison does not count.")

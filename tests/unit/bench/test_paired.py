@@ -65,7 +65,9 @@ def test_a_plan_runs_interleaved_finds_the_slower_arm_and_ends_its_servers(
         "loads": [load],
     }
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    document = paired.run_plan(plan, tmp_path)
+    saved: list[int] = []
+    document = paired.run_plan(plan, tmp_path, lambda document: saved.append(len(document["runs"])))
+    assert saved == [2, 4]  # after each repeat: a crash loses one at most
     assert [(r["repeat"], r["arm"]) for r in document["runs"]] == [
         (0, "a"),
         (0, "b"),
@@ -82,4 +84,4 @@ def test_a_plan_runs_interleaved_finds_the_slower_arm_and_ends_its_servers(
 def test_a_server_that_does_not_start_is_named(paired: ModuleType, tmp_path: Path) -> None:
     plan = {"servers": {"broken": {"command": ["false"]}}, "arms": [], "loads": []}
     with pytest.raises(RuntimeError, match="server broken ended with 1"):
-        paired.run_plan(plan, tmp_path)
+        paired.run_plan(plan, tmp_path, print)
