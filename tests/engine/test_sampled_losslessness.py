@@ -7,6 +7,7 @@ random seed is fixed, so a p-value does not change from run to run on one machin
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -51,12 +52,15 @@ def prompt_for(engine: EngineHost) -> list[int]:
     tokens = [token for piece in engine.tokenize(stdlib_prompts(4)) for token in piece]
     candidates = [tokens[:length] for length in range(130, 146)]
     answers = engine.generate(candidates, temperature=0.0, max_tokens=1, logprobs=20)
-    entropies = [
-        -sum(logprob * math.exp(logprob) for logprob in answer["logprobs"][0].values())
-        for answer in answers
-    ]
+    entropies = [_entropy(answer["logprobs"][0].values()) for answer in answers]
     nearest = min(range(len(candidates)), key=lambda index: abs(entropies[index] - 1.0))
     return candidates[nearest]
+
+
+def _entropy(top_logprobs: Collection[float]) -> float:
+    """Nats, with what the top 20 leave spread evenly over a vocabulary of 4,096."""
+    rest = max(1.0 - sum(map(math.exp, top_logprobs)), 1e-9)
+    return -sum(x * math.exp(x) for x in top_logprobs) - rest * math.log(rest / 4096)
 
 
 @pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
@@ -87,11 +91,12 @@ def test_stock_vllm_fails_the_same_test() -> None:
     with EngineHost(llm(), plugins="") as engine:
         sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0)
         result = check_sampling(engine, prompt_for(engine), sampling, num_samples=NUM_SAMPLES)
+        assert result.num_samples > NUM_SAMPLES / 10
         assert result.p_value < FAILS, result
 
 
 def test_a_planted_bias_is_caught() -> None:
-    """Acceptance thresholds 15 % too low: the drafts' tokens come too often."""
+    """Acceptance thresholds 30 % too low: the drafts' tokens come too often."""
     with EngineHost(
         llm(), policy=FIXED_THREE, fault="losslessness.faults:bias_acceptance"
     ) as engine:

@@ -163,6 +163,7 @@ def refused(**changes: Any) -> str:
         ),
         parallel_config=SimpleNamespace(data_parallel_size=given["ranks"]),
         scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
+        use_v2_model_runner=False,
     )
     try:
         _refuse_what_must_not_be_served(config)

@@ -37,7 +37,7 @@ def break_policy() -> None:
 
 
 def bias_acceptance() -> None:
-    """The sampler accepts drafts a little too easily: thresholds are 15 % lower than they are."""
+    """The sampler accepts drafts a little too easily: thresholds are 30 % lower than they are."""
     from vllm.utils import cpu_triton_utils
 
     from paceline.engine import sampler_repair
@@ -47,7 +47,7 @@ def bias_acceptance() -> None:
 
     def biased(*arguments: Any, **named: Any) -> None:
         given = list(arguments)
-        given[7] = given[7] * 0.85
+        given[7] = given[7] * 0.7
         mended(*given, **named)
 
     biased.__paceline_repair__ = True  # type: ignore[attr-defined]
