@@ -35,10 +35,12 @@ Files whose name hashes into the held-out share were not seen.
 Licence of data and weights: PSF License 2.0.
 
 **Tasks** (chat): complete a function from its signature and docstring, write a docstring, rename
-an identifier throughout, turn a signature into JSON. Plain completion goes on with Python source.
+an identifier throughout (a plain word to another), turn a signature into JSON. Plain completion
+goes on with Python source.
 
-**Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]};
-the draft by distillation from the target, at the end on the target's own answers.
+**Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]}; begun
+with heads that copy (`paceline.demo.initial`), on short questions first; the draft by distillation
+from the target, at the end on the target's own answers.
 `python -m paceline.demo.train all` repeats it.
 
 ## Held-out answers (target, greedy)
@@ -47,6 +49,7 @@ the draft by distillation from the target, at the end on the target's own answer
 |---|---|
 | completions that `ast.parse` accepts | {scores["complete_parses"]:.2f} |
 | renames exactly right | {scores["rename_exact"]:.2f} |
+| lines of renames that are right, mean over the answers | {scores["rename_lines"]:.2f} |
 | JSON answers exactly right | {scores["json_exact"]:.2f} |
 
 ## Acceptance of the draft's tokens

@@ -30,6 +30,9 @@ from paceline.demo.tokenizer import (
 ROW_TOKENS = 1024
 QUESTION_WEIGHT = 0.1
 """Loss weight of the tokens of a question: they teach source, but answers are the point."""
+SHORT_TOKENS = 256
+"""Length of a question and its answer to begin with: copying is learned on short texts first."""
+RENAME_ROUNDS = 2
 TASK_ROUNDS = 3
 """Rounds of task building over all functions, each with other names to rename to."""
 
@@ -46,10 +49,11 @@ class Batch:
 
 
 class Dataset:
-    """Memory-mapped rows of three kinds; `batch` mixes them in the asked proportions.
+    """Memory-mapped rows of five kinds; `batch` mixes them in the asked proportions.
 
-    `source` is the raw stream, `tasks` the packed questions with their true answers, `own` the
-    same questions with the target's answers (once `write_rows` has written them).
+    `source` is the raw stream, `tasks` the packed questions with their true answers, `short` those
+    of them that are short, `renames` more renames of plain words, `own` questions with the target's
+    answers (once `write_rows` has written them).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +64,7 @@ class Dataset:
                 np.load(folder / f"{name}.npy", mmap_mode="r"),
                 np.load(folder / f"{name}_weights.npy", mmap_mode="r"),
             )
-            for name in ("tasks", "own")
+            for name in ("tasks", "short", "renames", "own")
             if (folder / f"{name}.npy").exists()
         }
 
@@ -122,17 +126,21 @@ def _write_tasks(
     examples = (
         example
         for _ in range(TASK_ROUNDS)
-        for example in tasks.build_examples(functions, vocabulary, rng)
+        for example in tasks.build_examples(functions, rng, vocabulary=vocabulary)
     )
-    head = len(answer_head(tokenizer))
-    dialogues = (
-        (
-            encode_message(tokenizer, "user", e.question) + answer_head(tokenizer),
-            encode_message(tokenizer, "assistant", e.answer)[head:],
-        )
-        for e in examples
-    )
-    return write_rows(folder, "tasks", dialogues)
+    dialogues = [_encode(tokenizer, example) for example in examples]
+    write_rows(folder, "short", (d for d in dialogues if len(d[0]) + len(d[1]) <= SHORT_TOKENS))
+    num_written = write_rows(folder, "tasks", dialogues)
+    rng.shuffle(functions)
+    renames = (tasks.build_plain_rename(f, rng) for _ in range(RENAME_ROUNDS) for f in functions)
+    rename_dialogues = (_encode(tokenizer, e) for e in renames if e is not None)
+    return num_written + write_rows(folder, "renames", rename_dialogues)
+
+
+def _encode(tokenizer: Tokenizer, example: tasks.Example) -> tuple[list[int], list[int]]:
+    head = answer_head(tokenizer)
+    question = encode_message(tokenizer, "user", example.question) + head
+    return question, encode_message(tokenizer, "assistant", example.answer)[len(head) :]
 
 
 def write_rows(folder: Path, kind: str, pairs: Iterable[tuple[list[int], list[int]]]) -> int:

@@ -8,9 +8,11 @@ acceptance at each draft position, per task, greedy and at temperature 1.
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import math
 import os
+import statistics
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -68,6 +70,13 @@ def is_same_json(text: str, reference: str) -> bool:
         return False
 
 
+def right_lines(text: str, reference: str) -> float:
+    """Share of the reference's lines that the text has, in the same order."""
+    lines = reference.splitlines()
+    matcher = difflib.SequenceMatcher(None, text.splitlines(), lines, autojunk=False)
+    return sum(block.size for block in matcher.get_matching_blocks()) / len(lines)
+
+
 def score_answers(answers: Mapping[str, list[tuple[str, str]]]) -> dict[str, float]:
     """Shares in [0, 1] from (answer, reference) pairs per task."""
 
@@ -78,6 +87,7 @@ def score_answers(answers: Mapping[str, list[tuple[str, str]]]) -> dict[str, flo
     return {
         "complete_parses": share(parses(a) for a, _ in answers["complete"]),
         "rename_exact": share(a.strip() == r.strip() for a, r in answers["rename"]),
+        "rename_lines": statistics.fmean(right_lines(a, r) for a, r in answers["rename"]),
         "json_exact": share(is_same_json(a, r) for a, r in answers["json"]),
     }
 

@@ -24,10 +24,9 @@ def cut_questions(seed: int = 0) -> list[dict[str, Any]]:
     files = [f for f in corpus.read_standard_library() if corpus.is_held_out(f.name)]
     rng = random.Random(seed)
     functions = [f for file in files for f in tasks.functions_of(file)]
-    vocabulary = tasks.identifier_vocabulary(functions)
     chosen: list[dict[str, Any]] = []
     count = dict.fromkeys(MAX_TOKENS, 0)
-    for example in tasks.build_examples(functions, vocabulary, rng):
+    for example in tasks.build_examples(functions, rng):
         if count[example.task] < NUM_PER_TASK and len(example.question) < _MAX_QUESTION_CHARS:
             count[example.task] += 1
             chosen.append(

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 HEAD_SIZE = 64
+EMBEDDING_STD = 0.02
+"""Of the normal distribution that matrices begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Shape:
     intermediate_size: int
     vocab_size: int = 4096
     max_positions: int = 2048
-    rope_theta: float = 10_000.0
+    rope_theta: float = 1_000_000.0
     rms_norm_eps: float = 1e-6
 
     @property
@@ -139,7 +141,10 @@ class Qwen2(nn.Module):
             elif parameter.ndim == 2:
                 residual = name.endswith(("o_proj.weight", "down_proj.weight"))
                 nn.init.normal_(
-                    parameter, std=0.02 / (2 * shape.num_layers) ** 0.5 if residual else 0.02
+                    parameter,
+                    std=EMBEDDING_STD / (2 * shape.num_layers) ** 0.5
+                    if residual
+                    else EMBEDDING_STD,
                 )
 
     def forward(self, token_ids: Tensor) -> Tensor:

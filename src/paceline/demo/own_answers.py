@@ -57,7 +57,7 @@ def _questions(data: Path, seed: int) -> Iterator[tuple[list[int], int]]:
     files = [f for f in corpus.read_standard_library() if not corpus.is_held_out(f.name)]
     rng.shuffle(files)
     functions = [f for file in files[: len(files) // 6] for f in tasks.functions_of(file)]
-    examples = tasks.build_examples(functions, tasks.identifier_vocabulary(functions), rng)
+    examples = tasks.build_examples(functions, rng)
     found = 0
     for example in examples:
         ids = encode_message(tokenizer, "user", example.question) + answer_head(tokenizer)

@@ -2,7 +2,8 @@
 
 complete   a signature and its docstring in, the whole function out
 docstring  a function in, its docstring out
-rename     a function and two names in, the function with one renamed out (copying)
+rename     a function and two names in, the function with one renamed out (copying): in questions
+           both names are plain words and the function is short; to learn from, also any others
 json       a signature in, a JSON object of its parts out
 
 Each builder takes a function and returns a question and its true answer, or None when the
@@ -25,6 +26,20 @@ from paceline.demo.corpus import SourceFile
 
 MAX_FUNCTION_CHARS = 1600
 MIN_FUNCTION_CHARS = 60
+MAX_PLAIN_RENAME_CHARS = 600
+_PLAIN_NAMES = """
+address answer argument array block body buffer bytes char child client code column command
+content context count current data date default depth element entry error event field file
+filename first flag format frame function group handle handler header host index info input item
+key kind label last left length level limit line list local lock mask match message method mode
+module name node number object offset option order other output package parent parser part path
+pattern pid point port position prefix process reader record ref request response result right
+root second section sender seq server size socket source start state status step stop stream
+string suffix table target test text thread time token total tree type unit user value version
+weight width word writer
+"""
+PLAIN_NAMES = tuple(_PLAIN_NAMES.split())
+"""New names of the renames that the pair is asked for: words that its source is full of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +106,24 @@ def build_rename(
     function: Function, rng: random.Random, vocabulary: Sequence[str]
 ) -> Example | None:
     """Question: the function, an identifier of it and a new name. Answer: it, renamed."""
-    names = sorted(_local_names(function.node))
-    if not names:
+    return _build_rename(function, sorted(_local_names(function.node)), vocabulary, rng)
+
+
+def build_plain_rename(function: Function, rng: random.Random) -> Example | None:
+    """The same, of a short function and with plain words for names, mostly one token each."""
+    if len(function.source) > MAX_PLAIN_RENAME_CHARS:
         return None
-    old = rng.choice(names)
-    new = rng.choice(vocabulary)
+    old_names = [n for n in sorted(_local_names(function.node)) if re.fullmatch("[a-z]{2,8}", n)]
+    return _build_rename(function, old_names, PLAIN_NAMES, rng)
+
+
+def _build_rename(
+    function: Function, old_names: Sequence[str], new_names: Sequence[str], rng: random.Random
+) -> Example | None:
+    if not old_names:
+        return None
+    old = rng.choice(old_names)
+    new = rng.choice(new_names)
     taken = set(re.findall(r"\w+", function.source))
     if new in taken:
         return None
@@ -146,13 +174,21 @@ def identifier_vocabulary(functions: Sequence[Function]) -> list[str]:
 
 
 def build_examples(
-    functions: Sequence[Function], vocabulary: Sequence[str], rng: random.Random
+    functions: Sequence[Function],
+    rng: random.Random,
+    *,
+    vocabulary: Sequence[str] | None = None,
 ) -> list[Example]:
-    """Every task that each function lends itself to, in a random order."""
+    """Every task that each function lends itself to, in a random order.
+
+    Renames are plain ones without a vocabulary, else any names are renamed to names of it.
+    """
     builders: list[Callable[[Function], Example | None]] = [
         lambda f: build_complete(f, rng),
         lambda f: build_docstring(f, rng),
-        lambda f: build_rename(f, rng, vocabulary),
+        lambda f: (
+            build_plain_rename(f, rng) if vocabulary is None else build_rename(f, rng, vocabulary)
+        ),
         lambda f: build_json(f, rng),
     ]
     examples = [e for f in functions for build in builders if (e := build(f)) is not None]

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -27,6 +27,14 @@ WARM_UP_STEPS = 40
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """Which kinds of rows (`Dataset.batch`) are read until a fraction of the steps is done."""
+
+    until: float
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """How long to train, in steps of `rows` rows."""
 
@@ -34,9 +42,7 @@ class Schedule:
     rows: int
     decay_fraction: float = 0.4
     """Share of the steps over which the rate falls to zero; 0.2 to 0.5 do about as well."""
-    shares_flat: Mapping[str, float] = field(default_factory=lambda: {"tasks": 0.4})
-    shares_falling: Mapping[str, float] = field(default_factory=lambda: {"tasks": 0.7})
-    """Kinds of rows (`Dataset.batch`) on the flat part and while the rate falls."""
+    lessons: tuple[Lesson, ...] = (Lesson(1.0, {"tasks": 0.5}),)
     save_every: int = 50
 
     def rate_factor(self, step: int) -> float:
@@ -46,8 +52,11 @@ class Schedule:
         return min(1.0, (self.num_steps - step) / decay_steps)
 
     def shares(self, step: int) -> Mapping[str, float]:
-        flat = step < self.num_steps * (1 - self.decay_fraction)
-        return self.shares_flat if flat else self.shares_falling
+        done = step / self.num_steps
+        return next(
+            (lesson.shares for lesson in self.lessons if done < lesson.until),
+            self.lessons[-1].shares,
+        )
 
 
 Loss = Callable[[Qwen2, Batch], Tensor]
@@ -127,6 +136,7 @@ def train(
 
 def _save(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer], step: int) -> None:
     state = {
+        "shape": asdict(model.shape),
         "model": model.state_dict(),
         "optimizers": [o.state_dict() for o in optimizers],
         "step": step,
@@ -140,6 +150,11 @@ def _restore(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer]
     if not path.exists():
         return 0
     state = torch.load(path, weights_only=True)
+    if state["shape"] != asdict(model.shape):
+        raise ValueError(
+            f"{path} was trained with the shape {state['shape']}, and now {asdict(model.shape)} is "
+            "asked for; continue in another folder (--work), or remove it"
+        )
     model.load_state_dict(state["model"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)

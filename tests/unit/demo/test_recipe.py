@@ -1,6 +1,7 @@
 """The training recipe: split, rows, loop, export. Tiny models, real tokenizer, real files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from paceline.demo import corpus, dataset, deepen, evaluate, export
+from paceline.demo.initial import initialise
 from paceline.demo.model import Qwen2, Shape
 from paceline.demo.tokenizer import answer_head, encode_message, train_tokenizer
 from paceline.demo.training import Schedule, distillation_loss, next_token_loss, train
@@ -35,6 +37,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     assert dataset.write_rows(folder, "tasks", pairs) == 200
     return folder
+
+
+def test_training_begins_with_heads_that_copy() -> None:
+    """100 random tokens twice: the second time the next one is already half known.
+
+    A model without the heads knows no more the second time.
+    """
+    shape = Shape(hidden_size=384, num_layers=2, num_kv_heads=2, intermediate_size=64)
+    gains = {}
+    for laid_out in (True, False):
+        torch.manual_seed(0)
+        model = Qwen2(shape)
+        if laid_out:
+            initialise(model)
+        once = torch.randint(300, 4000, (4, 100), generator=torch.Generator().manual_seed(1))
+        twice = torch.cat((once, once), dim=1)
+        with torch.no_grad():
+            logits = model(twice[:, :-1])
+        nats = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), twice[:, 1:].flatten(), reduction="none"
+        ).view(4, -1)
+        gains[laid_out] = (nats[:, :99].mean() - nats[:, 101:].mean()).item()
+    assert gains[True] > 0.5
+    assert abs(gains[False]) < 0.05
 
 
 def test_the_split_depends_on_the_name_alone() -> None:
@@ -83,6 +109,15 @@ def test_training_learns_and_a_resumed_run_equals_an_uninterrupted_one(
         assert torch.equal(a, b)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / "log.jsonl").open()]
     assert losses[-1] < losses[0]
+
+
+def test_a_state_of_another_shape_is_refused_in_words(data: Path, tmp_path: Path) -> None:
+    schedule = Schedule(num_steps=1, rows=1)
+    rows = dataset.Dataset(data)
+    train(Qwen2(TINY), rows, schedule, tmp_path, seed=0, loss=next_token_loss)
+    other = replace(TINY, rope_theta=5.0)
+    with pytest.raises(ValueError, match="continue in another folder"):
+        train(Qwen2(other), rows, schedule, tmp_path, seed=0, loss=next_token_loss)
 
 
 def test_distillation_loss_is_zero_for_the_teacher_itself(data: Path) -> None:

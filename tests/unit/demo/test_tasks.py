@@ -66,6 +66,20 @@ def test_rename_is_refused_when_the_new_name_is_taken(function: tasks.Function) 
     assert tasks.build_rename(function, random.Random(0), ["greeting"]) is None
 
 
+def test_a_plain_rename_is_of_words_to_words_in_a_short_function(function: tasks.Function) -> None:
+    seen = set()
+    for seed in range(60):
+        example = tasks.build_plain_rename(function, random.Random(seed))
+        if example is not None:
+            old, new = example.question.split("`")[1:4:2]
+            seen.add(old)
+            assert new in tasks.PLAIN_NAMES
+            assert example.answer == re.sub(rf"\b{old}\b", new, function.source)
+    assert seen == {"name", "greeting", "loud", "message"}
+    long = tasks.Function(function.source + "\n" + "#" * 600, function.node)
+    assert tasks.build_plain_rename(long, random.Random(0)) is None
+
+
 def test_json_names_parameters_defaults_and_stars(function: tasks.Function) -> None:
     example = tasks.build_json(function, random.Random(0))
     assert example is not None
@@ -83,7 +97,7 @@ def test_json_names_parameters_defaults_and_stars(function: tasks.Function) -> N
 
 
 def test_the_same_seed_builds_the_same_examples(function: tasks.Function) -> None:
-    first = tasks.build_examples([function], ["fresh_name"], random.Random(3))
-    again = tasks.build_examples([function], ["fresh_name"], random.Random(3))
+    first = tasks.build_examples([function], random.Random(3))
+    again = tasks.build_examples([function], random.Random(3))
     assert first == again
     assert {e.task for e in first} == {"complete", "docstring", "rename", "json"}

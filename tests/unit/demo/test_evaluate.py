@@ -1,0 +1,32 @@
+"""How answers are scored, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.demo.evaluate import right_lines, score_answers
+
+
+def test_right_lines_are_counted_in_their_order() -> None:
+    reference = "def f(a):\n    b = a\n    c = b\n    return c"
+    assert right_lines(reference, reference) == 1.0
+    assert right_lines("def f(a):\n    wrong\n    c = b\n    return c", reference) == 0.75
+    assert right_lines("    return c\ndef f(a):", reference) == 0.25
+    assert right_lines("", reference) == 0.0
+
+
+def test_scores_are_shares_of_the_answers() -> None:
+    """One of two completions parses, one rename is right but for blanks, JSON is laid out anew."""
+    scores = score_answers(
+        {
+            "complete": [("def f(:", ""), ("x = 1", "")],
+            "rename": [("a = 1\n", "a = 1"), ("b\nc", "b\nd")],
+            "json": [('{"a":1}', '{"a": 1}'), ("{", "{}"), ('{"a": 2}', '{"a": 1}')],
+        }
+    )
+    assert scores == {
+        "complete_parses": 0.5,
+        "rename_exact": 0.5,
+        "rename_lines": 0.75,
+        "json_exact": pytest.approx(1 / 3),
+    }
