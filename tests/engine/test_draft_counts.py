@@ -18,7 +18,13 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
 
     steering = Steering(PluginSettings(), max_draft_length=8, method="ngram")
     governor = scheduler._Governor(
-        steering, max_draft_length=8, trims=False, not_sampled_because=None, seams={}
+        steering,
+        max_draft_length=8,
+        trims=False,
+        drafter_rests=False,
+        has_hindsight=False,
+        not_sampled_because=None,
+        seams={},
     )
     stats = SpecDecodingStats.new(8)
     for num_drafted, num_invalid, num_accepted in ((3, 3, 0), (4, 1, 2), (0, 0, 0)):

@@ -57,6 +57,26 @@ def prompt_for(engine: EngineHost) -> list[int]:
     return candidates[nearest]
 
 
+def contested_prompt(engine: EngineHost, sampling: Sampling) -> list[int]:
+    """A prompt with a likely first token, and after it a token whose share is near a half.
+
+    The first token is the prompt's and never drafted; the second is. There a threshold that is off
+    by a little shifts the output most, and nearly every sample is evidence.
+    """
+    tokens = [token for piece in engine.tokenize(stdlib_prompts(4)) for token in piece]
+    candidates = [tokens[:length] for length in range(130, 210)]
+    answers = engine.generate(candidates, temperature=0.0, max_tokens=2, logprobs=20)
+
+    def evidence(answer: dict[str, Any]) -> float:
+        first, second = (
+            max(sampling.distribution(logprobs).values()) for logprobs in answer["logprobs"]
+        )
+        return first * min(second, 1.0 - second)
+
+    best = max(range(len(candidates)), key=lambda index: evidence(answers[index]))
+    return candidates[best]
+
+
 def _entropy(top_logprobs: Collection[float]) -> float:
     """Nats, with what the top 20 leave spread evenly over a vocabulary of 4,096."""
     rest = max(1.0 - sum(map(math.exp, top_logprobs)), 1e-9)
@@ -65,14 +85,15 @@ def _entropy(top_logprobs: Collection[float]) -> float:
 
 @pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
 def test_sampled_output_has_the_targets_distribution(drafts: str) -> None:
-    """Temperature 0.7 and 1, top-p 0.9, top-k 20, three drafts per step.
+    """Temperature 0.7 and 1, top-p 0.9, top-k 20, three drafts per step, after the prompt on which
+    the planted bias is caught.
 
     The same samples against temperatures a quarter off are rejected: the test could have failed.
     """
     with EngineHost(llm(draft_sample_method=drafts), policy=FIXED_THREE) as engine:
-        prompt = prompt_for(engine)
         for temperature in (0.7, 1.0):
             sampling = Sampling(temperature)
+            prompt = contested_prompt(engine, sampling)
             outputs = draw(engine, prompt, sampling, num_samples=NUM_SAMPLES)
             prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
             logprobs = raw_logprobs(engine, prompt, prefixes)
@@ -96,11 +117,13 @@ def test_stock_vllm_fails_the_same_test() -> None:
 
 
 def test_a_planted_bias_is_caught() -> None:
-    """Acceptance thresholds 30 % too low: the drafts' tokens come too often."""
+    """Acceptance thresholds 15 % too low: the drafts' tokens come too often."""
+    sampling = Sampling(0.7)
     with EngineHost(
         llm(), policy=FIXED_THREE, fault="losslessness.faults:bias_acceptance"
     ) as engine:
-        result = check_sampling(engine, prompt_for(engine), Sampling(0.7), num_samples=NUM_SAMPLES)
+        prompt = contested_prompt(engine, sampling)
+        result = check_sampling(engine, prompt, sampling, num_samples=NUM_SAMPLES)
     assert result.p_value < FAILS, result
 
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.engine.seams import REGISTER, Seam, check_seam, check_seams, unfit_for
+from paceline.engine.seam import Seam
+from paceline.engine.seam_register import REGISTER
+from paceline.engine.seams import check_seam, check_seams, unfit_for
 
 pytestmark = pytest.mark.engine
 
@@ -55,8 +57,8 @@ def test_a_part_steps_aside_only_for_its_own_seams() -> None:
 def test_the_engine_core_does_not_look_at_the_workers_modules() -> None:
     """Loading them costs seconds; named, they are looked at. Other parts cost nothing either."""
     assert "worker_reads_length" not in check_seams()
-    assert check_seams("worker") == {"worker_reads_length": "ok"}
-    assert set(check_seams("sampler_repair")) == {"expand_kernel", "rejection_random_sample_kernel"}
+    assert check_seams("worker") == {"worker_reads_length": "ok", "v2_worker_reads_length": "ok"}
+    assert set(check_seams("top_k_repair")) == {"apply_top_k_only"}
 
 
 def test_every_seam_says_why_it_is_there_and_when_it_goes() -> None:

@@ -21,6 +21,12 @@ class Sampling:
     def arguments(self) -> dict[str, float | int]:
         return {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
 
+    def distribution(self, logprobs: Mapping[int, float]) -> dict[int, float]:
+        """What is sampled from, given the target's best raw log-probabilities."""
+        return processed_distribution(
+            logprobs, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p
+        )
+
 
 def teacher_force(
     engine: EngineHost,
@@ -71,15 +77,7 @@ def compare(
 ) -> GTest:
     """G-test of the drafted positions (all but the first) against the target's distribution."""
     groups = by_prefix(outputs, first_position=1, min_samples=min_samples)
-    expected = {
-        prefix: processed_distribution(
-            logprobs[prefix],
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-        )
-        for prefix in groups
-    }
+    expected = {prefix: sampling.distribution(logprobs[prefix]) for prefix in groups}
     return g_test(groups, expected)
 
 

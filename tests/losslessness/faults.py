@@ -37,7 +37,7 @@ def break_policy() -> None:
 
 
 def bias_acceptance() -> None:
-    """The sampler accepts drafts a little too easily: thresholds are 30 % lower than they are."""
+    """The sampler accepts drafts a little too easily: thresholds are 15 % lower than they are."""
     from vllm.utils import cpu_triton_utils
 
     from paceline.engine import sampler_repair
@@ -47,9 +47,114 @@ def bias_acceptance() -> None:
 
     def biased(*arguments: Any, **named: Any) -> None:
         given = list(arguments)
-        given[7] = given[7] * 0.7
+        given[7] = given[7] * 0.85
         mended(*given, **named)
 
     biased.__paceline_repair__ = True  # type: ignore[attr-defined]
     biased.__wrapped__ = mended.__wrapped__  # type: ignore[attr-defined]
     cpu_triton_utils._rejection_random_sample_kernel_impl = biased
+
+
+def alternate_lengths() -> None:
+    """The policy `fixed` drafts nothing for ten steps, then as asked for ten, and so on."""
+    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.values import DraftPlan
+
+    plan = FixedPolicy.plan
+    num_plans = 0
+
+    def alternating(self: FixedPolicy, load: Any) -> DraftPlan:
+        nonlocal num_plans
+        num_plans += 1
+        return DraftPlan(0, "planted") if num_plans // 10 % 2 == 0 else plan(self, load)
+
+    FixedPolicy.plan = alternating  # type: ignore[method-assign]
+
+
+def alternate_lengths_without_rest() -> None:
+    """The same, and the draft model runs at length 0 as vLLM has it."""
+    from paceline.engine import resting_draft
+
+    alternate_lengths()
+    resting_draft.rests = lambda *_, **__: False
+
+
+def alternate_lengths_without_catching_up() -> None:
+    """The same, and after a rest the draft model goes on with what its cache holds."""
+    from paceline.engine.draft_coverage import DraftCoverage
+
+    alternate_lengths()
+    DraftCoverage.gaps = lambda *_: []  # type: ignore[method-assign]
+
+
+def wander() -> None:
+    """The policy `fixed` draws another length in every step, and hindsight in every tenth.
+
+    One stretch of twelve steps in five is spent at 0, so that the draft model rests and catches up.
+    """
+    import random
+
+    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.values import DraftPlan
+
+    draw = random.Random(0)
+    num_plans, length, is_off = 0, 0, False
+
+    def wandering(self: FixedPolicy, load: Any) -> DraftPlan:
+        nonlocal num_plans, length, is_off
+        if num_plans % 12 == 0:
+            is_off = draw.random() < 0.2
+        num_plans += 1
+        others = [k for k in range(load.max_draft_length + 1) if k != length]
+        length = 0 if is_off else draw.choice(others)
+        looks_back = load.has_hindsight and num_plans % 10 == 0
+        return DraftPlan(length, "planted", hindsight_tokens=64 if looks_back else 0)
+
+    FixedPolicy.plan = wandering  # type: ignore[method-assign]
+
+
+def look_back() -> None:
+    """The policy `fixed` orders hindsight every 20 steps: 512 tokens, 48 for a request alone.
+
+    What comes of it is printed to the log, one line per report (`engine_host.EngineHost.log`).
+    """
+    import json
+    from dataclasses import asdict
+
+    from paceline.governor.fixed import FixedPolicy
+
+    plan = FixedPolicy.plan
+    num_plans = 0
+
+    def looking_back(self: FixedPolicy, load: Any) -> Any:
+        nonlocal num_plans
+        num_plans += 1
+        if num_plans % 20 or not load.has_hindsight:
+            return plan(self, load)
+        return replace(plan(self, load), hindsight_tokens=48 if load.num_requests == 1 else 512)
+
+    def observe(self: FixedPolicy, sample: Any) -> None:
+        if sample.hindsight is not None:
+            report = {**asdict(sample.hindsight), "draft_length": sample.draft_length}
+            print(f"in hindsight: {json.dumps(report)}", flush=True)
+
+    FixedPolicy.plan = looking_back  # type: ignore[method-assign]
+    FixedPolicy.observe = observe  # type: ignore[method-assign]
+
+
+def fail_in_hindsight() -> None:
+    """The same, and the second pass of the draft model raises."""
+    from paceline.engine import hindsight_pass
+
+    look_back()
+    compute = hindsight_pass.compute
+    num_passes = 0
+
+    def failing(*arguments: Any) -> Any:
+        nonlocal num_passes
+        num_passes += 1
+        if num_passes > 1:
+            raise ZeroDivisionError("planted")
+        return compute(*arguments)
+
+    hindsight_pass.compute = failing

@@ -58,6 +58,7 @@ class EngineSpec:
     draft_length: int | None = None
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
+    time_per_output_token_ms: float | None = None
     vllm_args: tuple[str, ...] = ()
     """Taken last, so they win over ours; ValueError for those that must not."""
 
@@ -105,6 +106,8 @@ def render_command(
         governed["draft_length"] = spec.draft_length
     if spec.schedule is not None:
         governed["schedule"] = [list(entry) for entry in spec.schedule]
+    if spec.time_per_output_token_ms is not None:
+        governed["time_per_output_token_ms"] = spec.time_per_output_token_ms
     arguments = [
         *(sys.executable, "-m", server_module),
         *("--model", spec.model),
@@ -125,6 +128,8 @@ def render_command(
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             SUPERVISED: "1",
+            # vLLM's sockets between its processes, which it leaves lying when it is ended.
+            "TMPDIR": str(run_folder),
             **layout.environment,
         },
         socket=socket,

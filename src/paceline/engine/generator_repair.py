@@ -9,8 +9,7 @@ The repair hides the generators of thrown-away tokens from that method. They are
 seeded request whose prompt was split has made one draw more per piece, so its sample is still from
 the right distribution, but another one than unsplit.
 
-It is put in place from `CpuPlatform.register_triton_kernel_overrides`, which vLLM calls in every
-worker when its model runner is made: the module is loaded there, and nowhere else because of us.
+It is put in place in each worker, when its model runner is made (`worker_hook`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import logging
 from typing import Any
 
 from paceline.engine.seams import check_seams, unfit_for
+from paceline.engine.worker_hook import call_in_workers
 
 logger = logging.getLogger("vllm.paceline.generator_repair")
 
 _MARK = "__paceline_generators__"
-_HOOK = "register_triton_kernel_overrides"
 
 
 def apply() -> bool:
@@ -32,25 +31,7 @@ def apply() -> bool:
 
     Does nothing on other platforms. Twice is harmless.
     """
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return False
-    platform: Any = type(current_platform)
-    stock = getattr(platform, _HOOK, None)
-    if stock is None:
-        logger.warning("Paceline: %s has no %s; seeds stay unmended", platform.__name__, _HOOK)
-        return False
-    if not hasattr(stock, _MARK):
-
-        @functools.wraps(stock)
-        def hooked() -> None:
-            stock()
-            _mend_bookkeeping()
-
-        setattr(hooked, _MARK, True)
-        setattr(platform, _HOOK, staticmethod(hooked))
-    return True
+    return call_in_workers(_mend_bookkeeping)
 
 
 def _mend_bookkeeping() -> None:

@@ -16,6 +16,7 @@ It imports nothing heavy, so it costs some 12 MB and no time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import shutil
@@ -97,9 +98,17 @@ def main() -> int:
         owner_is_gone = _watch(engine, log)
     finally:
         _end(engine, log)
+    _remove_openmp_mark(engine.pid)
     if owner_is_gone and options.run_folder is not None:
         shutil.rmtree(options.run_folder, ignore_errors=True)
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
+
+
+def _remove_openmp_mark(pid: int) -> None:
+    """Intel's OpenMP registers a process in shared memory, and leaves that there when killed."""
+    for mark in Path("/dev/shm").glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
+        with contextlib.suppress(OSError):
+            mark.unlink()
 
 
 def _watch(engine: subprocess.Popen[bytes], log: BoundedLog) -> bool:

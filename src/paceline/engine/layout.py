@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.engine import numba_pool
 from paceline.engine.core_environment import for_engine_core
 from paceline.engine.hardware import Hardware
 
@@ -32,10 +33,6 @@ also saves the measuring pass at start."""
 _OPENMP_SPIN_MS = 1
 """How long an idle compute thread spins before it sleeps (Intel's default is 200). Threads spin on
 the cores that the front end and the scheduler need; long spins starve them on small machines."""
-
-_NUMBA_THREADS = 1
-"""For vLLM's n-gram drafter, whose thread pool otherwise fights the compute threads for the cores:
-with several, decoding under n-gram was 4 to 5 times slower on two cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ def choose_layout(
             "--enforce-eager",
             *("--kv-cache-memory-bytes", str(kv_cache_bytes)),
         ),
-        environment={**environment, "NUMBA_NUM_THREADS": str(_NUMBA_THREADS)},
+        environment={**environment, **numba_pool.ENVIRONMENT},
         cpu_ids=cpu_ids,
         reasons=(
             why_dtype,

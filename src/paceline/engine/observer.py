@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.governor.values import EngineLoad, Hindsight, StepSample
 
 # Steps in flight: two under asynchronous scheduling, one per stage under pipeline parallelism.
 _MAX_IN_FLIGHT = 64
@@ -34,18 +34,31 @@ class _Step:
     verified_draft_tokens: int
     asked_draft_length: int
     draft_length: int
+    is_behind: bool
+    """The drafts that this step verifies never came: the drafter was still catching up."""
+    catches_up: bool
+    looks_back: bool
 
 
 class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
     Order of calls per step: `measure_load`, `step_scheduled`, any number of `draft_verified`,
-    `step_finished`. Asynchronous scheduling may schedule a step before the last one finished.
+    `step_finished`, `hindsight_came` or not, `drafts_came` under synchronous scheduling.
+    Asynchronous scheduling may schedule a step before the last one finished.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, drafter_rests: bool, has_hindsight: bool = False) -> None:
+        """`drafter_rests`: it does nothing at length 0, and catches up when it drafts again.
+
+        `has_hindsight`: the workers can judge the drafter on what the target has made already.
+        """
+        self._drafter_rests = drafter_rests
+        self._has_hindsight = has_hindsight
+        self._hindsight: Hindsight | None = None
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._draft_length = 0
+        self._is_behind = False
         self._finished_s: float | None = None
         self._went_on = False
         self._verified: dict[str, tuple[int, int]] = {}
@@ -73,12 +86,22 @@ class StepObserver:
             ),
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
+            has_hindsight=self._has_hindsight,
         )
 
     def step_scheduled(
-        self, output: Any, load: EngineLoad, *, started_s: float, draft_length: int
+        self,
+        output: Any,
+        load: EngineLoad,
+        *,
+        started_s: float,
+        draft_length: int,
+        looks_back: bool = False,
     ) -> None:
-        """Note a step that goes to the worker with `draft_length` for its proposals."""
+        """Note a step that goes to the worker with `draft_length` for its proposals.
+
+        `looks_back`: the draft model is to judge in hindsight as well, which takes time.
+        """
         self._in_flight.append(
             _Step(
                 output=output,
@@ -89,6 +112,9 @@ class StepObserver:
                 verified_draft_tokens=_num_draft_tokens(output),
                 asked_draft_length=self._draft_length,
                 draft_length=draft_length,
+                is_behind=self._is_behind,
+                catches_up=self._drafter_rests and self._draft_length == 0 < draft_length,
+                looks_back=looks_back,
             )
         )
         self._draft_length = draft_length
@@ -96,6 +122,24 @@ class StepObserver:
     def draft_verified(self, request_id: str, num_drafted: int, num_accepted: int) -> None:
         """Note one request's verified draft, grammar-invalid tokens already taken off."""
         self._verified[request_id] = (num_drafted, min(num_accepted, num_drafted))
+
+    def drafts_came(self, has_any: bool) -> None:
+        """Note whether the worker proposed anything, before a grammar took any of it away.
+
+        A draft model offers something to everyone, unless it rested and is still catching up.
+        """
+        self._is_behind = self._drafter_rests and self._draft_length > 0 and not has_any
+
+    def hindsight_came(self, report: Mapping[str, Any]) -> None:
+        """Take in what a worker found in hindsight; the next sample carries it.
+
+        `report` has the fields of `Hindsight`, or `failed` with the reason: then there is none any
+        more. ValueError or TypeError for one that makes no sense, which is left out.
+        """
+        if "failed" in report:
+            self._has_hindsight = False
+        else:
+            self._hindsight = Hindsight(**report)
 
     def step_finished(
         self,
@@ -119,7 +163,7 @@ class StepObserver:
             return None
         drafted: list[int] = []
         accepted: list[int] = []
-        if step.asked_draft_length > 0 and may_speculate:
+        if step.asked_draft_length > 0 and may_speculate and not step.is_behind:
             for request_id, num_scheduled in output.num_scheduled_tokens.items():
                 if _was_cut_short(requests.get(request_id)):
                     continue
@@ -130,8 +174,10 @@ class StepObserver:
                 elif num_scheduled == 1:
                     drafted.append(0)
                     accepted.append(0)
+        catches_up = step.catches_up or (step.is_behind and step.draft_length > 0)
         is_back_to_back = went_on and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
+        hindsight, self._hindsight = self._hindsight, None
         return StepSample(
             num_requests=step.num_requests,
             asked_draft_length=step.asked_draft_length,
@@ -142,7 +188,13 @@ class StepObserver:
             prefill_tokens=step.prefill_tokens,
             context_tokens=step.context_tokens,
             duration_s=max(now_s - since_s, 0.0),
-            is_clean=is_back_to_back and step.prefill_tokens == 0 and step.num_requests > 0,
+            is_clean=is_back_to_back
+            and step.prefill_tokens == 0
+            and step.num_requests > 0
+            and not catches_up
+            and not step.looks_back,
+            catches_up=catches_up,
+            hindsight=hindsight,
         )
 
     def _take(self, output: Any) -> _Step | None:

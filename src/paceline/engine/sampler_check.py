@@ -11,13 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-_TIMEOUT_S = 60.0
-
 
 class Executor(Protocol):
     """What asks the workers: vLLM's executor."""
 
-    def collective_rpc(self, method: Callable[..., Any], timeout: float | None = None) -> list[Any]:
+    def collective_rpc(self, method: Callable[..., Any]) -> list[Any]:
         """Call `method(worker)` in each worker; raises what a worker raised."""
         ...
 
@@ -34,7 +32,9 @@ def check_workers(executor: Executor | None) -> str | None:
     if executor is None:
         return "the workers cannot be asked whether their sampler is right"
     try:
-        answers = executor.collective_rpc(check_worker, timeout=_TIMEOUT_S)
+        # No time limit: a late answer would be taken for that of the next question. A worker that
+        # never answers stops the start, as anywhere else in it.
+        answers = executor.collective_rpc(check_worker)
     except Exception as error:  # noqa: BLE001 - a worker that cannot say so is not known to be right
         return f"the workers did not say whether their sampler is right: {error}"
     if not answers:

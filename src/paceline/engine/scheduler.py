@@ -20,12 +20,22 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from paceline.engine import sampler_check
 from paceline.engine.control import ControlServer
 from paceline.engine.drafters import DrafterControl, drafter_control
+from paceline.engine.hindsight import ORDER, REPORT
+from paceline.engine.hindsight_pass import workers_have_hindsight
 from paceline.engine.observer import StepObserver
+from paceline.engine.pacing import Pacing
+from paceline.engine.resting_draft import rests
 from paceline.engine.seams import check_seams, unfit_for
 from paceline.engine.settings import parse_settings
 from paceline.engine.steering import Steering
+from paceline.governor.values import DraftPlan
 
 logger = logging.getLogger("vllm.paceline.scheduler")
+
+# vLLM's methods of accepting drafts that leave the target's distribution as it is. Not among them:
+# "synthetic", which invents acceptance, and "fly" (vLLM 0.33), which accepts what is close enough.
+_LOSSLESS = ("standard", "block")
+_NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
 
 
 class AdaptiveScheduler:
@@ -42,15 +52,19 @@ class AdaptiveScheduler:
 
 
 class _Governed:
-    """The overrides both schedulers share. With `governor` None each is vLLM's own method."""
+    """The overrides both schedulers share. Without `governor` and `pacing` each is vLLM's own."""
 
     governor: _Governor | None = None
+    pacing: Pacing | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.governor = _start_governor(self)
+        self.pacing = _start_pacing(self)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        if self.pacing is not None:
+            self.pacing.before_schedule(self)
         if self.governor is not None:
             self.governor.before_schedule(self)
         return super().schedule(*args, **kwargs)  # type: ignore[misc]
@@ -58,6 +72,8 @@ class _Governed:
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         if self.governor is not None:
             self.governor.before_step(self, scheduler_output)
+        if self.pacing is not None:
+            self.pacing.step_scheduled(self, scheduler_output)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
 
     def make_spec_decoding_stats(
@@ -85,12 +101,14 @@ class _Governed:
         outputs = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
         if self.governor is not None:
             self.governor.after_step(self, scheduler_output)
+        if self.pacing is not None:
+            self.pacing.after_step(self, scheduler_output)
         return outputs
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
         if self.governor is not None:
-            self.governor.after_drafts(self, draft_token_ids.req_ids)
+            self.governor.after_drafts(self, draft_token_ids)
 
     def shutdown(self) -> None:
         if self.governor is not None:
@@ -115,11 +133,13 @@ class _Governor:
         *,
         max_draft_length: int,
         trims: bool,
+        drafter_rests: bool,
+        has_hindsight: bool,
         not_sampled_because: str | None,
         seams: dict[str, str],
     ) -> None:
         self._steering = steering
-        self._observer = StepObserver()
+        self._observer = StepObserver(drafter_rests=drafter_rests, has_hindsight=has_hindsight)
         self._max_draft_length = max_draft_length
         self._trims = trims
         self._not_sampled_because = not_sampled_because
@@ -174,13 +194,22 @@ class _Governor:
                 num_waiting=scheduler.get_request_counts()[1],
                 max_draft_length=steering.ceiling(),
             )
-            length = 0 if self._drafts_dropped else steering.plan(load)
+            plan = _NO_DRAFTS if self._drafts_dropped else steering.plan(load)
+            hindsight_tokens = plan.hindsight_tokens if load.has_hindsight else 0
             self._observer.step_scheduled(
-                output, load, started_s=self._started_s, draft_length=length
+                output,
+                load,
+                started_s=self._started_s,
+                draft_length=plan.draft_length,
+                looks_back=hindsight_tokens > 0,
             )
         except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
-            length = steering.fall_back("scheduling", error)
-        output.num_spec_tokens_to_schedule = self._max_draft_length if self._trims else length
+            plan, hindsight_tokens = steering.fall_back("scheduling", error), 0
+        length = self._max_draft_length if self._trims else plan.draft_length
+        output.num_spec_tokens_to_schedule = length
+        if hindsight_tokens > 0:
+            # No field of vLLM's; pickling carries it to the workers all the same.
+            setattr(output, ORDER, hindsight_tokens)
 
     def draft_verified(
         self, request_id: str, num_drafted: int, num_invalid: int, num_accepted: int
@@ -211,12 +240,22 @@ class _Governor:
         if sample is not None and sample.num_requests > 0:
             self._steering.observe(sample)
 
-    def after_drafts(self, scheduler: Any, request_ids: list[str]) -> None:
-        """Trim what a drafter proposed beyond the plan, where it cannot be asked for less."""
+    def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
+        """Take in what came from the worker: drafts, and a report with them or not.
+
+        And trim what a drafter proposed beyond the plan, where it cannot be asked for less.
+        """
+        report = getattr(draft_token_ids, REPORT, None)
+        if report is not None:
+            try:
+                self._observer.hindsight_came(report)
+            except Exception as error:  # noqa: BLE001 - one report less; serving goes on
+                self._steering.note_error("hindsight", error)
+        self._observer.drafts_came(any(draft_token_ids.draft_token_ids))
         if not self._trims:
             return
         length = self._steering.draft_length()
-        for request_id in request_ids:
+        for request_id in draft_token_ids.req_ids:
             request = scheduler.requests.get(request_id)
             if request is not None and len(request.spec_token_ids) > length:
                 # A new list: the drafter's and vLLM's placeholders are shared.
@@ -244,7 +283,8 @@ def _start_governor(scheduler: Any) -> _Governor | None:
             misfit,
         )
         return None
-    not_sampled_because = sampler_check.check_workers(sampler_check.find_executor())
+    executor = sampler_check.find_executor()
+    not_sampled_because = sampler_check.check_workers(executor)
     if not_sampled_because is not None:
         logger.error(
             "Governor: requests with temperature > 0 are served without speculation: %s",
@@ -255,6 +295,8 @@ def _start_governor(scheduler: Any) -> _Governor | None:
         Steering(settings, max_draft_length=max_draft_length, method=speculative.method),
         max_draft_length=max_draft_length,
         trims=drafter.how == "trim",
+        drafter_rests=rests(vllm_config, scheduler.kv_cache_config),
+        has_hindsight=workers_have_hindsight(executor),
         not_sampled_because=not_sampled_because,
         seams=seams,
     )
@@ -277,6 +319,27 @@ def _start_governor(scheduler: Any) -> _Governor | None:
     return governor
 
 
+def _start_pacing(scheduler: Any) -> Pacing | None:
+    """Pacing for this scheduler where it is asked for and vLLM fits, speculation or none."""
+    settings = parse_settings(
+        scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
+    )
+    objective_ms = settings.time_per_output_token_ms
+    if objective_ms is None:
+        return None
+    if not scheduler.scheduler_config.enable_chunked_prefill:
+        raise ValueError(
+            f"time_per_output_token_ms is {objective_ms}, which takes prefills in pieces; it needs "
+            "--enable-chunked-prefill"
+        )
+    misfit = unfit_for("pacing", check_seams("pacing"))
+    if misfit:
+        logger.error("Pacing: this vLLM does not fit, so prefills are not paced: %s", misfit)
+        return None
+    logger.info("Pacing: %g ms between two tokens of a request", objective_ms)
+    return Pacing(scheduler, objective_ms / 1e3)
+
+
 def _drafter_control(vllm_config: Any) -> DrafterControl:
     return drafter_control(
         vllm_config.speculative_config.method,
@@ -292,11 +355,11 @@ def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
             f"data_parallel_size is {ranks}; AdaptiveScheduler works with 1, for ranks that draft "
             "to different lengths wait for each other. Start one server per rank instead."
         )
-    if speculative.rejection_sample_method == "synthetic":
+    if speculative.rejection_sample_method not in _LOSSLESS:
         raise ValueError(
-            "rejection_sample_method is 'synthetic', which invents acceptance and changes the "
-            "output; AdaptiveScheduler serves only lossless methods. Remove it from "
-            "--speculative-config."
+            f"rejection_sample_method is {speculative.rejection_sample_method!r}, which is not "
+            "known to keep the target's distribution; AdaptiveScheduler serves only lossless "
+            f"methods: {', '.join(_LOSSLESS)}. Change or remove it in --speculative-config."
         )
     control = _drafter_control(vllm_config)
     if control.how == "refuse":

@@ -27,6 +27,9 @@ class PluginSettings:
     """For the policy `schedule`."""
     control_socket: str | None = None
     """Path of the Unix socket to listen on; None is no control channel."""
+    time_per_output_token_ms: float | None = None
+    """Prefills are paced, and `goodput` drafts no further, so that the time between two chunks of a
+    request stays below it in 99 of 100 steps; None is no objective."""
 
 
 _KEYS = tuple(PluginSettings.__dataclass_fields__)
@@ -62,6 +65,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
         schedule=schedule,
         control_socket=_check_socket_path(given.get("control_socket")),
+        time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
     )
 
 
@@ -74,6 +78,17 @@ def _check_draft_length(value: object, max_draft_length: int) -> int | None:
             f"{max_draft_length}, the engine's num_speculative_tokens; {_WHERE}"
         )
     return value
+
+
+def _check_objective(value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 < value < float("inf"):  # type: ignore[operator]
+        raise ValueError(
+            f"time_per_output_token_ms is {value!r}; it must be a positive number of milliseconds; "
+            f"{_WHERE}"
+        )
+    return float(value)  # type: ignore[arg-type]
 
 
 def _check_socket_path(value: object) -> str | None:

@@ -7,11 +7,14 @@ sockets: the scheduler drives it, the control channel reads and sets it, from di
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from paceline.engine.settings import PluginSettings
+from paceline.engine.telemetry import Telemetry
 from paceline.governor.factory import create_policy
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -33,6 +36,7 @@ class PolicyMaker(Protocol):
         max_draft_length: int,
         draft_length: int | None,
         schedule: Any,
+        max_step_s: float,
     ) -> Policy: ...
 
 
@@ -58,6 +62,7 @@ class Steering:
         self._policy = self._policy_for(settings.policy, settings.draft_length)
         self._plan = DraftPlan(self._safe_length(), "static setting until the first step")
         self._is_safe_plan = False
+        self._telemetry = Telemetry()
         self._errors_by_kind: dict[str, int] = {}
         self._steps_total = 0
         self._safe_plan_steps_total = 0
@@ -70,8 +75,8 @@ class Steering:
         self._recent_tokens = 0.0
         self._recent_s = 0.0
 
-    def plan(self, load: EngineLoad) -> int:
-        """The draft length for the next proposal. Never raises: on any doubt the safe length."""
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        """What to do after the next step. Never raises: on any doubt the safe plan."""
         with self._lock:
             self._steps_total += 1
             try:
@@ -81,14 +86,20 @@ class Steering:
             except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
                 return self._take_safe_plan("plan", error)
             if plan.draft_length > self._ceiling:
-                plan = DraftPlan(self._ceiling, f"{plan.reason}; held by the ceiling")
+                plan = replace(
+                    plan,
+                    draft_length=self._ceiling,
+                    reason=f"{plan.reason}; held by the ceiling",
+                )
             self._plan = plan
             self._is_safe_plan = False
-            return plan.draft_length
+            self._telemetry.planned(plan, is_safe_plan=False)
+            return plan
 
     def observe(self, sample: StepSample) -> None:
         """Hand a finished step to the policy. Never raises."""
         with self._lock:
+            self._telemetry.observed(sample)
             self._recent_drafted = _RECENT_KEEP * self._recent_drafted + sum(sample.drafted)
             self._recent_accepted = _RECENT_KEEP * self._recent_accepted + sum(sample.accepted)
             if sample.duration_s is not None and sample.is_clean:
@@ -109,8 +120,8 @@ class Steering:
             for position in range(min(num_accepted, self._max_draft_length)):
                 self._accepted_per_position[position] += 1
 
-    def fall_back(self, where: str, error: Exception) -> int:
-        """Something around the policy failed: count it, log it once, give the safe length."""
+    def fall_back(self, where: str, error: Exception) -> DraftPlan:
+        """Something around the policy failed: count it, log it once, give the safe plan."""
         with self._lock:
             return self._take_safe_plan(where, error)
 
@@ -158,6 +169,17 @@ class Steering:
                 self._policy = self._policy_for(name, draft_length)
                 self._policy_name = name
             self._ceiling = ceiling
+            self._plan = DraftPlan(
+                min(self._length_as_set(name, draft_length), ceiling), "as set; the next step plans"
+            )
+
+    def _length_as_set(self, name: str | None, draft_length: int | None) -> int:
+        """What an idle engine shows until its next step plans."""
+        if name == "off":
+            return 0
+        if name == "fixed":
+            return self._max_draft_length if draft_length is None else draft_length
+        return self._plan.draft_length
 
     def state(self) -> dict[str, Any]:
         """The state as the control channel shows it, without what only the scheduler knows."""
@@ -184,16 +206,19 @@ class Steering:
                 "goodput_tokens_per_s": (
                     self._recent_tokens / self._recent_s if self._recent_s > 0 else None
                 ),
+                **self._telemetry.state(),
             }
 
     def _policy_for(self, name: str, draft_length: int | None) -> Policy:
         """A learning policy is built once and kept, so that coming back to it loses nothing."""
+        objective_ms = self._settings.time_per_output_token_ms
         if name == "fixed" or name not in self._policies:
             self._policies[name] = self._make_policy(
                 name,
                 max_draft_length=self._max_draft_length,
                 draft_length=draft_length if name == "fixed" else None,
                 schedule=self._settings.schedule,
+                max_step_s=math.inf if objective_ms is None else objective_ms / 1e3,
             )
         return self._policies[name]
 
@@ -201,12 +226,13 @@ class Steering:
         static = self._settings.draft_length
         return min(self._ceiling, self._max_draft_length if static is None else static)
 
-    def _take_safe_plan(self, where: str, error: Exception) -> int:
+    def _take_safe_plan(self, where: str, error: Exception) -> DraftPlan:
         kind = self._count_error(where, error)
         self._plan = DraftPlan(self._safe_length(), f"static setting, because of {kind}")
         self._is_safe_plan = True
+        self._telemetry.planned(self._plan, is_safe_plan=True)
         self._safe_plan_steps_total += 1
-        return self._plan.draft_length
+        return self._plan
 
     def _count_error(self, where: str, error: Exception) -> str:
         kind = f"{type(error).__name__} in {where}"

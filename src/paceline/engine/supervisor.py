@@ -139,7 +139,7 @@ class EngineSupervisor:
         ready_at_s: float | None = None
         try:
             async with EngineProbe(self.command.socket) as probe:
-                self._on_progress(self.name, "loading the model")
+                self._on_progress(self.name, f"loading the model (log: {self.log})")
                 await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
                 self._has_served.set()

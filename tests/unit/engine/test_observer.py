@@ -6,11 +6,12 @@ The real objects are checked against these fields by the seam register.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from paceline.engine.observer import StepObserver
-from paceline.governor.values import StepSample
+from paceline.governor.values import Hindsight, StepSample
 
 
 @dataclass(eq=False)
@@ -40,8 +41,8 @@ class Request:
 class Loop:
     """Drives an observer as the scheduler does."""
 
-    def __init__(self, **requests: Request) -> None:
-        self.observer = StepObserver()
+    def __init__(self, drafter_rests: bool = False, **requests: Request) -> None:
+        self.observer = StepObserver(drafter_rests=drafter_rests)
         self.requests = dict(requests)
 
     def schedule(self, output: Output, *, at_s: float, draft_length: int) -> None:
@@ -175,3 +176,108 @@ def test_a_step_that_never_finished_does_not_confuse_the_next() -> None:
     assert sample is not None
     assert sample.draft_length == 2
     assert loop.finish(lost, at_s=0.7) is None
+
+
+def test_a_step_that_catches_up_is_marked_and_not_clean() -> None:
+    """The drafter rested at 0: the first step that drafts again takes longer than its shape."""
+    loop = Loop(drafter_rests=True, a=Request(50))
+    marks = []
+    for turn, length in enumerate([2, 0, 0, 3, 3]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        sample = loop.finish(output, at_s=turn + 1.0)
+        loop.observer.drafts_came(length > 0)
+        assert sample is not None
+        marks.append((sample.catches_up, sample.is_clean))
+    assert marks[1:] == [(False, True), (False, True), (True, False), (False, True)]
+
+
+def test_a_step_that_nobody_has_a_draft_in_says_nothing_about_a_resting_drafter() -> None:
+    """Asked for 3, it is still catching up: not an offer refused, and not a clean step either.
+
+    Once something was offered, a request without a draft is one that got none: a grammar took it.
+    """
+    loop = Loop(drafter_rests=True, a=Request(50))
+    samples = []
+    for turn, (length, offers) in enumerate([(0, False), (3, False), (3, True), (3, True)]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        samples.append(loop.finish(output, at_s=turn + 1.0))
+        loop.observer.drafts_came(offers)
+    told = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
+    assert told[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
+
+
+def test_a_drafter_that_does_not_rest_has_nothing_to_catch_up_with() -> None:
+    loop = Loop(drafter_rests=False, a=Request(50))
+    for turn, length in enumerate([0, 0, 3]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        sample = loop.finish(output, at_s=turn + 1.0)
+    assert sample is not None
+    assert (sample.catches_up, sample.is_clean) == (False, True)
+
+
+REPORT: dict[str, Any] = {
+    "drafted": (8, 3),
+    "accepted": (2, 3),
+    "computed_tokens": 40,
+    "missing_tokens": 5,
+    "seconds": 0.01,
+}
+
+
+def test_a_report_in_hindsight_goes_with_the_next_sample_and_with_no_other() -> None:
+    """Ordered with the first step, whose time it takes; told with the second."""
+    loop = Loop(a=Request())
+    loop.observer = StepObserver(drafter_rests=True, has_hindsight=True)
+    samples = []
+    for turn, looks_back in enumerate([False, True, False, False]):
+        output = Output({"a": 1})
+        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+        assert load.has_hindsight
+        loop.observer.step_scheduled(
+            output, load, started_s=float(turn), draft_length=0, looks_back=looks_back
+        )
+        sample = loop.finish(output, at_s=turn + 1.0)
+        assert sample is not None
+        samples.append(sample)
+        if looks_back:
+            loop.observer.hindsight_came(REPORT)
+    assert [sample.is_clean for sample in samples] == [False, False, True, True]
+    assert [sample.hindsight for sample in samples] == [None, None, Hindsight(**REPORT), None]
+
+
+def test_a_report_that_never_comes_is_not_waited_for() -> None:
+    loop = Loop(a=Request())
+    for turn in range(3):
+        output = Output({"a": 1})
+        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+        loop.observer.step_scheduled(
+            output, load, started_s=float(turn), draft_length=0, looks_back=True
+        )
+        sample = loop.finish(output, at_s=turn + 1.0)
+        assert sample is not None
+        assert sample.hindsight is None
+
+
+def test_after_a_failure_there_is_no_hindsight_to_ask_for() -> None:
+    observer = StepObserver(drafter_rests=True, has_hindsight=True)
+    observer.hindsight_came({"failed": "planted"})
+    load = observer.measure_load(
+        Output({"a": 1}), {"a": Request()}, num_waiting=0, max_draft_length=8
+    )
+    assert not load.has_hindsight
+
+
+@pytest.mark.parametrize("wrong", [{"accepted": (9, 3)}, {"seconds": -1.0}, {"mood": 1}])
+def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    """The scheduler counts the error; the next sample goes without."""
+    loop = Loop(a=Request())
+    with pytest.raises((ValueError, TypeError)):
+        loop.observer.hindsight_came({**REPORT, **wrong})
+    output = Output({"a": 1})
+    loop.schedule(output, at_s=0.0, draft_length=0)
+    sample = loop.finish(output, at_s=1.0)
+    assert sample is not None
+    assert sample.hindsight is None

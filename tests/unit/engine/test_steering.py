@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from paceline.engine.settings import PluginSettings, parse_settings
 from paceline.engine.steering import Steering
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, Hindsight, StepSample
 
 LOAD = EngineLoad(
     num_requests=2, context_tokens=100, prefill_tokens=0, num_waiting=0, max_draft_length=8
@@ -63,7 +64,7 @@ def failing(planned: Any, draft_length: int | None = None) -> Steering:
 
 def test_fixed_without_a_length_is_the_static_setting() -> None:
     """`fixed` alone means num_speculative_tokens."""
-    assert steering().plan(LOAD) == 8
+    assert steering().plan(LOAD).draft_length == 8
 
 
 @pytest.mark.parametrize("length", [0, 3, 8, 5])
@@ -71,7 +72,7 @@ def test_a_fixed_length_holds_from_the_next_plan(length: int) -> None:
     """An operator's length, 0 included, implies the policy fixed."""
     steered = steering(policy="goodput")
     steered.set({"draft_length": length})
-    assert steered.plan(LOAD) == length
+    assert steered.plan(LOAD).draft_length == length
     assert steered.state()["policy"] == "fixed"
 
 
@@ -79,9 +80,9 @@ def test_the_ceiling_holds_every_policy() -> None:
     """Fixed at 8 under a ceiling of 2, and again at 8 when the ceiling is lifted."""
     steered = steering()
     steered.set({"ceiling": 2})
-    assert (steered.plan(LOAD), steered.state()["ceiling"]) == (2, 2)
+    assert (steered.plan(LOAD).draft_length, steered.state()["ceiling"]) == (2, 2)
     steered.set({"ceiling": 8})
-    assert steered.plan(LOAD) == 8
+    assert steered.plan(LOAD).draft_length == 8
 
 
 @pytest.mark.parametrize(
@@ -123,11 +124,32 @@ def test_a_policy_keeps_what_it_learned_while_another_is_in_force() -> None:
     assert steered._policy is learned
 
 
+class LookingBack(FailingPolicy):
+    """Asks for hindsight with every plan."""
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(5, "planted", hindsight_tokens=64)
+
+
+def test_an_order_for_hindsight_passes_the_ceiling() -> None:
+    """Held at 2, and the order is as planned."""
+    steered = Steering(
+        PluginSettings(policy="fixed"),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: LookingBack(0),
+    )
+    assert steered.plan(LOAD) == DraftPlan(5, "planted", hindsight_tokens=64)
+    steered.set({"ceiling": 2})
+    plan = steered.plan(LOAD)
+    assert (plan.draft_length, plan.hindsight_tokens) == (2, 64)
+
+
 @pytest.mark.parametrize("planned", [ZeroDivisionError("planted"), 9, -1])
 def test_a_failing_policy_gives_the_static_setting(planned: Any) -> None:
     """An exception and a length out of bounds are the same: safe plan, counted, visible."""
     steered = failing(planned)
-    assert [steered.plan(LOAD) for _ in range(3)] == [8, 8, 8]
+    assert [steered.plan(LOAD).draft_length for _ in range(3)] == [8, 8, 8]
     state = steered.state()
     assert (state["safe_plan"], state["safe_plan_steps_total"]) == (True, 3)
     assert state["policy_errors_total"] == 3
@@ -136,9 +158,9 @@ def test_a_failing_policy_gives_the_static_setting(planned: Any) -> None:
 def test_the_safe_plan_is_the_configured_length_under_the_ceiling() -> None:
     """Static setting 5: safe at 5, and at 2 when an operator said at most 2."""
     steered = failing(ZeroDivisionError("planted"), draft_length=5)
-    assert steered.plan(LOAD) == 5
+    assert steered.plan(LOAD).draft_length == 5
     steered.set({"ceiling": 2})
-    assert steered.plan(LOAD) == 2
+    assert steered.plan(LOAD).draft_length == 2
 
 
 def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +204,7 @@ def test_commands_and_plans_from_two_threads_never_mix() -> None:
 
     def keep_planning() -> None:
         while not stop.is_set():
-            plans.add(steered.plan(LOAD))
+            plans.add(steered.plan(LOAD).draft_length)
 
     thread = threading.Thread(target=keep_planning)
     thread.start()
@@ -234,3 +256,89 @@ def test_settings_are_read() -> None:
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
         "schedule", 2, ((1, 4, 5), (5, 64, 0)), "/run/c.sock"
     )
+
+
+class Planned:
+    """Plans what it is given, in turn."""
+
+    def __init__(self, *plans: DraftPlan) -> None:
+        self._plans = list(plans)
+
+    def observe(self, sample: StepSample) -> None:
+        """Learns nothing."""
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return self._plans.pop(0)
+
+
+def test_where_the_time_went_is_counted() -> None:
+    """Steps of 50 ms: two off, one probe, two on; a pass of 2 ms in hindsight in one of them."""
+    plans = [DraftPlan(length, "planned") for length in (0, 0, 3, 3)]
+    plans.insert(2, DraftPlan(2, "planned", is_exploring=True))
+    plans[-1] = replace(plans[-1], expected_tokens_per_s=80.0)
+    steered = Steering(
+        PluginSettings(),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(*plans),
+    )
+    for _ in range(5):
+        length = steered.plan(LOAD).draft_length
+        report = Hindsight((8,), (3,), 64, 0, 0.002) if length == 2 else None
+        steered.observe(replace(sample(), draft_length=length, hindsight=report))
+    state = steered.state()
+    assert state["draft_length_changes_total"] == 1
+    assert state["seconds_total"] == pytest.approx(0.25)
+    assert state["off_seconds_total"] == pytest.approx(0.10)
+    assert state["exploring_seconds_total"] == pytest.approx(0.05)
+    assert state["safe_plan_seconds_total"] == 0.0
+    assert (state["hindsight_seconds_total"], state["hindsight_drafts_total"]) == (0.002, 1)
+    assert state["expected_goodput_tokens_per_s"] == 80.0
+
+
+def test_the_time_under_the_safe_plan_is_counted() -> None:
+    steered = failing(RuntimeError("planted"))
+    steered.plan(LOAD)
+    steered.observe(sample())
+    assert steered.state()["safe_plan_seconds_total"] == pytest.approx(0.05)
+
+
+def test_changes_are_logged_with_their_evidence_and_not_all_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Lengths that change at every step: the first change is told at once, then one in 20 steps."""
+    plans = [DraftPlan(step % 2, f"because of {step}") for step in range(42)]
+    steered = Steering(
+        PluginSettings(),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(*plans),
+    )
+    caplog.set_level("INFO", logger="vllm.paceline.telemetry")
+    for _ in plans:
+        steered.plan(LOAD)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "Governor: draft length 0 -> 1: because of 1 (changes since the last line: 1)",
+        "Governor: draft length 0 -> 1: because of 21 (changes since the last line: 20)",
+        "Governor: draft length 0 -> 1: because of 41 (changes since the last line: 20)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "length"),
+    [
+        ({"draft_length": 3}, 3),
+        ({"policy": "off"}, 0),
+        ({"policy": "fixed", "ceiling": 5}, 5),
+        ({"ceiling": 2}, 2),
+        ({"policy": "goodput"}, 6),
+    ],
+)
+def test_an_idle_engine_shows_what_was_set(command: dict[str, Any], length: int) -> None:
+    """Before the next step: the length where one was named, else the last one, by the ceiling."""
+    steered = steering(draft_length=6)
+    steered.plan(LOAD)
+    steered.set(command)
+    state = steered.state()
+    assert (state["draft_length"], state["reason"]) == (length, "as set; the next step plans")

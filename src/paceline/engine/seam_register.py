@@ -1,0 +1,184 @@
+"""Which places of vLLM does Paceline rely on, what for, and until when?
+
+Data only: those of the scheduler here, those of the workers in `seam_register_workers`. Read in
+vLLM 0.32.0. `seams` checks them against the installed vLLM, `seam_record` against others;
+docs/seams.md is generated from them.
+"""
+
+from __future__ import annotations
+
+from paceline.engine.seam import VLLM_FILES, VLLM_REPOSITORY, Seam
+from paceline.engine.seam_register_workers import WORKER_SEAMS
+
+# When a seam can go.
+_LENGTH_ASKED = "vLLM asks a plugin for the draft length of a step"
+_START_REPORTED = "the scheduler interface reports the start of a step"
+_BUDGET_ASKED = "vLLM paces prefills by an objective of its own"
+_ACCEPTANCE_HANDED = "vLLM hands acceptance per request and step to a plugin"
+
+_SCHEDULER_SEAMS: tuple[Seam, ...] = (
+    Seam(
+        name="update_after_schedule",
+        target="vllm.v1.core.sched.scheduler:Scheduler._update_after_schedule",
+        expected=("self", "scheduler_output"),
+        part="steering",
+        purpose="set the step's draft length when its output is complete, before anyone reads it",
+        upstream=f"{VLLM_REPOSITORY}/pull/32374",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="async_update_after_schedule",
+        target="vllm.v1.core.sched.async_scheduler:AsyncScheduler._update_after_schedule",
+        expected=("self", "scheduler_output"),
+        part="steering",
+        purpose="the same under asynchronous scheduling; placeholders follow the length set before",
+        upstream=f"{VLLM_REPOSITORY}/pull/32374",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="scheduler_output",
+        target="vllm.v1.core.sched.output:SchedulerOutput",
+        expected=(
+            "num_scheduled_tokens",
+            "total_num_scheduled_tokens",
+            "scheduled_spec_decode_tokens",
+            "num_spec_tokens_to_schedule",
+        ),
+        part="steering",
+        purpose="carries the draft length to the worker and to the placeholders",
+        upstream=f"{VLLM_REPOSITORY}/pull/32374",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="schedule",
+        target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
+        expected=("self", "throttle_prefills"),
+        part="steering",
+        purpose="when a step starts; drop drafts where sampled requests must not be speculated",
+        upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
+        remove_when=_START_REPORTED,
+    ),
+    Seam(
+        name="update_from_output",
+        target="vllm.v1.core.sched.scheduler:Scheduler.update_from_output",
+        expected=("self", "scheduler_output", "model_runner_output"),
+        part="steering",
+        purpose="when a step's results are there",
+        upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
+        remove_when="the scheduler interface reports the results of a step",
+    ),
+    Seam(
+        name="make_spec_decoding_stats",
+        target="vllm.v1.core.sched.scheduler:Scheduler.make_spec_decoding_stats",
+        expected=(
+            "self",
+            "spec_decoding_stats",
+            "num_draft_tokens",
+            "num_accepted_tokens",
+            "num_invalid_spec_tokens",
+            "request_id",
+        ),
+        part="steering",
+        purpose="drafted and accepted per request, exactly as vLLM's own metrics count them",
+        upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
+        remove_when=_ACCEPTANCE_HANDED,
+    ),
+    Seam(
+        name="update_draft_token_ids",
+        target="vllm.v1.core.sched.scheduler:Scheduler.update_draft_token_ids",
+        expected=("self", "draft_token_ids"),
+        part="steering",
+        purpose="trim drafts of drafters that always propose the maximum (suffix)",
+        upstream=f"{VLLM_REPOSITORY}/issues/46399",
+        remove_when="every drafter takes the length of the step",
+    ),
+    Seam(
+        name="scheduler_attributes",
+        target="vllm.v1.core.sched.scheduler:Scheduler.__init__",
+        expected=(
+            "dynamic_sd_lookup",
+            "kv_cache_config",
+            "max_num_running_reqs",
+            "num_spec_tokens",
+            "requests",
+            "running",
+            "vllm_config",
+        ),
+        part="steering",
+        purpose="read the ceiling and the requests; a constant lookup keeps vLLM from padding",
+        upstream=f"{VLLM_REPOSITORY}/pull/32374",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="request_attributes",
+        target="vllm.v1.request:Request.__init__",
+        expected=(
+            "num_computed_tokens",
+            "num_stale_output_tokens",
+            "sampling_params",
+            "spec_token_ids",
+        ),
+        part="steering",
+        purpose="read the context and the temperature; drop or trim a request's drafts",
+        upstream=f"{VLLM_FILES}/v1/request.py",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="get_request_counts",
+        target="vllm.v1.core.sched.scheduler:Scheduler.get_request_counts",
+        expected=("self",),
+        part="steering",
+        purpose="how many requests wait, its second number",
+        upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
+        remove_when=_LENGTH_ASKED,
+    ),
+    Seam(
+        name="has_requests",
+        target="vllm.v1.core.sched.scheduler:Scheduler.has_requests",
+        expected=("self",),
+        part="steering",
+        purpose="whether another step follows at once, so that its duration counts",
+        upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
+        remove_when=_START_REPORTED,
+    ),
+    Seam(
+        name="shutdown",
+        target="vllm.v1.core.sched.scheduler:Scheduler.shutdown",
+        expected=("self",),
+        part="steering",
+        purpose="close the control channel",
+        upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
+        remove_when="never: part of the scheduler interface",
+    ),
+    Seam(
+        name="request_is_finished",
+        target="vllm.v1.request:Request.is_finished",
+        expected=("self",),
+        part="steering",
+        purpose="a request that ended within a step is not judged by its drafts",
+        upstream=f"{VLLM_FILES}/v1/request.py",
+        remove_when=_ACCEPTANCE_HANDED,
+    ),
+    Seam(
+        name="token_budget",
+        target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
+        expected=("max_num_scheduled_tokens", "long_prefill_token_threshold"),
+        is_body=True,
+        part="pacing",
+        purpose="both are read anew for every step: its tokens, and those of one prompt in it",
+        upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
+        remove_when=_BUDGET_ASKED,
+    ),
+    Seam(
+        name="request_progress",
+        target="vllm.v1.request:Request.__init__",
+        expected=("num_prompt_tokens", "num_computed_tokens", "spec_token_ids"),
+        is_body=True,
+        part="pacing",
+        purpose="who is decoding, and what their step takes",
+        upstream=f"{VLLM_FILES}/v1/request.py",
+        remove_when=_BUDGET_ASKED,
+    ),
+)
+
+REGISTER: tuple[Seam, ...] = (*_SCHEDULER_SEAMS, *WORKER_SEAMS)

@@ -1,0 +1,117 @@
+"""The draft model rests at draft length 0 and drafts afterwards as if it had not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from losslessness.engine_host import EngineHost
+from losslessness.prompts import stdlib_prompts
+
+from paceline.demo import draft_path, target_path
+
+pytestmark = pytest.mark.engine
+
+GREEDY = {"temperature": 0.0, "max_tokens": 48, "ignore_eos": True}
+ON_AND_OFF = {"policy": "fixed", "draft_length": 3}
+
+
+def engine(fault: str | None, tokens_per_step: int = 2048) -> EngineHost:
+    """Prefix caching is vLLM's default: prompts that share a beginning share its blocks."""
+    arguments: dict[str, Any] = {
+        "model": str(target_path()),
+        "dtype": "float32",
+        "max_model_len": 512,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": tokens_per_step,
+        "speculative_config": {
+            "method": "draft_model",
+            "model": str(draft_path()),
+            "num_speculative_tokens": 3,
+        },
+    }
+    planted = None if fault is None else f"losslessness.faults:{fault}"
+    return EngineHost(arguments, policy=ON_AND_OFF, fault=planted)
+
+
+@dataclass(frozen=True)
+class Waves:
+    """What came of three waves of the same prompts."""
+
+    outputs: list[list[int]]
+    num_drafts: float
+    accepted: list[float]
+    """Accepted tokens per position, by vLLM's count."""
+
+    def acceptance(self) -> list[float]:
+        return [accepted / self.num_drafts for accepted in self.accepted]
+
+
+def three_waves(host: EngineHost) -> Waves:
+    """The length alternates between stretches of 0 and of 3 (planted in the host), so prompts are
+    prefilled in both, and the second and third wave find the first one's blocks in the cache.
+
+    Prompts are two to three cache blocks (of 128 tokens) long.
+    """
+    pieces = host.tokenize(stdlib_prompts(12))
+    prompts = [[*a, *b] for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
+    outputs: list[list[int]] = []
+    for _ in range(3):
+        outputs += [answer["token_ids"] for answer in host.generate(prompts, **GREEDY)]
+    metrics = host.metrics()
+    return Waves(
+        outputs,
+        metrics["vllm:spec_decode_num_drafts"],
+        metrics["vllm:spec_decode_num_accepted_tokens_per_pos"],
+    )
+
+
+def test_drafts_after_a_rest_are_as_good_as_without_one() -> None:
+    """Same outputs and the same acceptance as an engine whose draft model never rests.
+
+    Both draft in the same steps. A draft that read a stale cache would be accepted less: the third
+    engine, which rests and never catches up, shows by how much. The fourth may catch up with 192
+    tokens a step only, as it may prefill no more: it drafts later, and as well.
+    """
+    with engine("alternate_lengths") as host:
+        rested = three_waves(host)
+    with engine("alternate_lengths_without_rest") as host:
+        never_rested = three_waves(host)
+    with engine("alternate_lengths_without_catching_up") as host:
+        stale = three_waves(host)
+    with engine("alternate_lengths", tokens_per_step=192) as host:
+        bounded = three_waves(host)
+    assert rested.outputs == never_rested.outputs == stale.outputs == bounded.outputs
+    assert rested.num_drafts == pytest.approx(never_rested.num_drafts, rel=0.02)
+    assert rested.acceptance() == pytest.approx(never_rested.acceptance(), rel=0.02)
+    assert stale.acceptance()[2] < 0.85 * rested.acceptance()[2]
+    assert bounded.num_drafts > 0.3 * rested.num_drafts
+    assert bounded.acceptance() == pytest.approx(rested.acceptance(), rel=0.15)
+
+
+def test_beside_a_request_at_the_longest_text_nothing_is_drafted_and_nothing_forgotten() -> None:
+    """vLLM alone leaves the draft model out for the whole batch, and has three zeros verified for
+    each request instead. Here nothing is verified, and what the draft model missed of the others it
+    computes when it drafts again: their drafts are accepted as often as without that request."""
+    with engine(None) as host:
+        prompts = host.tokenize(stdlib_prompts(7))
+        longest = [token for _ in range(9) for prompt in prompts for token in prompt][: 512 - 10]
+
+        def drafts_of(prompts: list[list[int]]) -> tuple[list[list[int]], float, float]:
+            before = host.metrics()
+            each = [{"max_tokens": 10 if len(prompt) > 500 else 48} for prompt in prompts]
+            answers = host.generate(prompts, each=each, temperature=0.0, ignore_eos=True)
+            after = host.metrics()
+            drafted, accepted = (
+                after[f"vllm:spec_decode_num_{kind}_tokens"]
+                - before[f"vllm:spec_decode_num_{kind}_tokens"]
+                for kind in ("draft", "accepted")
+            )
+            return [answer["token_ids"] for answer in answers], drafted, accepted
+
+        alone, drafted, accepted = drafts_of(prompts)
+        [_, *beside], drafted_beside, accepted_beside = drafts_of([longest, *prompts])
+    assert beside == alone
+    assert 0.3 * drafted < drafted_beside < drafted
+    assert accepted_beside / drafted_beside == pytest.approx(accepted / drafted, rel=0.1)
