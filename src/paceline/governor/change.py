@@ -11,6 +11,8 @@ among thousands of steps costs one relearning. Reference: Page (1954).
 
 from __future__ import annotations
 
+import math
+
 _SLACK = 0.5
 _THRESHOLD = 8.0
 _MAX_SURPRISE = 3.0
@@ -28,11 +30,13 @@ class ChangeDetector:
         self._up = 0.0
         self._down = 0.0
 
-    def observe(self, surprise: float) -> bool:
-        """Take one step's surprise; True when a change is established."""
-        clipped = min(max(surprise, -_MAX_SURPRISE), _MAX_SURPRISE)
-        self._up = max(0.0, self._up + clipped - _SLACK)
-        self._down = max(0.0, self._down - clipped - _SLACK)
+    def observe(self, surprise: float, num_steps: int = 1) -> bool:
+        """Take the surprise of one step, or of `num_steps` together, as if it had come evenly
+        spread over them; True when a change is established."""
+        each = surprise / math.sqrt(num_steps)
+        clipped = min(max(each, -_MAX_SURPRISE), _MAX_SURPRISE)
+        self._up = max(0.0, self._up + num_steps * (clipped - _SLACK))
+        self._down = max(0.0, self._down - num_steps * (clipped + _SLACK))
         if self._up <= _THRESHOLD and self._down <= _THRESHOLD:
             return False
         self._up = self._down = 0.0

@@ -1,10 +1,12 @@
 """How long a decode step takes, learned from the steps themselves.
 
-    seconds = base + request * n + verify * v + context * c + pass * k + draft * n * k
+    seconds = base + request * n + judge * [v > 0] + verify * v
+            + context * c + pass * k + draft * n * k
 
 with n requests, v draft tokens verified, c thousand tokens of context, and k tokens drafted per
-request at the step's end. One observation at k = 3 so teaches k = 2 and k = 5. The coefficients
-are non-negative: more work never takes less time.
+request at the step's end. Verifying anything at all has a price of its own: the rejection sampler
+runs instead of the plain one, for the whole batch. One observation at k = 3 so teaches k = 2 and
+k = 5. The coefficients are non-negative: more work never takes less time.
 
 Fit: weighted least squares on relative error, recursive, with forgetting. Steps of the same shape
 (k, and n and v on a doubling scale) share one *cell*, which keeps a running mean of their features
@@ -12,8 +14,10 @@ and durations; the normal equations sum over cells. Plain recursive least square
 loses what it knew about lengths not used lately (the matrix runs empty in those directions, and
 noise fills them); here the last word of every shape stays, and fades slowly. A duration enters a
 cell clipped to between half and twice the cell's mean, so one stall moves it little while a lasting
-change gets through in a few steps. The normal equations are solved by a few sweeps of coordinate
-descent with clipping at zero, from where the last solve ended (Franc et al., 2005).
+change gets through in a few steps; a young cell takes a shorter duration at once, since the first
+use of a shape pays for things that never come again. The normal equations are solved by a few
+sweeps of coordinate descent with clipping at zero, from where the last solve ended (Franc et al.,
+2005).
 
 Prior: the proportions measured on a two-core CPU with a 139M target (28 ms alone, +0.045 of that
 per request, and so on), scaled to the first step seen, entered as faint observations that fade.
@@ -25,18 +29,23 @@ busy times contradict, until each has been visited again.
 
 from __future__ import annotations
 
+from operator import mul
+
 from paceline.governor.values import StepSample
 
-_NUM_FEATURES = 6
-Features = tuple[float, float, float, float, float, float]
+_NUM_FEATURES = 7
+Features = tuple[float, float, float, float, float, float, float]
 
-# Relative to the base: base, request, verify, 1000 tokens of context, pass, draft token.
-_PRIOR = (0.95, 0.045, 0.03, 0.01, 0.05, 0.005)
+# Relative to the base: base, request, judge, verify, 1000 tokens of context, pass, draft token.
+_PRIOR = (0.95, 0.045, 0.02, 0.03, 0.01, 0.05, 0.005)
 _PRIOR_SHAPES = ((1, 0), (1, 4), (4, 2), (8, 0), (8, 4), (32, 1))
 _PRIOR_WEIGHT = 0.2
 
 _CELL_MEMORY = 24.0
 """Samples a cell averages over: a shift shows in about as many steps. Chosen by hand."""
+_YOUNG_SAMPLES = 4.0
+"""Of the first few the shortest counts. Seen: the first draft of a start took 29 ms, the next 7;
+with the mean of such samples a governor stayed off on text where drafting doubled the rate."""
 _KEEP = 0.9995
 """Per clean step, for all cells: one not visited for 2000 steps has lost two thirds. By hand."""
 # Fading is done by giving newer samples more weight, which spares touching the sums every step;
@@ -93,13 +102,26 @@ class CostModel:
         self._solve()
 
     def predict_s(
-        self, num_requests: int, verified_draft_tokens: float, context_tokens: int, length: int
+        self,
+        num_requests: int,
+        verified_draft_tokens: float,
+        context_tokens: int,
+        length: int,
+        *,
+        verifying_fraction: float | None = None,
     ) -> float:
-        """Seconds of a clean step of this shape; 0 before the first clean step."""
-        base, request, verify, context, draft_pass, draft = self._coefficients
+        """Seconds of a clean step of this shape; 0 before the first clean step.
+
+        `verifying_fraction`: the chance that there is anything to verify; None takes
+        `verified_draft_tokens` for a count of one step, not a mean over many.
+        """
+        if verifying_fraction is None:
+            verifying_fraction = float(verified_draft_tokens > 0)
+        base, request, judge, verify, context, draft_pass, draft = self._coefficients
         return (
             base
             + request * num_requests
+            + judge * verifying_fraction
             + verify * verified_draft_tokens
             + context * context_tokens * 1e-3
             + draft_pass * length
@@ -131,12 +153,12 @@ class CostModel:
 
     def _add(self, features: Features | list[float], duration_s: float, weight: float) -> None:
         weight /= duration_s * duration_s  # relative error: a long step is no better known
-        for row_index, x in enumerate(features):
-            weighted = weight * x
-            self._moment[row_index] += weighted * duration_s
-            row = self._gram[row_index]
-            for column, y in enumerate(features):
-                row[column] += weighted * y
+        for index, x in enumerate(features):
+            if x != 0.0:
+                weighted = weight * x
+                self._moment[index] += weighted * duration_s
+                row = self._gram[index]
+                self._gram[index] = [r + weighted * y for r, y in zip(row, features, strict=True)]
 
     def _solve(self) -> None:
         coefficients = self._coefficients
@@ -145,9 +167,7 @@ class CostModel:
                 diagonal = row[index]
                 if diagonal <= 1e-12:
                     continue
-                gap = self._moment[index]
-                for x, y in zip(row, coefficients, strict=True):
-                    gap -= x * y
+                gap = self._moment[index] - sum(map(mul, row, coefficients))
                 coefficients[index] = max(coefficients[index] + gap / diagonal, 0.0)
 
 
@@ -163,8 +183,11 @@ class _Cell:
         self.entered_weight = 0.0
 
     def blend(self, features: Features, duration_s: float) -> None:
+        is_young = self.num_samples < _YOUNG_SAMPLES
         self.num_samples = min(self.num_samples + 1.0, _CELL_MEMORY)
         share = 1.0 / self.num_samples
+        if is_young and duration_s < self.duration_s:
+            self.duration_s, share = duration_s, 1.0
         clipped = min(max(duration_s, self.duration_s / _CLIP), self.duration_s * _CLIP)
         self.duration_s += share * (clipped - self.duration_s)
         self.features = [
@@ -178,6 +201,7 @@ def _features(
     return (
         1.0,
         float(num_requests),
+        float(verified_draft_tokens > 0),
         float(verified_draft_tokens),
         context_tokens * 1e-3,
         float(length),

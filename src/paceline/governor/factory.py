@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -21,11 +22,13 @@ def create_policy(
     max_draft_length: int,
     draft_length: int | None = None,
     schedule: Sequence[ScheduleRange] | None = None,
+    max_step_s: float = math.inf,
 ) -> Policy:
     """Build the policy called `name`.
 
     `max_draft_length` is the engine's ceiling. `draft_length` is for `fixed` (the ceiling where it
-    is None), `schedule` for `schedule`. ValueError says what was given and what is allowed.
+    is None), `schedule` for `schedule`, `max_step_s` for `goodput`.
+    ValueError says what was given and what is allowed.
     """
     if name not in POLICY_NAMES:
         raise ValueError(f"policy is {name!r}; allowed are {', '.join(POLICY_NAMES)}")
@@ -35,7 +38,7 @@ def create_policy(
             "the engine's num_speculative_tokens"
         )
     if name == "goodput":
-        return GoodputPolicy(max_draft_length)
+        return GoodputPolicy(max_draft_length, max_step_s=max_step_s)
     if name == "threshold":
         return ThresholdPolicy(max_draft_length)
     if name == "off":

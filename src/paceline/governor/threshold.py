@@ -87,7 +87,7 @@ class ThresholdPolicy:
             self._is_probe_judged = False
         if self._probe_left > 0:
             self._probe_left -= 1
-            return DraftPlan(1, "threshold: probe while off")
+            return DraftPlan(1, "threshold: probe while off", is_exploring=True)
         self._steps_off += 1
         return DraftPlan(0, f"threshold: off for {self._steps_off} of {self._pause} steps")
 

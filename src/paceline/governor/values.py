@@ -9,6 +9,32 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Hindsight:
+    """What the draft model would have had accepted, judged on tokens that the target has made.
+
+    Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
+    is the text itself. Both tuples have shape (num_judged,): drafts that begin where the one before
+    would have ended, as deep as the engine's ceiling.
+    """
+
+    drafted: tuple[int, ...]
+    """Draft tokens judged; fewer than the ceiling only where the text ends, all accepted."""
+    accepted: tuple[int, ...]
+    computed_tokens: int
+    """Tokens the draft model computed for it."""
+    missing_tokens: int
+    """Tokens it must compute before it can judge anything; 0 when it judged something now."""
+    seconds: float
+    """Time it took."""
+
+    def __post_init__(self) -> None:
+        _check_verdicts(self.drafted, self.accepted)
+        for name in ("computed_tokens", "missing_tokens", "seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
 class StepSample:
     """One finished engine step.
 
@@ -37,16 +63,15 @@ class StepSample:
     duration_s: float | None
     """Time this step took, up to its results; None when it cannot be told."""
     is_clean: bool
-    """True when it was a pure decode step, back to back with the one before: fit cost on these."""
+    """True when it was a pure decode step, back to back with the one before, that caught up with
+    nothing: fit cost on these."""
+    catches_up: bool = False
+    """True when the drafter first computed the tokens that it had missed at draft length 0."""
+    hindsight: Hindsight | None = None
+    """What an earlier step's plan asked for, when it has come."""
 
     def __post_init__(self) -> None:
-        if len(self.drafted) != len(self.accepted):
-            raise ValueError(
-                f"drafted has {len(self.drafted)} entries, accepted {len(self.accepted)}; "
-                "both need one per judged request"
-            )
-        if any(not 0 <= a <= d for d, a in zip(self.drafted, self.accepted, strict=True)):
-            raise ValueError(f"accepted {self.accepted} must lie in 0..drafted {self.drafted}")
+        _check_verdicts(self.drafted, self.accepted)
         for name in (
             "num_requests",
             "asked_draft_length",
@@ -81,6 +106,8 @@ class EngineLoad:
     num_waiting: int
     max_draft_length: int
     """The ceiling in force now: the engine's, or a lower one set by an operator."""
+    has_hindsight: bool = False
+    """Whether the engine can do what `DraftPlan.hindsight_tokens` asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +116,25 @@ class DraftPlan:
 
     draft_length: int
     reason: str
+    hindsight_tokens: int = 0
+    """Have the draft model judge in hindsight, computing at most so many tokens; 0 for no."""
+    is_exploring: bool = False
+    """To learn something: another length than what is thought the best."""
+    expected_tokens_per_s: float | None = None
+    """What the policy expects of it, where it expects anything."""
 
     def __post_init__(self) -> None:
         if self.draft_length < 0:
             raise ValueError(f"draft_length is {self.draft_length}; it must be 0 (off) or more")
+        if self.hindsight_tokens < 0:
+            raise ValueError(f"hindsight_tokens is {self.hindsight_tokens}; it must be 0 or more")
+
+
+def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:
+    if len(drafted) != len(accepted):
+        raise ValueError(
+            f"drafted has {len(drafted)} entries, accepted {len(accepted)}; "
+            "both need one per judged request"
+        )
+    if any(not 0 <= a <= d for d, a in zip(drafted, accepted, strict=True)):
+        raise ValueError(f"accepted {accepted} must lie in 0..drafted {drafted}")

@@ -12,8 +12,9 @@ from paceline.governor.schedule import SchedulePolicy, ScheduleRange
 from paceline.governor.threshold import ThresholdPolicy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
-from .simulated_engine import SimulatedEngine, Truth
+from .steady import SteadyEngine, hazard
 
+HOPELESS = hazard(0.0)
 LOAD = EngineLoad(
     num_requests=4, context_tokens=100, prefill_tokens=0, num_waiting=0, max_draft_length=8
 )
@@ -60,71 +61,69 @@ def test_schedule_says_what_is_wrong(ranges: list[ScheduleRange], complaint: str
 
 def test_threshold_lengthens_on_easy_text_to_the_ceiling() -> None:
     """At 0.98 per position even eight tokens are accepted above 0.75 on average."""
-    engine = SimulatedEngine(ThresholdPolicy(8), 8)
-    assert engine.run(Truth(4, (0.98,)), 200).lengths[-1] == 8
+    engine = SteadyEngine(ThresholdPolicy(8))
+    assert engine.lengths(4, hazard(0.98), 200)[-1] == 8
 
 
 def test_threshold_shortens_on_middling_text() -> None:
     """At 0.65 per position only length 1 keeps the fraction above 0.6."""
-    engine = SimulatedEngine(ThresholdPolicy(8), 8)
-    lengths = engine.run(Truth(4, (0.65,)), 300).lengths[-100:]
+    engine = SteadyEngine(ThresholdPolicy(8))
+    lengths = engine.lengths(4, hazard(0.65), 300)[-100:]
     assert max(lengths) <= 2
     assert min(lengths) >= 1
 
 
 def test_threshold_goes_off_and_comes_back() -> None:
     """Hopeless text switches it off but for rare probes; easy text switches it on again."""
-    engine = SimulatedEngine(ThresholdPolicy(8), 8)
-    off = engine.run(Truth(4, (0.05,)), 400).lengths[-200:]
+    engine = SteadyEngine(ThresholdPolicy(8))
+    off = engine.lengths(4, hazard(0.05), 400)[-200:]
     assert off.count(0) >= 0.95 * len(off)
-    assert engine.run(Truth(4, (0.95,)), 700).lengths[-1] > 0
+    assert engine.lengths(4, hazard(0.95), 700)[-1] > 0
 
 
-@pytest.mark.parametrize("samples_late", [0, 1])
-def test_threshold_doubles_its_pause_once_per_probe(samples_late: int) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_threshold_doubles_its_pause_once_per_probe(is_async: bool) -> None:
     """Nothing accepted: pauses of 32, 64, 128 and 256 steps between probes of 4.
 
     The verdicts on drafts from before switching off end no probe, and each probe is judged once.
     """
-    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
-    hopeless = Truth(1, (0.0,))
-    _switch_off(engine, hopeless)
-    lengths = (0, *engine.run(hopeless, 31 + 4 + 64 + 4 + 128 + 4 + 256 + 4).lengths)
+    engine = SteadyEngine(ThresholdPolicy(8), is_async=is_async)
+    _switch_off(engine)
+    lengths = [0, *engine.lengths(1, HOPELESS, 31 + 4 + 64 + 4 + 128 + 4 + 256 + 4)]
     pauses = [32, 64, 128, 256]
-    assert list(lengths) == [length for n in pauses for length in [0] * n + [1] * 4]
+    assert lengths == [length for n in pauses for length in [0] * n + [1] * 4]
 
 
-@pytest.mark.parametrize("samples_late", [0, 1])
-def test_threshold_stays_off_when_a_leftover_draft_is_accepted(samples_late: int) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_threshold_stays_off_when_a_leftover_draft_is_accepted(is_async: bool) -> None:
     """The draft from before switching off is accepted, after it was off: no probe, so no return."""
-    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
-    _switch_off(engine, Truth(1, (0.0,)))
-    assert engine.run(Truth(1, (1.0,)), 31).lengths == (0,) * 31
+    engine = SteadyEngine(ThresholdPolicy(8), is_async=is_async)
+    _switch_off(engine)
+    assert engine.lengths(1, hazard(1.0), 31) == [0] * 31
 
 
-@pytest.mark.parametrize("samples_late", [0, 1])
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
     ("verdicts", "returns"),
     [((1, 1, 0, 0), False), ((1, 1, 0, 1), True), ((0, 1, 1, 1), True), ((0, 1, 0, 1), False)],
 )
 def test_threshold_judges_a_probe_by_all_its_verdicts(
-    verdicts: tuple[int, ...], returns: bool, samples_late: int
+    verdicts: tuple[int, ...], returns: bool, is_async: bool
 ) -> None:
     """Three of the four accepted switch on again, two of four do not, in whichever order."""
-    engine = SimulatedEngine(ThresholdPolicy(8), 8, samples_late=samples_late)
-    hopeless = Truth(1, (0.0,))
-    _switch_off(engine, hopeless)
-    assert engine.run(hopeless, 32).lengths[-2:] == (0, 1)
+    engine = SteadyEngine(ThresholdPolicy(8), is_async=is_async)
+    _switch_off(engine)
+    assert engine.lengths(1, HOPELESS, 32)[-2:] == [0, 1]
     for accepted in verdicts:  # of each probe step, one step after it
-        engine.run(Truth(1, (float(accepted),)), 1)
-    lengths = engine.run(hopeless, 8).lengths
+        engine.run(1, hazard(float(accepted)), 1)
+    lengths = engine.lengths(1, HOPELESS, 8)
     assert (lengths[-1] == 1) is returns
 
 
-def _switch_off(engine: SimulatedEngine, truth: Truth) -> None:
-    """Run until the first step that drafts nothing."""
+def _switch_off(engine: SteadyEngine) -> None:
+    """Run hopeless text until the first step that drafts nothing."""
     for _ in range(400):
-        if engine.run(truth, 1).lengths == (0,):
+        if engine.lengths(1, HOPELESS, 1) == [0]:
             return
     raise AssertionError("the policy did not switch off within 400 steps")
 

@@ -1,0 +1,78 @@
+"""What would each draft length yield in the next step, and what would it take?
+
+For n requests with context c, and every length k from 0 to the ceiling,
+
+    tokens(k)  = n * (1 + survival_1 + … + survival_k)            (see `acceptance`)
+    seconds(k) = cost(n, n * (offered_1 + … + offered_k), c, k, chance of any offer)   (see `cost`)
+    value(k)   = tokens(k) / seconds(k)
+
+Assumes steady state: the length drafted now is verified next, with as many requests. Fails on mixed
+traffic, which it treats as one. Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.governor.acceptance import AcceptanceModel
+from paceline.governor.cost import CostModel
+from paceline.governor.values import EngineLoad
+
+_LEAST_PRICE_STEPS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What each length 0…ceiling would yield and take, shape (ceiling + 1,) each."""
+
+    tokens: list[float]
+    seconds: list[float]
+    values: list[float]
+    """Tokens per second."""
+
+    def price_s(self, length: int, now: int) -> float:
+        """Time wasted by one step at `length` instead of `now`, should nothing be accepted beyond
+        what `now` yields: seconds(k) - seconds(now) * min(tokens(k), tokens(now)) / tokens(now)."""
+        useful = min(self.tokens[length] / self.tokens[now], 1.0)
+        least_s = _LEAST_PRICE_STEPS * self.seconds[now]
+        return max(self.seconds[length] - self.seconds[now] * useful, least_s)
+
+    def within(self, max_step_s: float) -> Forecast:
+        """Only lengths 0 to the longest whose step takes at most so long; 0 alone where none does.
+
+        A step's time grows with the length.
+        """
+        count = 1
+        while count < len(self.seconds) and self.seconds[count] <= max_step_s:
+            count += 1
+        if count == len(self.seconds):
+            return self
+        return Forecast(self.tokens[:count], self.seconds[:count], self.values[:count])
+
+    def best_drafting(self) -> int:
+        """The best length but 0."""
+        return 1 + max(range(len(self.values) - 1), key=lambda k: self.values[k + 1])
+
+
+def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> Forecast:
+    """The forecast for a load with requests; needs a cost that is ready."""
+    num_requests, context_tokens = load.num_requests, load.context_tokens
+    survival, offered = acceptance.survival, acceptance.offered
+    tokens, seconds = [], []
+    yields, drafts = 1.0, 0.0
+    some_offer = 1.0 - (1.0 - offered[0]) ** num_requests
+    for length in range(min(load.max_draft_length, len(survival)) + 1):
+        if length > 0:
+            yields += survival[length - 1]
+            drafts += offered[length - 1]
+        step_s = cost.predict_s(
+            num_requests,
+            num_requests * drafts,
+            context_tokens,
+            length,
+            verifying_fraction=some_offer if length > 0 else 0.0,
+        )
+        tokens.append(num_requests * yields)
+        seconds.append(max(step_s, 1e-9))
+    values = [num / step_s for num, step_s in zip(tokens, seconds, strict=True)]
+    return Forecast(tokens, seconds, values)

@@ -1,0 +1,160 @@
+"""What traffic comes, and what the target really accepts of each request's drafts.
+
+All of it is known truth: a policy sees only samples, the oracle sees this.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Whole numbers drawn uniformly from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.low <= self.high:
+            raise ValueError(f"lengths {self.low}..{self.high} must satisfy 1 <= low <= high")
+
+    @property
+    def mean(self) -> float:
+        return (self.low + self.high) / 2.0
+
+    @property
+    def mean_square(self) -> float:
+        return ((self.high - self.low + 1) ** 2 - 1) / 12.0 + self.mean**2
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTruth:
+    """How a drafter fares on one kind of text.
+
+    Acceptance: `hazards[j-1]` = P(token j accepted | offered, j-1 accepted); the last one holds for
+    all deeper positions. Requests differ: each has one standard normal z for its life, and its
+    hazards are sigmoid(logit(hazard) + spread * z).
+
+    Offers: the drafter has a match or has none, a two-state Markov chain over output tokens: with
+    none, `match_start` is the chance of one at the next token; with one, `match_stay` that it
+    lasts. Matched, it offers all it is asked for; else nothing. A model always offers: 1 and 1.
+    """
+
+    hazards: tuple[float, ...]
+    spread: float = 0.0
+    match_start: float = 1.0
+    match_stay: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.hazards or not all(0.0 <= hazard <= 1.0 for hazard in self.hazards):
+            raise ValueError(f"hazards are {self.hazards}; they must be chances, one at least")
+        if not self.spread >= 0.0:
+            raise ValueError(f"spread is {self.spread}; it must not be negative")
+        if not (0.0 <= self.match_start <= 1.0 and 0.0 <= self.match_stay <= 1.0):
+            raise ValueError(
+                f"match_start {self.match_start} and match_stay {self.match_stay} must be chances"
+            )
+        if self.match_start == 0.0 and self.match_stay == 1.0:
+            raise ValueError("match_start 0 with match_stay 1 has no steady state; change one")
+
+    @property
+    def always_offers(self) -> bool:
+        return self.match_start == 1.0 and self.match_stay == 1.0
+
+    @property
+    def match_memory(self) -> float:
+        """How much a match tells about the next token: the chain's second eigenvalue."""
+        return self.match_stay - self.match_start
+
+    @property
+    def match_fraction(self) -> float:
+        """The fraction of output tokens at which the drafter has a match."""
+        return self.match_start / (1.0 - self.match_memory)
+
+    def logits(self, num_positions: int) -> list[float]:
+        """logit(hazard) for positions 1…num_positions; ±inf for certain ones."""
+        padded = self.hazards + self.hazards[-1:] * num_positions
+        return [_logit(hazard) for hazard in padded[:num_positions]]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficClass:
+    """Requests of one kind. Where the next phase has a class of this name, its truth takes over
+    at once, also for requests under way; where it has not, they keep theirs until they end."""
+
+    name: str
+    prompt_tokens: Lengths
+    output_tokens: Lengths
+    truth: DraftTruth
+    weight: float = 1.0
+    """Arrivals are of this class in proportion to it."""
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0.0:
+            raise ValueError(f"weight of class {self.name!r} is {self.weight}; it must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """As many requests as `first`, each followed at once by the next; ramping to `last`."""
+
+    first: int
+    last: int | None = None
+    hangs_up: bool = False
+    """At the start of the phase, requests beyond `first` are cancelled, the youngest first; else
+    they run to their end."""
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or (self.last is not None and self.last < 0):
+            raise ValueError(f"a closed loop of {self.first} to {self.last}; none may be negative")
+
+    def concurrency(self, elapsed_fraction: float) -> int:
+        """How many are to be in the engine at this point of the phase, 0 to 1."""
+        last = self.first if self.last is None else self.last
+        return round(self.first + (last - self.first) * min(elapsed_fraction, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """Poisson arrivals; beside them bursts, each of `burst_requests` at one instant."""
+
+    requests_per_s: float
+    burst_requests: int = 0
+    burst_period_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.requests_per_s >= 0.0 and self.burst_requests >= 0):
+            raise ValueError("arrivals must not be negative")
+        if not self.burst_period_s > 0.0:
+            raise ValueError(f"burst_period_s is {self.burst_period_s}; it must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of traffic in which nothing but chance changes (and a ramp). Its length is given
+    in virtual seconds or in engine steps, the latter for closed loops without a ramp only."""
+
+    name: str
+    load: ClosedLoop | OpenLoop
+    classes: tuple[TrafficClass, ...]
+    duration_s: float | None = None
+    num_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError(f"phase {self.name!r} has no traffic class; it needs one at least")
+        if len({kind.name for kind in self.classes}) != len(self.classes):
+            raise ValueError(f"phase {self.name!r} names a class twice")
+        if (self.duration_s is None) == (self.num_steps is None):
+            raise ValueError(f"phase {self.name!r} needs duration_s or num_steps, and not both")
+        is_steady = isinstance(self.load, ClosedLoop) and self.load.last is None
+        if self.num_steps is not None and not is_steady:
+            raise ValueError(f"phase {self.name!r} is no steady closed loop: give duration_s")
+
+
+def _logit(chance: float) -> float:
+    if chance <= 0.0:
+        return -math.inf
+    return math.inf if chance >= 1.0 else math.log(chance / (1.0 - chance))

@@ -1,0 +1,123 @@
+"""Endless requests in the simulator, for tests that count steps: nothing ends, nothing is random
+but acceptance and a little noise of the durations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paceline.governor.policy import Policy
+from paceline.simulator.cost import LinearCost
+from paceline.simulator.engine import SimulatedEngine
+from paceline.simulator.machine import Drafter, Machine
+from paceline.simulator.oracle import Rate, best_rate, steady_rates
+from paceline.simulator.steplog import StepLog
+from paceline.simulator.traffic import ClosedLoop, DraftTruth, Lengths, Phase, TrafficClass
+
+MAX = 8
+EASY, MIDDLING, HARD = DraftTruth((0.85,)), DraftTruth((0.6,)), DraftTruth((0.2,))
+_ENDLESS = 10**9
+
+# The measured proportions of a 139M target, and of a small one where drafting is dear.
+LARGE = LinearCost(
+    base_s=0.028,
+    request_s=0.0013,
+    judge_s=0.0,
+    token_s=0.0009,
+    context_ktoken_s=0.0,
+    draft_pass_s=0.0014,
+    draft_request_s=0.0001,
+)
+SMALL = LinearCost(
+    base_s=0.005,
+    request_s=0.0002,
+    judge_s=0.0,
+    token_s=0.0001,
+    context_ktoken_s=0.0,
+    draft_pass_s=0.002,
+    draft_request_s=0.00001,
+)
+
+
+def hazard(*hazards: float) -> DraftTruth:
+    """Text of which each draft token is accepted with these chances, by position."""
+    return DraftTruth(hazards)
+
+
+class SteadyEngine:
+    """Steps a policy; the number of requests and the text may change from one run to the next."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        cost: LinearCost = LARGE,
+        *,
+        seed: int = 0,
+        is_async: bool = False,
+        drafter: Drafter = "stateless",
+        output_tokens: int = _ENDLESS,
+    ) -> None:
+        self._machine = Machine(
+            cost,
+            max_draft_length=MAX,
+            max_num_seqs=64,
+            token_budget=4096,
+            drafter=drafter,
+            is_async=is_async,
+        )
+        self._engine = SimulatedEngine(self._machine, policy, seed=seed)
+        self._output_tokens = output_tokens
+
+    def run(self, num_requests: int, truth: DraftTruth, num_steps: int) -> StepLog:
+        """`num_steps` steps with that many requests; those there already stay."""
+        return self._engine.run(self._phase(num_requests, truth, num_steps))
+
+    def lengths(self, num_requests: int, truth: DraftTruth, num_steps: int) -> list[int]:
+        """The same, as the draft lengths planned."""
+        planned: list[int] = self.run(num_requests, truth, num_steps).draft_length.tolist()
+        return planned
+
+    def rates(self, num_requests: int, truth: DraftTruth) -> list[Rate]:
+        """What the oracle expects of each draft length."""
+        return steady_rates(self._phase(num_requests, truth, 1), num_requests, self._machine)
+
+    def best_length(self, num_requests: int, truth: DraftTruth) -> int:
+        """The draft length that yields most, by the oracle."""
+        phase = self._phase(num_requests, truth, 1)
+        return best_rate(phase, num_requests, self._machine).draft_length
+
+    def share_of_best(self, log: StepLog, num_requests: int, truth: DraftTruth) -> float:
+        """Tokens per second that the lengths of the run yield on average, over the best length's.
+
+        From the truth, so no luck is in it.
+        """
+        rates = self.rates(num_requests, truth)
+        planned = [rates[length] for length in log.draft_length.tolist()]
+        tokens = sum(rate.tokens_per_step for rate in planned)
+        seconds = sum(rate.step_s for rate in planned)
+        return tokens / seconds / max(rate.tokens_per_s for rate in rates)
+
+    def _phase(self, num_requests: int, truth: DraftTruth, num_steps: int) -> Phase:
+        output = Lengths(max(self._output_tokens // 2, 1), self._output_tokens)
+        if self._output_tokens == _ENDLESS:
+            output = Lengths(_ENDLESS, _ENDLESS)
+        kind = TrafficClass("text", Lengths(2, 2), output, truth)
+        load = ClosedLoop(num_requests, hangs_up=True)
+        return Phase("steady", load, (kind,), num_steps=num_steps)
+
+
+def show_bursts(lengths: list[int]) -> str:
+    """One sign a step: x where something was drafted, a dot where nothing was."""
+    return "".join("x" if length else "." for length in lengths)
+
+
+def lost_to_off_s(log: StepLog, cost: LinearCost, num_requests: int) -> float:
+    """Seconds longer, noise left out, than never drafting takes for the same tokens.
+
+    Off, a step over n requests takes base + n * request seconds and yields one token for each of
+    them that is still there; prompts cost alike.
+    """
+    seconds = log.expected_s - cost.token_s * log.prefill_tokens
+    off_step_s = cost.base_s + cost.request_s * log.num_requests
+    off_tokens = np.minimum(log.num_requests, num_requests)
+    return float((seconds - off_step_s * log.output_tokens / off_tokens).sum())
