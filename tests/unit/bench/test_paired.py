@@ -50,7 +50,7 @@ def test_a_plan_runs_interleaved_finds_the_slower_arm_and_ends_its_servers(
     paired: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second server waits 60 ms before each chunk, the first not at all."""
-    monkeypatch.setattr(paired, "IDLE_WATCH_S", 0.2)
+    monkeypatch.setattr("benchmarks.servers.IDLE_WATCH_S", 0.2)
     prompts = tmp_path / "p.jsonl"
     prompts.write_text(json.dumps({"prompt": json.dumps({"tokens": 3})}))
     command = [sys.executable, str(SIMULATED), "{port}"]

@@ -1,0 +1,219 @@
+"""Does prefill pacing keep answers flowing while long prompts arrive, and what does it cost?
+
+Two servers without speculation, so that nothing else differs: vLLM's scheduler with its default
+limits, and the same with `slo.time_per_output_token_ms`. Each in turn (A B A B …) gets the same
+load: answers that stream all the time, and long prompts that arrive beside them at fixed times.
+
+    python benchmarks/prefill_pacing.py --model runs/twin --results benchmarks/results
+
+The time between two chunks is that between two tokens: nothing is drafted. Throughput is all
+output tokens over the time until the last answer is complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.servers import Server, running_servers
+from paceline.bench.environment import describe_environment
+from paceline.bench.workloads import load_heldout
+
+NUM_STREAMS = 6
+STREAM_TOKENS = 400
+NUM_LONG = 8
+FIRST_LONG_S, EVERY_S = 1.5, 1.2
+LONG_CHARACTERS = 5_200
+"""About 1,500 tokens of source."""
+LONG_ANSWER_TOKENS = 8
+MODEL_NAME = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One streamed answer: when its chunks came, in seconds since the load began."""
+
+    is_long: bool
+    sent_s: float
+    chunks_s: tuple[float, ...]
+
+
+async def stream(
+    session: aiohttp.ClientSession, server: Server, prompt: str, num_tokens: int, at_s: float,
+    began_s: float, is_long: bool,
+) -> Answer:  # fmt: skip
+    """Wait until `at_s`, ask, and take the time of every chunk. RuntimeError for an error."""
+    await asyncio.sleep(max(began_s + at_s - time.monotonic(), 0.0))
+    body = {
+        "model": MODEL_NAME, "prompt": prompt, "max_tokens": num_tokens, "min_tokens": num_tokens,
+        "temperature": 0, "stream": True,
+    }  # fmt: skip
+    sent_s = time.monotonic() - began_s
+    chunks: list[float] = []
+    async with session.post(f"{server.url}/v1/completions", json=body) as response:
+        async for line in response.content:
+            if line.startswith(b"data: {"):
+                if b'"error"' in line[:16]:
+                    raise RuntimeError(line.decode())
+                chunks.append(time.monotonic() - began_s)
+        if response.status != 200:
+            raise RuntimeError(f"HTTP {response.status}")
+    return Answer(is_long, sent_s, tuple(chunks))
+
+
+async def run_load(server: Server, seed: int) -> list[Answer]:
+    """Streams from the start, long prompts one after the other beside them."""
+    texts = [prompt.text for prompt in load_heldout() if prompt.text]
+    random.Random(seed).shuffle(texts)
+    everything = "\n".join(texts)
+    longs = [everything[i * LONG_CHARACTERS :][:LONG_CHARACTERS] for i in range(NUM_LONG)]
+    timeout = aiohttp.ClientTimeout(total=300)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        began_s = time.monotonic()
+        tasks = [
+            stream(session, server, text[-200:], STREAM_TOKENS, 0.0, began_s, False)
+            for text in texts[-NUM_STREAMS:]
+        ]
+        for i, text in enumerate(longs):
+            at_s = FIRST_LONG_S + i * EVERY_S
+            tasks.append(stream(session, server, text, LONG_ANSWER_TOKENS, at_s, began_s, True))
+        return await asyncio.gather(*tasks)
+
+
+def summarize(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Waits between the chunks of the streams, and of all answers; times to first; throughput."""
+    gaps = sorted(_gaps(answer for answer in answers if not answer.is_long))
+    firsts = sorted(answer.chunks_s[0] - answer.sent_s for answer in answers if answer.is_long)
+    tokens = sum(len(answer.chunks_s) for answer in answers)
+    ended_s = max(answer.chunks_s[-1] for answer in answers)
+    return {
+        "num_gaps": len(gaps),
+        "inter_chunk_p50_ms": 1e3 * float(np.percentile(gaps, 50)),
+        "inter_chunk_p99_ms": 1e3 * float(np.percentile(gaps, 99)),
+        "inter_chunk_max_ms": 1e3 * gaps[-1],
+        "long_first_token_p50_ms": 1e3 * float(np.percentile(firsts, 50)),
+        "long_first_token_max_ms": 1e3 * firsts[-1],
+        "chunks": tokens,
+        "seconds": ended_s,
+        "chunks_per_s": tokens / ended_s,
+    }
+
+
+def _gaps(answers: Any) -> list[float]:
+    return [
+        after - before
+        for answer in answers
+        for before, after in zip(answer.chunks_s, answer.chunks_s[1:], strict=False)
+    ]
+
+
+def server_plan(model: str | None, objective_ms: float | None) -> dict[str, Any]:
+    command = ["paceline", "serve", *([model] if model else []), "--draft", "none"]
+    command += [
+        "--port",
+        "{port}",
+        "--admin-port",
+        "{admin_port}",
+        "--",
+        "--no-enable-prefix-caching",
+    ]
+    env = {
+        "PACELINE_ENGINE__SERVED_NAME": MODEL_NAME,
+        "PACELINE_ENGINE__KV_CACHE_BYTES": "536870912",
+    }
+    if objective_ms is not None:
+        env["PACELINE_SLO__TIME_PER_OUTPUT_TOKEN_MS"] = str(objective_ms)
+    return {"command": command, "env": env}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", help="folder of the target; the bundled one where left out")
+    parser.add_argument("--objective-ms", type=float, default=60.0)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
+    options = parser.parse_args()
+    if not options.results.is_dir():
+        parser.error(f"--results is {options.results}, which is no folder")
+    plan = {
+        "objective_ms": options.objective_ms,
+        "repeats": options.repeats,
+        "servers": {
+            "default limits": server_plan(options.model, None),
+            "paced": server_plan(options.model, options.objective_ms),
+        },
+        "load": {
+            "streams": NUM_STREAMS, "stream_tokens": STREAM_TOKENS, "long_prompts": NUM_LONG,
+            "every_s": EVERY_S, "long_characters": LONG_CHARACTERS,
+        },
+    }  # fmt: skip
+    runs: list[dict[str, Any]] = []
+    name = Path(options.model).name if options.model else "bundled"
+    target = (
+        options.results / f"prefill-pacing-{name}-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    )
+    document = {
+        "schema_version": 1,
+        "kind": "prefill pacing",
+        "plan": plan,
+        "environment": asdict(describe_environment(sys.argv)),
+        "runs": runs,
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="pacing-") as folder,
+        running_servers(plan, Path(folder)) as servers,
+    ):
+        for server in servers.values():  # warm-up, and what the pacer has to learn
+            asyncio.run(run_load(server, seed=999))
+        for repeat in range(options.repeats):
+            order = list(servers)
+            for arm in order if repeat % 2 == 0 else reversed(order):
+                summary = summarize(asyncio.run(run_load(servers[arm], seed=repeat)))
+                runs.append({"repeat": repeat, "arm": arm, "summary": summary})
+                print(repeat, arm, {k: round(v, 1) for k, v in summary.items()}, flush=True)
+            document["comparison"] = compare(runs)
+            target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(document["comparison"], indent=1))
+    print(f"written: {target}")
+
+
+def compare(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Medians and ranges of both arms, and the ratio of throughput within each repeat."""
+    found: dict[str, Any] = {}
+    by_arm: dict[str, dict[int, dict[str, float]]] = {}
+    for run in runs:
+        by_arm.setdefault(run["arm"], {})[run["repeat"]] = run["summary"]
+    for arm, summaries in by_arm.items():
+        for figure in ("inter_chunk_p99_ms", "inter_chunk_p50_ms", "long_first_token_p50_ms"):
+            values = [summary[figure] for summary in summaries.values()]
+            found[f"{arm}: {figure}"] = [statistics.median(values), min(values), max(values)]
+    paced, stock = by_arm.get("paced", {}), by_arm.get("default limits", {})
+    ratios = [paced[r]["chunks_per_s"] / stock[r]["chunks_per_s"] for r in paced if r in stock]
+    if ratios:
+        found["throughput, paced over default"] = [
+            statistics.median(ratios),
+            min(ratios),
+            max(ratios),
+        ]
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""How long from a fresh clone to a server that answers, and how long the next time?
+
+Clones this repository, runs `make serve` in it as the first command ever, asks one question of
+every task, ends it, and runs it again. Both times count from the command to the line that says it
+serves. The clone has no environment: the first time includes the installation (packages come from
+pip's cache where pip has one; `--no-pip-cache` shows the time without).
+
+    python benchmarks/start_time.py --json benchmarks/results/start-time.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from paceline.bench.environment import describe_environment
+
+ROOT = Path(__file__).resolve().parents[1]
+SIGNATURE = "def connect(host, port=8000, *, timeout=None):"
+FUNCTION = "def area(width, height):\n    size = width * height\n    return size"
+QUESTIONS = {
+    "json": f"Turn this signature into JSON:\n\n{SIGNATURE}",
+    "rename": f"Rename `size` to `result` throughout:\n\n{FUNCTION}",
+    "docstring": f"Write a docstring for this function:\n\n{FUNCTION}",
+    "complete": 'Complete this function:\n\ndef is_empty(self):\n    """Return True if empty."""',
+}
+
+
+def serve_once(clone: Path, *, ask: bool, environment: dict[str, str]) -> dict[str, Any]:
+    """Seconds until it serves, and the answers when asked."""
+    started_s = time.monotonic()
+    process = subprocess.Popen(
+        ["make", "serve", "ARGS=--port 0 --admin-port 0"],
+        cwd=clone,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := re.search(r"serving paceline-demo on (\S+)", line):
+                break
+        else:
+            raise RuntimeError(f"make serve ended with {process.wait()} before it served")
+        result: dict[str, Any] = {"seconds_until_serving": time.monotonic() - started_s}
+        if ask:
+            result["answers"] = {
+                task: _ask(found[1], question) for task, question in QUESTIONS.items()
+            }
+        return result
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _ask(url: str, question: str) -> dict[str, str]:
+    body = {
+        "model": "paceline-demo",
+        "messages": [{"role": "user", "content": question}],
+        "temperature": 0,
+        "max_tokens": 200,
+    }
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()
+    return {"question": question, "answer": answer["choices"][0]["message"]["content"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=3, help="starts after the first")
+    parser.add_argument("--no-pip-cache", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    environment = (
+        {**os.environ, "PIP_NO_CACHE_DIR": "1"} if arguments.no_pip_cache else {**os.environ}
+    )
+    environment.pop("VIRTUAL_ENV", None)
+    with tempfile.TemporaryDirectory(prefix="paceline-start-") as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        first = serve_once(clone, ask=True, environment=environment)
+        print(json.dumps(first, indent=1), flush=True)
+        again = []
+        for _ in range(arguments.repeats):
+            again.append(serve_once(clone, ask=False, environment=environment))
+            print(again[-1], flush=True)
+    if arguments.json:
+        document = {
+            "schema_version": 1,
+            "kind": "start time",
+            "environment": asdict(describe_environment(sys.argv)),
+            "pip_cache": not arguments.no_pip_cache,
+            "first": first,
+            "again": again,
+        }
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
