@@ -3,7 +3,7 @@
 #   make serve     environment (first time only), then the bundled pair on 127.0.0.1:8000
 #   make install   environment only; afterwards .venv/bin/paceline is the command
 #   make test      environment with the test tools, lint, unit tests, tests on the real engine
-#   make check     the quick loop: lint, types, import direction, unit tests; under a minute
+#   make check     the quick loop: lint, types, import direction, unit tests; a minute, once installed
 #
 # Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (where the
 # CPU build of torch is looked for when pip's configured indexes do not have it).
@@ -56,8 +56,9 @@ lint: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# Most of these tests wait for processes and time limits, so more of them run than there are cores.
 test-unit: $(DEV)
-	@$(BIN)/python -m pytest -q tests/unit
+	@$(BIN)/python -m pytest -q --numprocesses 4 tests/unit
 
 test-engine: $(DEV)
 	@$(BIN)/python -m pytest -q tests/engine

@@ -7,6 +7,7 @@ from paceline.config.tree import (
     EngineSettings,
     ServerSettings,
     Settings,
+    SloSettings,
 )
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Origin",
     "ServerSettings",
     "Settings",
+    "SloSettings",
     "load_settings",
 ]

@@ -105,6 +105,14 @@ class EngineSettings(_Frozen):
         return self
 
 
+class SloSettings(_Frozen):
+    """What is promised to clients; nothing where it is left out."""
+
+    time_per_output_token_ms: float | None = Field(default=None, gt=0)
+    """Time between two chunks of an answer, in milliseconds, that 99 of 100 keep: prompts are
+    computed in pieces small enough for it, and the policy `goodput` drafts no further."""
+
+
 class Settings(_Frozen):
     """Everything that can be set."""
 
@@ -112,3 +120,5 @@ class Settings(_Frozen):
     """What clients and operators connect to."""
     engine: EngineSettings = EngineSettings()
     """What is served, and how the engine runs."""
+    slo: SloSettings = SloSettings()
+    """What is promised to clients."""

@@ -33,6 +33,11 @@ _GOVERNOR_GAUGES = (
         "goodput_tokens_per_second",
         "Output tokens per second of the engine, over its last steps that only decoded.",
     ),
+    (
+        "expected_goodput_tokens_per_s",
+        "expected_goodput_tokens_per_second",
+        "The same as the governor expects it of the draft length in force.",
+    ),
 )
 _GOVERNOR_COUNTERS = (
     ("accepted_tokens_total", "accepted_tokens", "Draft tokens that the target accepted."),
@@ -40,6 +45,12 @@ _GOVERNOR_COUNTERS = (
     ("steps_total", "steps", "Engine steps that the governor planned."),
     ("safe_plan_steps_total", "safe_plan_steps", "Of these, planned with the static setting."),
     ("policy_errors_total", "policy_errors", "Exceptions of the policy, each answered safely."),
+    ("draft_length_changes_total", "draft_length_changes", "Changes of it, probes left out."),
+    ("seconds_total", "seconds", "Time in engine steps."),
+    ("off_seconds_total", "off_seconds", "Of it, in steps that drafted nothing."),
+    ("exploring_seconds_total", "exploring_seconds", "Of it, in steps that were probes."),
+    ("safe_plan_seconds_total", "safe_plan_seconds", "Of it, with the static setting."),
+    ("hindsight_seconds_total", "hindsight_seconds", "Of it, judging drafts in hindsight."),
 )
 
 GovernorState = Mapping[str, object]

@@ -64,7 +64,7 @@ def make_plan(
     model, draft = _models(engine)
     check_model(model)
     drafter = choose_drafter(draft, model, engine.draft_length_max)
-    spec = _engine_spec(engine, model, drafter)
+    spec = _engine_spec(settings, model, drafter)
     wishes = LayoutWishes(
         dtype=engine.dtype,
         num_threads=engine.num_threads,
@@ -111,7 +111,8 @@ def _models(engine: EngineSettings) -> tuple[str, str]:
     return str(target), engine.draft
 
 
-def _engine_spec(engine: EngineSettings, model: str, drafter: Drafter) -> EngineSpec:
+def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec:
+    engine = settings.engine
     default_name = BUNDLED_NAME if engine.model == BUNDLED else served_name_of(model)
     return EngineSpec(
         model=model,
@@ -121,5 +122,6 @@ def _engine_spec(engine: EngineSettings, model: str, drafter: Drafter) -> Engine
         draft_length=engine.draft_length,
         schedule=engine.schedule,
         max_model_len=engine.max_model_len,
+        time_per_output_token_ms=settings.slo.time_per_output_token_ms,
         vllm_args=engine.vllm_args,
     )

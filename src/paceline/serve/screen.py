@@ -1,7 +1,8 @@
 """What does a person see while the server starts, and once it serves?
 
 On a terminal a line that tells what is going on and for how long, then the addresses and two
-commands to try. In a pipe only the one line with the addresses, on standard output, for programs.
+commands to try. In a pipe only the one line with the addresses, on standard output, for programs;
+what is going on is told on standard error, a line for each step.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ class Screen:
         self._stop()
 
     def progress(self, engine: str, step: str) -> None:
+        is_news = self._steps.get(engine) != step
         self._steps[engine] = step
-        if self._status is not None:
+        if self._status is None:
+            if is_news:
+                self._errors.print(f"paceline: {engine}: {step}", markup=False)
+        else:
             now = "; ".join(f"{name}: {what}" for name, what in sorted(self._steps.items()))
             self._status.update(f"Starting {self._served_name} ({now})")
 
