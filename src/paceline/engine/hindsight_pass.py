@@ -129,10 +129,11 @@ def _look_back_after(propose: Any) -> Any:
 
     @functools.wraps(propose)
     def propose_and_look_back(self: Any, *arguments: Any, **named: Any) -> Any:
-        given = signature.bind(self, *arguments, **named).arguments
-        max_tokens = getattr(given["scheduler_output"], ORDER, 0)
-        if max_tokens == 0:
+        scheduler_output = arguments[0] if arguments else named["scheduler_output"]
+        max_tokens = getattr(scheduler_output, ORDER, 0)
+        if max_tokens == 0:  # nearly every step
             return propose(self, *arguments, **named)
+        given = signature.bind(self, *arguments, **named).arguments
         common = given["common_attn_metadata"]
         rows = rows_of(common)
         proposal = propose(self, *arguments, **named)

@@ -112,17 +112,18 @@ def _wrap_proposal() -> None:
         if coverage is None:
             return stock_proposal()
         slots = common_attn_metadata.slot_mapping.numpy()
-        if self.__dict__.pop(_TOO_LONG, False):
+        if self.__dict__.pop(_TOO_LONG, False) or is_off:
             coverage.miss(slots)
             return nothing
-        rows = rows_of(common_attn_metadata)
         try:
-            is_behind = not is_off and not _catch_up(self, coverage, common_attn_metadata, rows)
+            is_behind = not _catch_up(
+                self, coverage, common_attn_metadata, rows_of(common_attn_metadata)
+            )
         except Exception:  # what is missing costs acceptance, not correctness: serving goes on
             logger.exception("Paceline: catching up failed; the draft model rests no more")
             setattr(self, _COVERAGE, None)
             return stock_proposal()
-        if is_off or is_behind:
+        if is_behind:
             coverage.miss(slots)
             return nothing
         proposal = stock_proposal()
