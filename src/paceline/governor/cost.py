@@ -29,12 +29,17 @@ busy times contradict, until each has been visited again.
 
 from __future__ import annotations
 
-from operator import mul
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from paceline.governor.values import StepSample
 
+Floats = npt.NDArray[np.float64]
+
 _NUM_FEATURES = 7
-Features = tuple[float, float, float, float, float, float, float]
 
 # Relative to the base: base, request, judge, verify, 1000 tokens of context, pass, draft token.
 _PRIOR = (0.95, 0.045, 0.02, 0.03, 0.01, 0.05, 0.005)
@@ -54,6 +59,8 @@ _MAX_WEIGHT = 1e6
 _CLIP = 2.0
 _MAX_CELLS = 128
 _SWEEPS = 2
+_LEAST_STEP_S = 1e-9
+"""So that a rate can be computed of it."""
 
 
 class CostModel:
@@ -61,9 +68,11 @@ class CostModel:
 
     def __init__(self) -> None:
         self._coefficients = [0.0] * _NUM_FEATURES
-        self._gram = [[0.0] * _NUM_FEATURES for _ in range(_NUM_FEATURES)]
-        self._moment = [0.0] * _NUM_FEATURES
+        # Features and duration beside each other, so that one product sums both sides of the
+        # normal equations: rows are equations, the last column is their right side.
+        self._sums = np.zeros((_NUM_FEATURES + 1, _NUM_FEATURES + 1))
         self._cells: dict[tuple[int, int, int], _Cell] = {}
+        self._measured: set[tuple[int, int]] = set()
         self._weight_now = 1.0
         self.is_ready = False
 
@@ -71,14 +80,15 @@ class CostModel:
         """Learn from a clean step with a duration; ignore every other."""
         if not sample.is_clean or not sample.duration_s or sample.num_requests == 0:
             return
-        features = _features(
+        step = _step(
             sample.num_requests,
             sample.verified_draft_tokens,
             sample.context_tokens,
             sample.draft_length,
+            sample.duration_s,
         )
         if not self.is_ready:
-            self._start_from(features, sample.duration_s)
+            self._start_from(step)
         self._weight_now /= _KEEP
         if self._weight_now > _MAX_WEIGHT:
             self._rescale()
@@ -89,15 +99,15 @@ class CostModel:
         )
         cell = self._cells.pop(key, None)
         if cell is None:
-            cell = _Cell(features, sample.duration_s)
+            cell = _Cell(step, sample.duration_s)
             if len(self._cells) >= _MAX_CELLS:
                 oldest = self._cells.pop(next(iter(self._cells)))
-                self._add(oldest.features, oldest.duration_s, -oldest.entered_weight)
+                self._sums -= oldest.entered
+            self._measured = {key[:2], *(known[:2] for known in self._cells)}
         else:
-            self._add(cell.features, cell.duration_s, -cell.entered_weight)
-            cell.blend(features, sample.duration_s)
-        cell.entered_weight = cell.num_samples * self._weight_now
-        self._add(cell.features, cell.duration_s, cell.entered_weight)
+            self._sums -= cell.entered
+            cell.blend(step, sample.duration_s)
+        self._sums += cell.enter(cell.num_samples * self._weight_now)
         self._cells[key] = cell  # last in the order: most recently visited
         self._solve()
 
@@ -128,82 +138,116 @@ class CostModel:
             + draft * num_requests * length
         )
 
+    def predict_lengths_s(
+        self,
+        num_requests: int,
+        drafts: Sequence[float],
+        context_tokens: int,
+        *,
+        verifying_fraction: float,
+    ) -> list[float]:
+        """The same for every draft length from 0 on at once: `drafts[k]` are the draft tokens
+        verified per request at length k, shape (num_lengths,); at length 0 nothing is. Never 0."""
+        base, request, judge, verify, context, draft_pass, draft = self._coefficients
+        undrafted_s = base + request * num_requests + context * context_tokens * 1e-3
+        undrafted_s = max(undrafted_s, _LEAST_STEP_S)
+        drafting_s = undrafted_s + judge * verifying_fraction
+        verify_s = verify * num_requests
+        length_s = draft_pass + draft * num_requests
+        seconds = [drafting_s + verify_s * n + length_s * k for k, n in enumerate(drafts)]
+        seconds[0] = undrafted_s
+        return seconds
+
     def is_measured(self, num_requests: int, length: int) -> bool:
         """Whether a step of about this size was seen with this draft length."""
-        size = num_requests.bit_length()
-        return any(key[0] == length and key[1] == size for key in self._cells)
+        return (length, num_requests.bit_length()) in self._measured
 
-    def _start_from(self, features: Features, duration_s: float) -> None:
-        relative = sum(p * x for p, x in zip(_PRIOR, features, strict=True))
-        self._coefficients = [p * duration_s / relative for p in _PRIOR]
+    def _start_from(self, step: Floats) -> None:
+        prior = np.asarray(_PRIOR)
+        prior *= step[-1] / (prior @ step[:-1])
+        self._coefficients = prior.tolist()
         for num_requests, length in _PRIOR_SHAPES:
-            shape = _features(num_requests, num_requests * length, 0, length)
-            expected_s = sum(c * x for c, x in zip(self._coefficients, shape, strict=True))
-            self._add(shape, expected_s, _PRIOR_WEIGHT)
+            shape = _step(num_requests, num_requests * length, 0, length, 0.0)
+            shape[-1] = prior @ shape[:-1]
+            self._sums += _entry(shape, _PRIOR_WEIGHT)
         self.is_ready = True
 
     def _rescale(self) -> None:
         """Bring the growing weights back to 1, and the sums rebuilt from the cells with them."""
-        self._gram = [[0.0] * _NUM_FEATURES for _ in range(_NUM_FEATURES)]
-        self._moment = [0.0] * _NUM_FEATURES
+        self._sums[:] = 0.0
         for cell in self._cells.values():
-            cell.entered_weight /= self._weight_now
-            self._add(cell.features, cell.duration_s, cell.entered_weight)
+            self._sums += cell.enter(cell.entered_weight / self._weight_now)
         self._weight_now = 1.0
 
-    def _add(self, features: Features | list[float], duration_s: float, weight: float) -> None:
-        weight /= duration_s * duration_s  # relative error: a long step is no better known
-        for index, x in enumerate(features):
-            if x != 0.0:
-                weighted = weight * x
-                self._moment[index] += weighted * duration_s
-                row = self._gram[index]
-                self._gram[index] = [r + weighted * y for r, y in zip(row, features, strict=True)]
-
     def _solve(self) -> None:
-        coefficients = self._coefficients
+        equations = self._sums[:-1].tolist()
+        c0, c1, c2, c3, c4, c5, c6 = coefficients = self._coefficients
         for _ in range(_SWEEPS):
-            for index, row in enumerate(self._gram):
+            for index, row in enumerate(equations):
                 diagonal = row[index]
                 if diagonal <= 1e-12:
                     continue
-                gap = self._moment[index] - sum(map(mul, row, coefficients))
+                g0, g1, g2, g3, g4, g5, g6, moment = row
+                gap = moment - (g0 * c0 + g1 * c1 + g2 * c2 + g3 * c3 + g4 * c4 + g5 * c5 + g6 * c6)
                 coefficients[index] = max(coefficients[index] + gap / diagonal, 0.0)
+                c0, c1, c2, c3, c4, c5, c6 = coefficients
 
 
 class _Cell:
-    """Running means of the steps of one shape."""
+    """Running means of the steps of one shape, and what they have put into the sums."""
 
-    __slots__ = ("duration_s", "entered_weight", "features", "num_samples")
+    __slots__ = ("_duration_s", "_mean", "entered", "entered_weight", "num_samples")
 
-    def __init__(self, features: Features, duration_s: float) -> None:
-        self.features = list(features)
-        self.duration_s = duration_s
+    def __init__(self, step: Floats, duration_s: float) -> None:
+        self._mean = step
+        self._duration_s = duration_s
         self.num_samples = 1.0
-        self.entered_weight = 0.0
 
-    def blend(self, features: Features, duration_s: float) -> None:
+    def blend(self, step: Floats, duration_s: float) -> None:
         is_young = self.num_samples < _YOUNG_SAMPLES
         self.num_samples = min(self.num_samples + 1.0, _CELL_MEMORY)
         share = 1.0 / self.num_samples
-        if is_young and duration_s < self.duration_s:
-            self.duration_s, share = duration_s, 1.0
-        clipped = min(max(duration_s, self.duration_s / _CLIP), self.duration_s * _CLIP)
-        self.duration_s += share * (clipped - self.duration_s)
-        self.features = [
-            old + share * (new - old) for old, new in zip(self.features, features, strict=True)
-        ]
+        before_s = self._duration_s
+        if is_young and duration_s < before_s:
+            before_s, share = duration_s, 1.0
+        clipped_s = min(max(duration_s, before_s / _CLIP), before_s * _CLIP)
+        self._duration_s = before_s + share * (clipped_s - before_s)
+        step -= self._mean
+        step *= share
+        self._mean += step
+        self._mean[-1] = self._duration_s
+
+    def enter(self, weight: float) -> Floats:
+        """What it puts into the sums with this weight."""
+        self.entered_weight = weight
+        self.entered = _entry(self._mean, weight)
+        return self.entered
 
 
-def _features(
-    num_requests: int, verified_draft_tokens: float, context_tokens: int, length: int
-) -> Features:
-    return (
-        1.0,
-        float(num_requests),
-        float(verified_draft_tokens > 0),
-        float(verified_draft_tokens),
-        context_tokens * 1e-3,
-        float(length),
-        float(num_requests * length),
+def _step(
+    num_requests: int,
+    verified_draft_tokens: float,
+    context_tokens: int,
+    length: int,
+    duration_s: float,
+) -> Floats:
+    """The features of a step and its duration, shape (8,)."""
+    return np.array(
+        (
+            1.0,
+            num_requests,
+            verified_draft_tokens > 0,
+            verified_draft_tokens,
+            context_tokens * 1e-3,
+            length,
+            num_requests * length,
+            duration_s,
+        )
     )
+
+
+def _entry(step: Floats, weight: float) -> Floats:
+    """Its share of the sums, (8, 8). The error is relative: a long step is no better known."""
+    scaled = step * (math.sqrt(weight) / step[-1])
+    entry: Floats = scaled * scaled[:, None]
+    return entry

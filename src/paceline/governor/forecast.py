@@ -13,6 +13,8 @@ traffic, which it treats as one. Reference: goodput as objective, TurboSpec (arX
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import truediv
 
 from paceline.governor.acceptance import AcceptanceModel
 from paceline.governor.cost import CostModel
@@ -51,28 +53,21 @@ class Forecast:
 
     def best_drafting(self) -> int:
         """The best length but 0."""
-        return 1 + max(range(len(self.values) - 1), key=lambda k: self.values[k + 1])
+        drafting = self.values[1:]
+        return 1 + drafting.index(max(drafting))
 
 
 def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> Forecast:
     """The forecast for a load with requests; needs a cost that is ready."""
-    num_requests, context_tokens = load.num_requests, load.context_tokens
-    survival, offered = acceptance.survival, acceptance.offered
-    tokens, seconds = [], []
-    yields, drafts = 1.0, 0.0
-    some_offer = 1.0 - (1.0 - offered[0]) ** num_requests
-    for length in range(min(load.max_draft_length, len(survival)) + 1):
-        if length > 0:
-            yields += survival[length - 1]
-            drafts += offered[length - 1]
-        step_s = cost.predict_s(
-            num_requests,
-            num_requests * drafts,
-            context_tokens,
-            length,
-            verifying_fraction=some_offer if length > 0 else 0.0,
-        )
-        tokens.append(num_requests * yields)
-        seconds.append(max(step_s, 1e-9))
-    values = [num / step_s for num, step_s in zip(tokens, seconds, strict=True)]
-    return Forecast(tokens, seconds, values)
+    num_requests = load.num_requests
+    num_lengths = min(load.max_draft_length, len(acceptance.survival))
+    yields = list(accumulate(acceptance.survival[:num_lengths], initial=1.0))
+    drafts = list(accumulate(acceptance.offered[:num_lengths], initial=0.0))
+    seconds = cost.predict_lengths_s(
+        num_requests,
+        drafts,
+        load.context_tokens,
+        verifying_fraction=1.0 - (1.0 - acceptance.offered[0]) ** num_requests,
+    )
+    tokens = [num_requests * num for num in yields]
+    return Forecast(tokens, seconds, list(map(truediv, tokens, seconds)))
