@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from paceline.engine.settings import PluginSettings
@@ -27,12 +29,15 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
         seams={},
     )
     stats = SpecDecodingStats.new(8)
-    for num_drafted, num_invalid, num_accepted in ((3, 3, 0), (4, 1, 2), (0, 0, 0)):
-        governor.draft_verified("r", num_drafted, num_invalid, num_accepted)
-        if num_drafted:
-            stats.observe_draft(
-                num_draft_tokens=num_drafted - num_invalid, num_accepted_tokens=num_accepted
-            )
+    idle = SimpleNamespace(requests={}, has_requests=lambda: False)
+    invalid = {}
+    for name, num_drafted, num_invalid, num_accepted in (("a", 3, 3, 0), ("b", 4, 1, 2)):
+        invalid[name] = num_invalid
+        governor.verified.append((name, num_drafted, num_accepted))
+        stats.observe_draft(
+            num_draft_tokens=num_drafted - num_invalid, num_accepted_tokens=num_accepted
+        )
+    governor.after_step(idle, SimpleNamespace(num_invalid_spec_tokens=invalid))
     state = governor.state()
     assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (2, 3)
     assert stats.num_drafts == state["num_drafts_total"]

@@ -12,14 +12,24 @@ was scheduled, and the step is not clean.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from paceline.governor.values import EngineLoad, Hindsight, StepSample
 
 # Steps in flight: two under asynchronous scheduling, one per stage under pipeline parallelism.
 _MAX_IN_FLIGHT = 64
+
+VerifiedDraft = tuple[str, int, int]
+"""A request, how many draft tokens were verified for it, and how many of them accepted."""
+
+# What runs once per request and step runs in C: at hundreds of requests a call of Python's each
+# would take longer than all the rest of the governor.
+_num_computed_tokens = attrgetter("num_computed_tokens")
+_status = attrgetter("status")
+_num_stale_output_tokens = attrgetter("num_stale_output_tokens")
 
 
 @dataclass(slots=True)
@@ -43,8 +53,8 @@ class _Step:
 class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
-    Order of calls per step: `measure_load`, `step_scheduled`, any number of `draft_verified`,
-    `step_finished`, `hindsight_came` or not, `drafts_came` under synchronous scheduling.
+    Order of calls per step: `measure_load`, `step_scheduled`, `step_finished`, `hindsight_came` or
+    not, `drafts_came` under synchronous scheduling.
     Asynchronous scheduling may schedule a step before the last one finished.
     """
 
@@ -61,7 +71,7 @@ class StepObserver:
         self._is_behind = False
         self._finished_s: float | None = None
         self._went_on = False
-        self._verified: dict[str, tuple[int, int]] = {}
+        self._num_draft_tokens = 0  # of the step measured last
 
     def measure_load(
         self,
@@ -73,16 +83,15 @@ class StepObserver:
     ) -> EngineLoad:
         """The load of the step just scheduled, before vLLM advances its requests."""
         num_requests = len(output.num_scheduled_tokens)
+        scheduled = map(requests.__getitem__, output.num_scheduled_tokens)
+        self._num_draft_tokens = sum(map(len, output.scheduled_spec_decode_tokens.values()))
         return EngineLoad(
             num_requests=num_requests,
-            context_tokens=sum(
-                requests[request_id].num_computed_tokens
-                for request_id in output.num_scheduled_tokens
-            ),
+            context_tokens=sum(map(_num_computed_tokens, scheduled)),
             # What goes beyond one token per request and its drafts is prompt. (vLLM draws no
             # line between prefill and decode either.)
             prefill_tokens=max(
-                output.total_num_scheduled_tokens - num_requests - _num_draft_tokens(output), 0
+                output.total_num_scheduled_tokens - num_requests - self._num_draft_tokens, 0
             ),
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
@@ -109,7 +118,7 @@ class StepObserver:
                 num_requests=load.num_requests,
                 context_tokens=load.context_tokens,
                 prefill_tokens=load.prefill_tokens,
-                verified_draft_tokens=_num_draft_tokens(output),
+                verified_draft_tokens=self._num_draft_tokens,
                 asked_draft_length=self._draft_length,
                 draft_length=draft_length,
                 is_behind=self._is_behind,
@@ -118,10 +127,6 @@ class StepObserver:
             )
         )
         self._draft_length = draft_length
-
-    def draft_verified(self, request_id: str, num_drafted: int, num_accepted: int) -> None:
-        """Note one request's verified draft, grammar-invalid tokens already taken off."""
-        self._verified[request_id] = (num_drafted, min(num_accepted, num_drafted))
 
     def drafts_came(self, has_any: bool) -> None:
         """Note whether the worker proposed anything, before a grammar took any of it away.
@@ -146,34 +151,27 @@ class StepObserver:
         output: Any,
         requests: Mapping[str, Any],
         *,
+        verified: Sequence[VerifiedDraft],
         now_s: float,
         goes_on: bool,
         may_speculate: bool,
     ) -> StepSample | None:
         """The sample of a step whose results vLLM has processed; None for a step not known.
 
+        `verified`: the drafts of this step, in order; grammar-invalid tokens taken off, none left
+        empty, and never more accepted than verified.
         `goes_on`: the engine has more to do, so the next step follows at once. `may_speculate` is
         False when this step's missing drafts say nothing about the drafter.
         """
-        verified, self._verified = self._verified, {}
         before_s, went_on = self._finished_s, self._went_on
         self._finished_s, self._went_on = now_s, goes_on
         step = self._take(output)
         if step is None:
             return None
-        drafted: list[int] = []
-        accepted: list[int] = []
+        drafted: tuple[int, ...] = ()
+        accepted: tuple[int, ...] = ()
         if step.asked_draft_length > 0 and may_speculate and not step.is_behind:
-            for request_id, num_scheduled in output.num_scheduled_tokens.items():
-                if _was_cut_short(requests.get(request_id)):
-                    continue
-                if request_id in verified:
-                    num_drafted, num_accepted = verified[request_id]
-                    drafted.append(num_drafted)
-                    accepted.append(num_accepted)
-                elif num_scheduled == 1:
-                    drafted.append(0)
-                    accepted.append(0)
+            drafted, accepted = _verdicts(output.num_scheduled_tokens, requests, verified)
         catches_up = step.catches_up or (step.is_behind and step.draft_length > 0)
         is_back_to_back = went_on and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
@@ -181,8 +179,8 @@ class StepObserver:
         return StepSample(
             num_requests=step.num_requests,
             asked_draft_length=step.asked_draft_length,
-            drafted=tuple(drafted),
-            accepted=tuple(accepted),
+            drafted=drafted,
+            accepted=accepted,
             verified_draft_tokens=max(step.verified_draft_tokens, sum(drafted)),
             draft_length=step.draft_length,
             prefill_tokens=step.prefill_tokens,
@@ -205,10 +203,41 @@ class StepObserver:
         return None
 
 
-def _num_draft_tokens(output: Any) -> int:
-    return sum(map(len, output.scheduled_spec_decode_tokens.values()))
+def _verdicts(
+    num_scheduled: Mapping[str, int],
+    requests: Mapping[str, Any],
+    verified: Sequence[VerifiedDraft],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Drafted and accepted of each request that says something about the drafter, in order."""
+    cut_short = _cut_short(num_scheduled, requests)
+    if len(verified) < len(num_scheduled):
+        # To a request that was given one token, the drafter had nothing to offer.
+        drafts = {draft[0]: draft for draft in verified}
+        for request_id, num_tokens in num_scheduled.items():
+            if num_tokens == 1:
+                drafts.setdefault(request_id, (request_id, 0, 0))
+        verified = [drafts[request_id] for request_id in num_scheduled if request_id in drafts]
+    if cut_short:
+        verified = [draft for draft in verified if draft[0] not in cut_short]
+    if not verified:
+        return (), ()
+    _, drafted, accepted = zip(*verified, strict=True)
+    return drafted, accepted
 
 
-def _was_cut_short(request: Any) -> bool:
+def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:
     """Stopped or preempted in this step: what was accepted then says little about the drafter."""
-    return request is None or request.is_finished() or request.num_stale_output_tokens > 0
+    gone = num_scheduled.keys() - requests.keys()
+    held = [requests[request_id] for request_id in num_scheduled if request_id not in gone]
+    # vLLM forgets a stopped request at once, but for one whose blocks are still being sent away;
+    # the last of the states are the finished ones.
+    if held and (
+        max(held, key=_status).is_finished() or max(map(_num_stale_output_tokens, held)) > 0
+    ):
+        gone |= {
+            request_id
+            for request_id in num_scheduled.keys() - gone
+            if requests[request_id].is_finished()
+            or requests[request_id].num_stale_output_tokens > 0
+        }
+    return gone

@@ -83,6 +83,7 @@ class Pacing:
             sample = self._observer.step_finished(
                 output,
                 scheduler.requests,
+                verified=(),
                 now_s=time.monotonic(),
                 goes_on=scheduler.has_requests(),
                 may_speculate=False,

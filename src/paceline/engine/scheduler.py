@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -22,7 +23,7 @@ from paceline.engine.control import ControlServer
 from paceline.engine.drafters import DrafterControl, drafter_control
 from paceline.engine.hindsight import ORDER, REPORT
 from paceline.engine.hindsight_pass import workers_have_hindsight
-from paceline.engine.observer import StepObserver
+from paceline.engine.observer import StepObserver, VerifiedDraft
 from paceline.engine.pacing import Pacing
 from paceline.engine.resting_draft import rests
 from paceline.engine.seams import check_seams, unfit_for
@@ -84,17 +85,15 @@ class _Governed:
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        if self.governor is not None:
-            num_invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
-            self.governor.draft_verified(
-                request_id, num_draft_tokens, num_invalid, num_accepted_tokens
-            )
+        # Once per request and step, so no more than this. What broke a grammar is taken off later.
+        if self.governor is not None and num_draft_tokens:
+            self.governor.verified.append((request_id, num_draft_tokens, num_accepted_tokens))
         return super().make_spec_decoding_stats(  # type: ignore[misc]
             spec_decoding_stats,
-            num_draft_tokens=num_draft_tokens,
-            num_accepted_tokens=num_accepted_tokens,
-            num_invalid_spec_tokens=num_invalid_spec_tokens,
-            request_id=request_id,
+            num_draft_tokens,
+            num_accepted_tokens,
+            num_invalid_spec_tokens,
+            request_id,
         )
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -147,6 +146,8 @@ class _Governor:
         self._started_s = 0.0
         self._drafts_dropped = False
         self._channel: ControlServer | None = None
+        self.verified: list[VerifiedDraft] = []
+        """The drafts of the step whose results vLLM is processing, invalid tokens included."""
 
     def listen(self, path: str) -> None:
         self._channel = ControlServer(path, self)
@@ -211,25 +212,16 @@ class _Governor:
             # No field of vLLM's; pickling carries it to the workers all the same.
             setattr(output, ORDER, hindsight_tokens)
 
-    def draft_verified(
-        self, request_id: str, num_drafted: int, num_invalid: int, num_accepted: int
-    ) -> None:
-        """Of `num_drafted` tokens, `num_invalid` broke a grammar and were not verified.
-
-        A draft of which nothing was left is a draft all the same: so vLLM's metrics count it.
-        """
-        if num_drafted == 0:
-            return
-        num_verified = num_drafted - num_invalid
-        self._steering.count_draft(num_verified, num_accepted)
-        if num_verified > 0:
-            self._observer.draft_verified(request_id, num_verified, num_accepted)
-
     def after_step(self, scheduler: Any, output: Any) -> None:
+        """Count the step's drafts, and hand its sample to the policy."""
+        verified, self.verified = self.verified, []
         try:
+            if verified:
+                verified = self._count(verified, output.num_invalid_spec_tokens)
             sample = self._observer.step_finished(
                 output,
                 scheduler.requests,
+                verified=verified,
                 now_s=time.monotonic(),
                 goes_on=scheduler.has_requests(),
                 may_speculate=not self._drafts_dropped,
@@ -239,6 +231,18 @@ class _Governor:
             return
         if sample is not None and sample.num_requests > 0:
             self._steering.observe(sample)
+
+    def _count(
+        self, verified: list[VerifiedDraft], num_invalid: Mapping[str, int] | None
+    ) -> list[VerifiedDraft]:
+        """Count drafts as vLLM's metrics do; returns those of which the grammar left something."""
+        if num_invalid:
+            verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
+        _, drafted, accepted = zip(*verified, strict=True)
+        self._steering.count_drafts(drafted, accepted)
+        if num_invalid:
+            verified = [(r, drafted, min(n, drafted)) for r, drafted, n in verified if drafted > 0]
+        return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
         """Take in what came from the worker: drafts, and a report with them or not.

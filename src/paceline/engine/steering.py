@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -100,10 +101,11 @@ class Steering:
         """Hand a finished step to the policy. Never raises."""
         with self._lock:
             self._telemetry.observed(sample)
+            accepted = sum(sample.accepted)
             self._recent_drafted = _RECENT_KEEP * self._recent_drafted + sum(sample.drafted)
-            self._recent_accepted = _RECENT_KEEP * self._recent_accepted + sum(sample.accepted)
+            self._recent_accepted = _RECENT_KEEP * self._recent_accepted + accepted
             if sample.duration_s is not None and sample.is_clean and not sample.prefill_tokens:
-                tokens = sample.num_requests + sum(sample.accepted)
+                tokens = sample.num_requests + accepted
                 self._recent_tokens = _RECENT_KEEP * self._recent_tokens + tokens
                 self._recent_s = _RECENT_KEEP * self._recent_s + sample.duration_s
             try:
@@ -111,14 +113,15 @@ class Steering:
             except Exception as error:  # noqa: BLE001 - the policy goes on with what it knew
                 self._count_error("observe", error)
 
-    def count_draft(self, num_drafted: int, num_accepted: int) -> None:
-        """Count one request's verified draft, the way vLLM's own metrics count it."""
+    def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
+        """Count a step's verified drafts, one entry per request, as vLLM's own metrics do."""
         with self._lock:
-            self._num_drafts_total += 1
-            self._drafted_total += num_drafted
-            self._accepted_total += num_accepted
-            for position in range(min(num_accepted, self._max_draft_length)):
-                self._accepted_per_position[position] += 1
+            self._num_drafts_total += len(drafted)
+            self._drafted_total += sum(drafted)
+            self._accepted_total += sum(accepted)
+            for num_accepted, count in Counter(accepted).items():
+                for position in range(min(num_accepted, self._max_draft_length)):
+                    self._accepted_per_position[position] += count
 
     def fall_back(self, where: str, error: Exception) -> DraftPlan:
         """Something around the policy failed: count it, log it once, give the safe plan."""

@@ -93,7 +93,7 @@ class GoodputPolicy:
 
     def _choose(self, load: EngineLoad, forecast: Forecast) -> int:
         values = forecast.values
-        best = max(range(len(values)), key=values.__getitem__)
+        best = values.index(max(values))
         now = min(self._length, len(values) - 1)
         chosen = now
         needed = _SWITCH_GAIN if now > 0 else _SWITCH_ON_GAIN

@@ -6,6 +6,7 @@ All values are frozen and validate themselves. Nothing here knows vLLM.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import gt
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,5 +150,5 @@ def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None
             f"drafted has {len(drafted)} entries, accepted {len(accepted)}; "
             "both need one per judged request"
         )
-    if any(not 0 <= a <= d for d, a in zip(drafted, accepted, strict=True)):
+    if any(map(gt, accepted, drafted)) or min(accepted, default=0) < 0:
         raise ValueError(f"accepted {accepted} must lie in 0..drafted {drafted}")

@@ -34,6 +34,11 @@ class Request:
     num_stale_output_tokens: int = 0
     finished: bool = False
 
+    @property
+    def status(self) -> int:
+        """vLLM's states are ordered, the finished ones last."""
+        return 7 if self.finished else 2
+
     def is_finished(self) -> bool:
         return self.finished
 
@@ -58,10 +63,13 @@ class Loop:
         goes_on: bool = True,
         may_speculate: bool = True,
     ) -> StepSample | None:
-        for request_id, (drafted, accepted) in (verified or {}).items():
-            self.observer.draft_verified(request_id, drafted, accepted)
         return self.observer.step_finished(
-            output, self.requests, now_s=at_s, goes_on=goes_on, may_speculate=may_speculate
+            output,
+            self.requests,
+            verified=[(request_id, *counts) for request_id, counts in (verified or {}).items()],
+            now_s=at_s,
+            goes_on=goes_on,
+            may_speculate=may_speculate,
         )
 
 

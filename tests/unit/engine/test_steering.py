@@ -176,8 +176,7 @@ def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 def test_counts_are_vllms() -> None:
     """Drafts of 3 and 2 tokens with 2 and 0 accepted."""
     steered = steering()
-    steered.count_draft(3, 2)
-    steered.count_draft(2, 0)
+    steered.count_drafts((3, 2), (2, 0))
     state = steered.state()
     assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (2, 5)
     assert (state["accepted_tokens_total"], state["accepted_per_position_total"]) == (

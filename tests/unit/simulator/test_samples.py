@@ -38,6 +38,7 @@ class Request:
 
     num_computed_tokens: int = 0
     num_stale_output_tokens: int = 0
+    status: int = 2
 
     def is_finished(self) -> bool:
         return False
@@ -108,15 +109,17 @@ class RetoldEngine(SimulatedEngine):
             strict=True,
         )
         requests: dict[str, Any] = {}
+        drafts = []
         for name, verified, accepted_here, goes_on in rows:
             if goes_on:
                 requests[name] = Request()
             if verified:
-                self.observer.draft_verified(name, verified, accepted_here)
+                drafts.append((name, verified, accepted_here))
         self.retold_samples.append(
             self.observer.step_finished(
                 self._outputs.pop(id(step)),
                 requests,
+                verified=drafts,
                 now_s=self._now_s,
                 goes_on=self._went_on,
                 may_speculate=True,
