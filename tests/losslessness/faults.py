@@ -158,3 +158,47 @@ def fail_in_hindsight() -> None:
         return compute(*arguments)
 
     hindsight_pass.compute = failing
+
+
+def tell_first_tokens() -> None:
+    """The draft model keeps up at length 0, and is asked for its first token in every fifth step.
+
+    What comes of it is printed to the log, one line per report (`engine_host.EngineHost.log`).
+    """
+    import json
+
+    from paceline.engine import evidence, first_token_pass, resting_draft
+    from paceline.governor.fixed import FixedPolicy
+
+    resting_draft.rests = lambda *_, **__: False
+    first_token_pass.rests = resting_draft.rests
+    evidence.head_fraction_of_workers = _a_hundredth_of(evidence.head_fraction_of_workers)
+
+    def observe(self: FixedPolicy, sample: Any) -> None:
+        if sample.first_token_verdicts:
+            print(f"first tokens: {json.dumps(sample.first_token_verdicts)}", flush=True)
+
+    FixedPolicy.observe = observe  # type: ignore[method-assign]
+
+
+def _a_hundredth_of(ask: Any) -> Any:
+    """Where the workers can tell at all: as if the output layer took 1 % of a step."""
+    return lambda executor: None if ask(executor) is None else 0.01
+
+
+def fail_at_first_tokens() -> None:
+    """The same, and the second judgement raises."""
+    from paceline.engine import first_token_pass
+
+    tell_first_tokens()
+    judge = first_token_pass._judge
+    num_calls = 0
+
+    def failing(*arguments: Any) -> None:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls > 1:
+            raise ZeroDivisionError("planted")
+        judge(*arguments)
+
+    first_token_pass._judge = failing

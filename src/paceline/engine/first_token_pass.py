@@ -5,9 +5,9 @@ The scheduler's order comes with the step's output, the verdicts go back with th
 drafter is asked for one token, which is kept here and not handed on; the next step's samples say
 whether it came. Outputs do not change.
 
-Under Model Runner V1 and synchronous scheduling, for drafters that keep up at length 0. Where drafts
-are drawn at random only greedy requests are judged: how often two draws agree understates how often
-a draft would be accepted.
+Under Model Runner V1 and synchronous scheduling, for drafters that keep up at length 0. Where
+drafts are drawn at random only greedy requests are judged: how often two draws agree understates
+how often a draft would be accepted.
 """
 
 from __future__ import annotations

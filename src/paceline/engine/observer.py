@@ -53,19 +53,28 @@ class _Step:
 class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
-    Order of calls per step: `measure_load`, `step_scheduled`, `step_finished`, `hindsight_came` or
-    not, `drafts_came` under synchronous scheduling.
+    Order of calls per step: `measure_load`, `step_scheduled`, `step_finished`, `hindsight_came`
+    and `first_tokens_came` or not, `drafts_came` under synchronous scheduling.
     Asynchronous scheduling may schedule a step before the last one finished.
     """
 
-    def __init__(self, *, drafter_rests: bool, has_hindsight: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        drafter_rests: bool,
+        has_hindsight: bool = False,
+        has_first_token_verdicts: bool = False,
+    ) -> None:
         """`drafter_rests`: it does nothing at length 0, and catches up when it drafts again.
 
         `has_hindsight`: the workers can judge the drafter on what the target has made already.
+        `has_first_token_verdicts`: at length 0 they tell now and then whether its first token came.
         """
         self._drafter_rests = drafter_rests
         self._has_hindsight = has_hindsight
         self._hindsight: Hindsight | None = None
+        self._has_first_token_verdicts = has_first_token_verdicts
+        self._first_token_verdicts: tuple[int, ...] = ()
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._draft_length = 0
         self._is_behind = False
@@ -96,6 +105,7 @@ class StepObserver:
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
             has_hindsight=self._has_hindsight,
+            has_first_token_verdicts=self._has_first_token_verdicts,
         )
 
     def step_scheduled(
@@ -109,7 +119,7 @@ class StepObserver:
     ) -> None:
         """Note a step that goes to the worker with `draft_length` for its proposals.
 
-        `looks_back`: the draft model is to judge in hindsight as well, which takes time.
+        `looks_back`: the drafter has something to tell besides (`evidence`), which takes time.
         """
         self._in_flight.append(
             _Step(
@@ -146,6 +156,16 @@ class StepObserver:
         else:
             self._hindsight = Hindsight(**report)
 
+    def first_tokens_came(self, report: Mapping[str, Any]) -> None:
+        """Take in whether first tokens came; the next sample carries it.
+
+        `report` has `verdicts`, or `failed` with the reason: then there are none any more.
+        """
+        if "failed" in report:
+            self._has_first_token_verdicts = False
+        else:
+            self._first_token_verdicts = report["verdicts"]
+
     def step_finished(
         self,
         output: Any,
@@ -176,6 +196,7 @@ class StepObserver:
         is_back_to_back = went_on and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
         hindsight, self._hindsight = self._hindsight, None
+        first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()
         return StepSample(
             num_requests=step.num_requests,
             asked_draft_length=step.asked_draft_length,
@@ -192,6 +213,7 @@ class StepObserver:
             and not step.looks_back,
             catches_up=catches_up,
             hindsight=hindsight,
+            first_token_verdicts=first_tokens,
         )
 
     def _take(self, output: Any) -> _Step | None:

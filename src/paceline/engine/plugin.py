@@ -3,8 +3,8 @@
 vLLM calls `register` through the entry point `vllm.general_plugins` in every process: front end,
 engine core, each worker, under whatever executor. It applies the repairs where they are
 needed (see `sampler_repair`, `generator_repair`), spares steps without drafts what they do not
-need (`resting_draft`, `plain_sampling`), lets the draft model be judged meanwhile
-(`hindsight_pass`), and nothing else; the scheduler comes by --scheduler-cls.
+need (`resting_draft`, `plain_sampling`), lets the drafter be judged meanwhile (`hindsight_pass`,
+`first_token_pass`), and nothing else; the scheduler comes by --scheduler-cls.
 vLLM's own `VLLM_PLUGINS` says which plugins load; `VLLM_PLUGINS=""` loads none.
 """
 
@@ -22,6 +22,7 @@ def register() -> None:
 
         from paceline.engine import (
             core_environment,
+            first_token_pass,
             generator_repair,
             hindsight_pass,
             lifeline,
@@ -40,5 +41,6 @@ def register() -> None:
         resting_draft.apply()
         plain_sampling.apply()
         hindsight_pass.apply()
+        first_token_pass.apply()
     except Exception:  # vLLM calls plugins unguarded, and must serve on without us
         logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")

@@ -21,8 +21,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from paceline.engine import sampler_check
 from paceline.engine.control import ControlServer
 from paceline.engine.drafters import DrafterControl, drafter_control
-from paceline.engine.hindsight import ORDER, REPORT
-from paceline.engine.hindsight_pass import workers_have_hindsight
+from paceline.engine.evidence import WorkerEvidence, ask_workers, take_reports
 from paceline.engine.observer import StepObserver, VerifiedDraft
 from paceline.engine.pacing import Pacing
 from paceline.engine.resting_draft import rests
@@ -133,12 +132,17 @@ class _Governor:
         max_draft_length: int,
         trims: bool,
         drafter_rests: bool,
-        has_hindsight: bool,
+        evidence: WorkerEvidence,
         not_sampled_because: str | None,
         seams: dict[str, str],
     ) -> None:
         self._steering = steering
-        self._observer = StepObserver(drafter_rests=drafter_rests, has_hindsight=has_hindsight)
+        self._observer = StepObserver(
+            drafter_rests=drafter_rests,
+            has_hindsight=evidence.has_hindsight,
+            has_first_token_verdicts=evidence.first_tokens is not None,
+        )
+        self._evidence = evidence
         self._max_draft_length = max_draft_length
         self._trims = trims
         self._not_sampled_because = not_sampled_because
@@ -196,21 +200,17 @@ class _Governor:
                 max_draft_length=steering.ceiling(),
             )
             plan = _NO_DRAFTS if self._drafts_dropped else steering.plan(load)
-            hindsight_tokens = plan.hindsight_tokens if load.has_hindsight else 0
             self._observer.step_scheduled(
                 output,
                 load,
                 started_s=self._started_s,
                 draft_length=plan.draft_length,
-                looks_back=hindsight_tokens > 0,
+                looks_back=self._evidence.order(output, plan, load),
             )
         except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
-            plan, hindsight_tokens = steering.fall_back("scheduling", error), 0
+            plan = steering.fall_back("scheduling", error)
         length = self._max_draft_length if self._trims else plan.draft_length
         output.num_spec_tokens_to_schedule = length
-        if hindsight_tokens > 0:
-            # No field of vLLM's; pickling carries it to the workers all the same.
-            setattr(output, ORDER, hindsight_tokens)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
         """Count the step's drafts, and hand its sample to the policy."""
@@ -245,16 +245,12 @@ class _Governor:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Take in what came from the worker: drafts, and a report with them or not.
+        """Take in what came from the worker: drafts, and reports with them or not.
 
         And trim what a drafter proposed beyond the plan, where it cannot be asked for less.
         """
-        report = getattr(draft_token_ids, REPORT, None)
-        if report is not None:
-            try:
-                self._observer.hindsight_came(report)
-            except Exception as error:  # noqa: BLE001 - one report less; serving goes on
-                self._steering.note_error("hindsight", error)
+        for error in take_reports(self._observer, draft_token_ids):
+            self._steering.note_error("a worker's report", error)
         self._observer.drafts_came(any(draft_token_ids.draft_token_ids))
         if not self._trims:
             return
@@ -300,7 +296,7 @@ def _start_governor(scheduler: Any) -> _Governor | None:
         max_draft_length=max_draft_length,
         trims=drafter.how == "trim",
         drafter_rests=rests(vllm_config, scheduler.kv_cache_config),
-        has_hindsight=workers_have_hindsight(executor),
+        evidence=ask_workers(executor),
         not_sampled_because=not_sampled_because,
         seams=seams,
     )

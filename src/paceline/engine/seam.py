@@ -34,6 +34,7 @@ class Seam:
         "resting_draft",
         "plain_sampling",
         "hindsight",
+        "first_token",
         "pacing",
         "worker",
     ]

@@ -72,6 +72,10 @@ _PARTS = {
         "CPU: judges the resting draft model on what the target has made",
         "the governor drafts now and then to see",
     ),
+    "first_token": (
+        "CPU: at draft length 0, judges the first token of a drafter that keeps up",
+        "the governor drafts now and then to see",
+    ),
     "pacing": (
         "takes prefills in pieces that keep the time between two tokens",
         "prefills are as long as vLLM's own limits let them be",
@@ -92,6 +96,7 @@ _ALSO_NEEDED = {
         "draft_attributes",
         "common_attention_metadata",
     ),
+    "first_token": ("platform_worker_hook",),
 }
 """Seams listed under another part."""
 

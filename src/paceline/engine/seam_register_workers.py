@@ -12,6 +12,7 @@ _LENGTH_ASKED = "vLLM asks a plugin for the draft length of a step"
 _STOCK_PASSES = "the stock function passes tests/engine/test_sampler_repair.py"
 _DRAFT_RESTS = "vLLM lets a draft model rest at draft length 0"
 _JUDGES_RESTING = "vLLM judges a draft model that rests"
+_JUDGES_FIRST = "vLLM tells whether a drafter's first token came, where nothing is drafted"
 
 WORKER_SEAMS: tuple[Seam, ...] = (
     Seam(
@@ -354,5 +355,62 @@ WORKER_SEAMS: tuple[Seam, ...] = (
         purpose="how probable a draft is: at the request's temperature, and nothing else",
         upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_JUDGES_RESTING,
+    ),
+    Seam(
+        name="proposes_one_instead",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
+        expected=(
+            "self",
+            "scheduler_output",
+            "sampled_token_ids",
+            "sampling_metadata",
+            "hidden_states",
+            "sample_hidden_states",
+            "aux_hidden_states",
+            "spec_decode_metadata",
+            "common_attn_metadata",
+            "slot_mappings",
+        ),
+        part="first_token",
+        purpose="asked for one token where nothing is drafted; what was sampled judges the last",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_JUDGES_FIRST,
+    ),
+    Seam(
+        name="first_tokens_are_told",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
+        expected=("self",),
+        part="first_token",
+        purpose="the verdicts go to the scheduler with the drafts, also with none",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_JUDGES_FIRST,
+    ),
+    Seam(
+        name="drafts_are_taken_from_all",
+        target="vllm.v1.engine.core:EngineCore.post_step",
+        expected=("take_draft_token_ids", "update_draft_token_ids"),
+        is_body=True,
+        part="first_token",
+        purpose="hands what the worker gives to the scheduler after each step, whatever it holds",
+        upstream=f"{VLLM_FILES}/v1/engine/core.py",
+        remove_when=_JUDGES_FIRST,
+    ),
+    Seam(
+        name="first_token_batch",
+        target="vllm.v1.worker.gpu_input_batch:InputBatch.__init__",
+        expected=("req_id_to_index", "num_tokens_no_spec", "temperature_cpu"),
+        part="first_token",
+        purpose="which row a request has, how long its text is, whether it samples",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
+        remove_when=_JUDGES_FIRST,
+    ),
+    Seam(
+        name="first_token_runner",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
+        expected=("speculative_config", "discard_request_mask", "_draft_probs"),
+        part="first_token",
+        purpose="how drafts are drawn, and which sampled tokens do not count",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_JUDGES_FIRST,
     ),
 )

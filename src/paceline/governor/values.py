@@ -71,15 +71,11 @@ class StepSample:
     hindsight: Hindsight | None = None
     """What an earlier step's plan asked for, when it has come."""
     first_token_verdicts: tuple[int, ...] = ()
-    """For free at draft length 0, where the drafter computed a first token all the same: 1 for each
-    decoding request whose token the target then made, 0 for each where it made another,
-    (num_judged,). None of `drafted` at such a step.
-
-    With greedy drafts the chance of a 1 is that of acceptance, also for a request that samples
-    (both are the target's chance of that token). With drafts drawn at random it is less: with draft
-    and target chances q and p the sum of q * p, where acceptance is the sum of min(q, p). A worker
-    then tells 1 with the chance min(1, q / p) of the token that the target made, whose mean is
-    that."""
+    """From steps at draft length 0 whose drafter keeps up and was asked for a first token all the
+    same: 1 for each decoding request whose token the target then made, 0 for each where it made
+    another, (num_judged,). The chance of a 1 is that of acceptance where the drafter takes its
+    likeliest token, also for a request that samples; requests whose drafts are drawn at random are
+    not among them (two draws agree less often than a draft is accepted)."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -122,7 +118,7 @@ class EngineLoad:
     has_hindsight: bool = False
     """Whether the engine can do what `DraftPlan.hindsight_tokens` asks for."""
     has_first_token_verdicts: bool = False
-    """Whether steps at draft length 0 bring `StepSample.first_token_verdicts`."""
+    """Whether steps at draft length 0 bring `StepSample.first_token_verdicts` now and then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,3 +289,25 @@ def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     sample = loop.finish(output, at_s=1.0)
     assert sample is not None
     assert sample.hindsight is None
+
+
+def test_the_next_sample_carries_whether_first_tokens_came() -> None:
+    """Once; after a failure the load says that there are none any more."""
+    observer = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
+    requests = {"a": Request()}
+
+    def step() -> tuple[bool, tuple[int, ...]]:
+        output = Output({"a": 1})
+        load = observer.measure_load(output, requests, num_waiting=0, max_draft_length=8)
+        observer.step_scheduled(output, load, started_s=0.0, draft_length=0)
+        sample = observer.step_finished(
+            output, requests, verified=[], now_s=1.0, goes_on=True, may_speculate=True
+        )
+        assert sample is not None
+        return load.has_first_token_verdicts, sample.first_token_verdicts
+
+    observer.first_tokens_came({"verdicts": (1, 0)})
+    assert step() == (True, (1, 0))
+    assert step() == (True, ())
+    observer.first_tokens_came({"failed": "planted"})
+    assert step() == (False, ())

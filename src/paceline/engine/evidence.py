@@ -1,0 +1,69 @@
+"""What can vLLM's workers tell about the drafter beyond the drafts that they make?
+
+Two things, each only where the engine can: how a resting draft model would have fared
+(`hindsight`), and at length 0 whether the first token of a drafter that keeps up came
+(`first_token`). The orders leave with the step's output, the reports come with the drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engine import first_token, hindsight
+from paceline.engine.first_token import FirstTokenOrders
+from paceline.engine.first_token_pass import head_fraction_of_workers
+from paceline.engine.hindsight_pass import workers_have_hindsight
+from paceline.engine.observer import StepObserver
+from paceline.engine.sampler_check import Executor
+from paceline.governor.values import DraftPlan, EngineLoad
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvidence:
+    """What this engine's workers can tell, and when they are asked."""
+
+    has_hindsight: bool
+    first_tokens: FirstTokenOrders | None
+
+    def order(self, output: Any, plan: DraftPlan, load: EngineLoad) -> bool:
+        """Put the plan's orders on the step's output; True when there are any, for they take time.
+
+        Call it once a step. The attributes are none of vLLM's; pickling carries them all the same.
+        """
+        has_orders = False
+        if plan.hindsight_tokens > 0 and load.has_hindsight:
+            setattr(output, hindsight.ORDER, plan.hindsight_tokens)
+            has_orders = True
+        if (
+            self.first_tokens is not None
+            and self.first_tokens.is_due(plan.draft_length)
+            and load.has_first_token_verdicts
+        ):
+            setattr(output, first_token.ORDER, True)
+            has_orders = True
+        return has_orders
+
+
+def ask_workers(executor: Executor | None) -> WorkerEvidence:
+    """What the workers of this executor can tell; nothing without one. Never raises."""
+    fraction = head_fraction_of_workers(executor)
+    return WorkerEvidence(
+        has_hindsight=workers_have_hindsight(executor),
+        first_tokens=None if fraction is None else FirstTokenOrders(fraction),
+    )
+
+
+def take_reports(observer: StepObserver, draft_token_ids: Any) -> Iterator[Exception]:
+    """Hand the reports that came with the drafts to the observer; yields what was wrong."""
+    for name, take in (
+        (hindsight.REPORT, observer.hindsight_came),
+        (first_token.REPORT, observer.first_tokens_came),
+    ):
+        report = getattr(draft_token_ids, name, None)
+        if report is not None:
+            try:
+                take(report)
+            except Exception as error:  # noqa: BLE001 - one report less; serving goes on
+                yield error
