@@ -35,6 +35,7 @@ class Seam:
         "plain_sampling",
         "hindsight",
         "pacing",
+        "v2_draft_length",
         "worker",
     ]
     """What steps aside when the seam does not fit. `worker`: read in vLLM's workers, whose modules

@@ -72,6 +72,10 @@ _PARTS = {
         "CPU: judges the resting draft model on what the target has made",
         "the governor drafts now and then to see",
     ),
+    "v2_draft_length": (
+        "Model Runner V2: a draft model and n-gram lookup heed the draft length",
+        "they draft the maximum, and vLLM cuts off the surplus",
+    ),
     "pacing": (
         "takes prefills in pieces that keep the time between two tokens",
         "prefills are as long as vLLM's own limits let them be",

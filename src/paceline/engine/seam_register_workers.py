@@ -12,6 +12,7 @@ _LENGTH_ASKED = "vLLM asks a plugin for the draft length of a step"
 _STOCK_PASSES = "the stock function passes tests/engine/test_sampler_repair.py"
 _DRAFT_RESTS = "vLLM lets a draft model rest at draft length 0"
 _JUDGES_RESTING = "vLLM judges a draft model that rests"
+_V2_HEEDS = "these speculators of vLLM heed the length"
 
 WORKER_SEAMS: tuple[Seam, ...] = (
     Seam(
@@ -354,5 +355,73 @@ WORKER_SEAMS: tuple[Seam, ...] = (
         purpose="how probable a draft is: at the request's temperature, and nothing else",
         upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_JUDGES_RESTING,
+    ),
+    Seam(
+        name="v2_draft_model_proposal",
+        target="vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator:"
+        "StandaloneARSpeculator.propose",
+        expected=(
+            "self",
+            "input_batch",
+            "attn_metadata",
+            "slot_mappings",
+            "last_hidden_states",
+            "aux_hidden_states",
+            "num_sampled",
+            "num_rejected",
+            "last_sampled",
+            "next_prefill_tokens",
+            "temperature",
+            "seeds",
+            "dp_sync_state",
+            "dummy_run",
+            "skip_attn_for_dummy_run",
+            "mm_inputs",
+            "is_profile",
+            "num_speculative_tokens",
+        ),
+        part="v2_draft_length",
+        purpose="is told the length and drafts the maximum; lower its maximum meanwhile",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
+        remove_when=_V2_HEEDS,
+    ),
+    Seam(
+        name="v2_draft_model_passes",
+        target="vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator:"
+        "StandaloneARSpeculator._multi_step_decode",
+        expected=("num_speculative_steps", "draft_tokens"),
+        is_body=True,
+        part="v2_draft_length",
+        purpose="takes as many passes as its maximum says, and writes a column in each",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
+        remove_when=_V2_HEEDS,
+    ),
+    Seam(
+        name="v2_ngram_proposal",
+        target="vllm.v1.worker.gpu.spec_decode.ngram.speculator:NgramGPUSpeculator.propose",
+        expected=(
+            "self",
+            "input_batch",
+            "attn_metadata",
+            "slot_mappings",
+            "last_hidden_states",
+            "aux_hidden_states",
+            "num_sampled",
+            "num_rejected",
+            "last_sampled",
+            "next_prefill_tokens",
+            "temperature",
+            "seeds",
+            "dp_sync_state",
+            "dummy_run",
+            "skip_attn_for_dummy_run",
+            "mm_inputs",
+            "is_profile",
+            "num_speculative_tokens",
+        ),
+        part="v2_draft_length",
+        purpose="is told the length and looks up at length 0 too; leave that out",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/ngram/speculator.py",
+        remove_when=_V2_HEEDS,
     ),
 )

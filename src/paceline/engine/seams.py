@@ -14,7 +14,14 @@ from typing import Any
 from paceline.engine.seam import Seam, SeamFacts, is_judged_by_body, judge_seam
 from paceline.engine.seam_register import REGISTER
 
-_WORKER_PARTS = ("generator_repair", "resting_draft", "plain_sampling", "hindsight", "worker")
+_WORKER_PARTS = (
+    "generator_repair",
+    "resting_draft",
+    "plain_sampling",
+    "hindsight",
+    "v2_draft_length",
+    "worker",
+)
 
 
 def check_seam(seam: Seam) -> str:
