@@ -131,6 +131,16 @@ def drafter_control(drafting: Drafting) -> DrafterControl:
     return control
 
 
+def refused_everywhere(method: str) -> str | None:
+    """Why `method` cannot be governed under either model runner; None where it can under one.
+
+    None as well for a method that is in no table: vLLM may know it by another name.
+    """
+    controls = [table[method] for table in (UNDER_V1, UNDER_V2) if method in table]
+    is_refused = bool(controls) and all(control.how == "refuse" for control in controls)
+    return controls[0].why if is_refused else None
+
+
 def missing_for_drafter(method: str) -> str | None:
     """What must be installed before `method` can run; None when nothing is missing."""
     if method == "suffix" and find_spec("arctic_inference") is None:

@@ -124,7 +124,7 @@ call, and in which order, did not. What is new and matters:
 - Model Runner V2 leaves out drafting in a step whose drafts nobody could use (`skip_drafts`: only
   pieces of prompts, and requests at their last token). The governor counts such a step as drafted.
 - `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are cut, as before.
-- The methods `medusa` and `mlp_speculator` are gone; Paceline refused both.
+- The methods `medusa` and `mlp_speculator` are gone.
 """,
 }
 
