@@ -47,15 +47,14 @@ def teach_worker(worker: Any) -> str:
     speculator: Any = getattr(worker.model_runner, "speculator", None)
     if speculator is None:
         return ""  # drafting is left to the last stage of a pipeline
-    if hasattr(speculator.propose, _MARK):
-        return ""
     kinds = {StandaloneARSpeculator: _in_fewer_passes, NgramGPUSpeculator: _not_at_length_0}
     wrap = next((kinds[kind] for kind in kinds if isinstance(speculator, kind)), None)
     if wrap is None:
         return f"{type(speculator).__name__} is neither a draft model's nor an n-gram speculator"
-    propose = wrap(speculator)
-    setattr(propose, _MARK, True)
-    speculator.propose = propose
+    if not hasattr(speculator.propose, _MARK):
+        propose = wrap(speculator)
+        setattr(propose, _MARK, True)
+        speculator.propose = propose
     return ""
 
 
