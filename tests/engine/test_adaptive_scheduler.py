@@ -207,21 +207,6 @@ def test_ngram_drafts_follow_the_length() -> None:
         assert host.state()["policy_errors_total"] == 0
 
 
-def test_suffix_drafts_are_trimmed_to_the_length() -> None:
-    """Suffix decoding proposes as it likes; what goes beyond the plan is not verified."""
-    pytest.importorskip(
-        "arctic_inference", reason="suffix decoding needs the package arctic-inference"
-    )
-    suffix = {"method": "suffix", "num_speculative_tokens": 8}
-    with EngineHost(llm(suffix), policy={"policy": "fixed", "draft_length": 2}) as host:
-        [prompt] = host.tokenize(["def add(first, second):\n    return first + second\n\n" * 4])
-        num_drafts, num_tokens = drafts_of(host, [prompt] * 4)
-        assert num_drafts > 0
-        assert num_tokens <= 2 * num_drafts
-        set_to(host, draft_length=0)
-        assert drafts_of(host, [prompt] * 4) == (0, 0)
-
-
 def test_a_seam_that_does_not_fit_leaves_stock_behaviour() -> None:
     """The register expects what this vLLM does not have: vLLM's own length, and a loud line."""
     with EngineHost(

@@ -147,6 +147,39 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
     assert set(scheduler.dynamic_sd_lookup) == {4}
 
 
+def test_what_goes_beyond_the_plan_is_not_verified(vllm_config: Any) -> None:
+    """Two of four tokens are left, whoever proposed them; a draft that is short enough stays."""
+    from vllm.v1.outputs import DraftTokenIds
+
+    scheduler = make_scheduler(vllm_config, is_async=False)
+    add_request(scheduler, "a")
+    add_request(scheduler, "b")
+    output = scheduler.schedule()
+    assert output.num_spec_tokens_to_schedule == 2
+    scheduler.update_from_output(output, results(output, num_tokens=1))
+    scheduler.update_draft_token_ids(DraftTokenIds(["a", "b"], [[0, 0, 0, 0], [5, 6]]))
+    assert scheduler.requests["a"].spec_token_ids == [0, 0]
+    assert scheduler.requests["b"].spec_token_ids == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [([""], ""), (["it is not there"], "it is not there")],
+    ids=["taught", "not taught"],
+)
+def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
+    answer: list[str], cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of Model Runner V2's draft model; serving goes on with vLLM's own."""
+    from paceline.engine.drafters import Drafting
+    from paceline.engine.scheduler import _take_control
+
+    executor = SimpleNamespace(collective_rpc=lambda method: answer)
+    control = _take_control(Drafting("draft_model", use_v2_model_runner=True), executor)
+    assert control.how == ("cut" if cause else "teach")
+    assert (f"always drafts the maximum: {cause}" in caplog.text) == bool(cause)
+
+
 def refused(**changes: Any) -> str:
     from paceline.engine.scheduler import _refuse_what_must_not_be_served
 
@@ -155,15 +188,22 @@ def refused(**changes: Any) -> str:
         "rejection_sample_method": "standard",
         "ranks": 1,
         "is_async": False,
+        "is_parallel": False,
+        "trims_by_itself": False,
+        "use_v2": False,
         **changes,
     }
     config = SimpleNamespace(
         speculative_config=SimpleNamespace(
-            method=given["method"], rejection_sample_method=given["rejection_sample_method"]
+            method=given["method"],
+            rejection_sample_method=given["rejection_sample_method"],
+            parallel_drafting=given["is_parallel"],
+            enable_adaptive_verification=given["trims_by_itself"],
+            use_multi_module_mtp=lambda: False,
         ),
         parallel_config=SimpleNamespace(data_parallel_size=given["ranks"]),
         scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
-        use_v2_model_runner=False,
+        use_v2_model_runner=given["use_v2"],
     )
     try:
         _refuse_what_must_not_be_served(config)
@@ -182,8 +222,19 @@ def refused(**changes: Any) -> str:
         ({"rejection_sample_method": "block"}, ""),
         ({"rejection_sample_method": "synthetic"}, "serves only lossless methods"),
         ({"rejection_sample_method": "fly"}, "is 'fly', which is not known to keep"),
-        ({"method": "medusa"}, "'medusa' cannot be governed"),
+        ({"method": "medusa"}, ""),
+        ({"method": "extract_hidden_states"}, "'extract_hidden_states' cannot be governed"),
         ({"method": "suffix", "is_async": True}, "add --no-async-scheduling"),
+        ({"method": "medusa", "is_async": True}, "add --no-async-scheduling"),
+        ({"is_parallel": True}, ""),
+        ({"is_parallel": True, "is_async": True}, "add --no-async-scheduling"),
+        ({"use_v2": True, "is_async": True}, ""),
+        ({"use_v2": True, "method": "medusa"}, "it runs under Model Runner V1 only"),
+        ({"use_v2": True, "method": "dspark"}, ""),
+        (
+            {"use_v2": True, "method": "dspark", "trims_by_itself": True},
+            "enable_adaptive_verification is on",
+        ),
     ],
     ids=lambda value: str(value),
 )

@@ -1,8 +1,8 @@
 """A real vLLM engine in a child process, driven by a test or a script over pipes.
 
-One engine per process is vLLM's limit and a clean slate: each host has its own environment
-(`VLLM_PLUGINS=""` for stock vLLM), and an optional fault is planted before vLLM starts. The engine
-core runs inside the child itself, so a planted fault reaches scheduler and worker.
+One engine at a time is vLLM's limit, and one process a clean slate: each host has its own
+environment (`VLLM_PLUGINS=""` for stock vLLM), and an optional fault is planted before vLLM starts.
+The engine core runs inside the child itself, so a planted fault reaches scheduler and worker.
 
 Protocol: one JSON object per line on the child's standard input, one answer per line on a pipe of
 its own; vLLM's log goes to the log file.
@@ -47,12 +47,6 @@ class EngineHost:
         """
         self._folder = tempfile.TemporaryDirectory(prefix="paceline-")
         self._socket_path = f"{self._folder.name}/c.sock"
-        arguments = {"enforce_eager": True, "disable_log_stats": False, **llm}
-        if policy is not None:
-            arguments["scheduler_cls"] = "paceline.engine.AdaptiveScheduler"
-            arguments["additional_config"] = {
-                "paceline": {**policy, "control_socket": self._socket_path}
-            }
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
@@ -83,10 +77,28 @@ class EngineHost:
         os.close(answers_end)
         self._answers = os.fdopen(answers, "r", encoding="utf-8")
         try:
-            self.ask({"op": "start", "llm": arguments, "fault": fault})
+            self.ask({"op": "start", "llm": self._arguments(llm, policy), "fault": fault})
         except BaseException:
             self.close()
             raise
+
+    def restart(self, llm: Mapping[str, Any], *, policy: Mapping[str, Any] | None = None) -> None:
+        """End the engine and start another in the same process, where all is imported already.
+
+        That takes a third of the time. A planted fault stays.
+        """
+        self.ask({"op": "start", "llm": self._arguments(llm, policy), "fault": None})
+
+    def _arguments(
+        self, llm: Mapping[str, Any], policy: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        arguments = {"enforce_eager": True, "disable_log_stats": False, **llm}
+        if policy is not None:
+            arguments["scheduler_cls"] = "paceline.engine.AdaptiveScheduler"
+            arguments["additional_config"] = {
+                "paceline": {**policy, "control_socket": self._socket_path}
+            }
+        return arguments
 
     def generate(
         self,
@@ -199,6 +211,9 @@ def _serve(answers: Any) -> None:
         request = json.loads(line)
         try:
             if request["op"] == "start":
+                ended, llm = llm, None
+                _end(ended)
+                del ended
                 llm = _start(request["llm"], request["fault"])
                 answer: dict[str, Any] = {}
             elif request["op"] == "generate":
@@ -221,6 +236,16 @@ def _start(arguments: dict[str, Any], fault: str | None) -> Any:
     from vllm import LLM
 
     return LLM(**arguments)
+
+
+def _end(llm: Any) -> None:
+    """Give back what the engine holds, so that the process can have another."""
+    if llm is None:
+        return
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    llm.llm_engine.engine_core.shutdown()
+    cleanup_dist_env_and_memory()
 
 
 def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> list[dict[str, Any]]:

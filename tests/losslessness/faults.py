@@ -113,6 +113,36 @@ def wander() -> None:
     FixedPolicy.plan = wandering  # type: ignore[method-assign]
 
 
+def plan_in_turn() -> None:
+    """The policy `fixed` plans another length for every step, 0 and the maximum among them.
+
+    What was drafted is printed to the log, one line per step that verified any draft or was asked
+    for one (`engine_host.EngineHost.log`).
+    """
+    import json
+
+    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.values import DraftPlan
+
+    num_plans = 0
+
+    def in_turn(self: FixedPolicy, load: Any) -> DraftPlan:
+        nonlocal num_plans
+        num_plans += 1
+        return DraftPlan((3, 0, 1, 4, 2)[num_plans % 5], "planted")
+
+    def observe(self: FixedPolicy, sample: Any) -> None:
+        found = {
+            "asked": sample.asked_draft_length,
+            "drafted": sample.drafted,
+            "verified": sample.verified_draft_tokens,
+        }
+        print(f"in turn: {json.dumps(found)}", flush=True)
+
+    FixedPolicy.plan = in_turn  # type: ignore[method-assign]
+    FixedPolicy.observe = observe  # type: ignore[method-assign]
+
+
 def look_back() -> None:
     """The policy `fixed` orders hindsight every 20 steps: 512 tokens, 48 for a request alone.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.engine.drafters import refused_everywhere
 from paceline.engine.layout import Layout
 from paceline.engine.lifeline import SUPERVISED
 
@@ -75,6 +76,13 @@ class EngineSpec:
                     f"engine.vllm_args has {flag}, but Paceline already set the drafter; leave it "
                     "out and set engine.draft, or set engine.draft to none to give vLLM your own"
                 )
+        method = _given_method(self.vllm_args)
+        why_refused = None if method is None else refused_everywhere(method)
+        if why_refused is not None:
+            raise ValueError(
+                f"engine.vllm_args asks for the speculative method {method}, which cannot be "
+                f"governed: it {why_refused}. Choose another, or set engine.draft"
+            )
 
     @property
     def is_speculative(self) -> bool:
@@ -157,12 +165,39 @@ def find_server_module() -> str:
 def num_workers(vllm_args: tuple[str, ...]) -> int:
     """Worker processes that the user's own vLLM arguments ask for: tensor by pipeline size."""
     product = 1
+    flags = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
+    for _, text in _values_of(vllm_args, flags):
+        product *= int(text) if text.isdigit() else 1
+    return product
+
+
+def _given_method(vllm_args: tuple[str, ...]) -> str | None:
+    """The speculative method that the user's own vLLM arguments name; None where none is named.
+
+    What is no JSON mapping is left for vLLM to complain about.
+    """
+    flags = ("--spec-method", "--speculative-config", "-sc")
+    for flag, text in _values_of(vllm_args, flags):
+        if flag == "--spec-method":
+            return text
+        try:
+            given = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(given, dict) and isinstance(given.get("method"), str):
+            return str(given["method"])
+    return None
+
+
+def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each of `flags` that is given, with its value, in order."""
+    found = []
     for index, argument in enumerate(vllm_args):
         _, separator, value = argument.partition("=")
-        if _flag(argument) in ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"):
-            text = value if separator else "".join(vllm_args[index + 1 : index + 2])
-            product *= int(text) if text.isdigit() else 1
-    return product
+        if _flag(argument) in flags:
+            following = "".join(vllm_args[index + 1 : index + 2])
+            found.append((_flag(argument), value if separator else following))
+    return found
 
 
 def flags_of(vllm_args: tuple[str, ...]) -> list[str]:

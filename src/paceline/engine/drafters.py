@@ -2,46 +2,74 @@
 
 Read in vLLM 0.32.0. Every drafter receives the length of the step, but not every one works with a
 length other than the maximum: for Model Runner V1 see
-`v1/worker/gpu_model_runner.py::propose_draft_token_ids`, for V2, vLLM's default wherever Triton
-runs (GPUs), the classes in `v1/worker/gpu/spec_decode`.
+`v1/worker/gpu_model_runner.py::propose_draft_token_ids` and the classes in `v1/spec_decode`, for
+V2, vLLM's default wherever Triton runs (GPUs), the classes in `v1/worker/gpu/spec_decode`. A method
+that is in no table here is refused: nobody has read yet what it does with the length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What decides in vLLM's configuration how its drafter treats the length of a step."""
+
+    method: str
+    """speculative_config.method as vLLM has resolved it: every kind of MTP is "mtp" by then."""
+    use_v2_model_runner: bool = False
+    is_parallel: bool = False
+    """All tokens are drafted in one pass (P-EAGLE, PARD, `parallel_drafting`)."""
+    has_many_mtp_modules: bool = False
+    """Each further token has an MTP module of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterControl:
     """What can be done with one drafting method."""
 
-    how: Literal["ask", "cut", "trim", "refuse"]
+    how: Literal["ask", "teach", "cut", "trim", "refuse"]
     """`ask`: the drafter proposes as many tokens as the step says, so a shorter length saves its
-    time too. `cut`: it always proposes the maximum, and vLLM's worker cuts off the surplus.
-    `trim`: it always proposes the maximum, and the scheduler takes the surplus away before it is
-    verified. `refuse`: none of these works."""
+    time too. `teach`: vLLM's own does not, but does once its method is wrapped in the workers
+    (`v2_draft_length`). `cut`: it always drafts the maximum, and vLLM's worker cuts off the
+    surplus. `trim`: it always proposes the maximum, and the scheduler takes the surplus away before
+    it is verified. `refuse`: none of these works."""
     why: str
 
 
 _ASK = DrafterControl("ask", "proposes as many tokens as each step asks for")
-_ASK_ONE_PASS = DrafterControl("ask", "drafts all tokens in one pass; a shorter length trims it")
-_CUT_BY_V2 = DrafterControl(
+_TEACH = DrafterControl(
+    "teach", "proposes as many tokens as each step asks for, once it is wrapped in vLLM's workers"
+)
+_TRIM_PARALLEL = DrafterControl(
+    "trim", "drafts all tokens in one pass that is made for the maximum length only"
+)
+_REFUSE_STATES = DrafterControl("refuse", "extracts states and does not speculate")
+_REFUSE_MLP = DrafterControl("refuse", "has no proposer left in vLLM 0.32; use eagle3 or mtp")
+
+UNTAUGHT = DrafterControl(
     "cut",
     "always drafts the maximum under Model Runner V2, which cuts off the surplus: a shorter length "
     "saves verification, not drafting",
 )
+"""What becomes of `teach` where the workers cannot be taught."""
 
-DRAFTERS: dict[str, DrafterControl] = {
+UNDER_V1: dict[str, DrafterControl] = {
     "draft_model": _ASK,
     "ngram": _ASK,
     "eagle": _ASK,
     "eagle3": _ASK,
     "mtp": _ASK,
-    "dflash": _ASK_ONE_PASS,
+    "dflash": DrafterControl("ask", "drafts in one pass that is as wide as each step asks for"),
     "suffix": DrafterControl(
         "trim", "asserts that the length is the maximum and decides by itself how far to draft"
+    ),
+    "medusa": DrafterControl(
+        "trim",
+        "asserts that the length is the maximum, and drafts one token with each of its heads",
     ),
     "custom_class": DrafterControl("trim", "is not told the length of the step"),
     "ngram_gpu": DrafterControl(
@@ -49,34 +77,68 @@ DRAFTERS: dict[str, DrafterControl] = {
         "asserts that the length is the maximum and needs asynchronous scheduling, "
         "where its drafts cannot be trimmed; use ngram",
     ),
-    "medusa": DrafterControl(
-        "refuse", "asserts that the length is the maximum (vLLM #46399); use eagle3 or mtp"
-    ),
-    "mlp_speculator": DrafterControl("refuse", "was never run under the governor"),
-    "extract_hidden_states": DrafterControl("refuse", "extracts states and does not speculate"),
+    "dspark": DrafterControl("refuse", "runs under Model Runner V2 only"),
+    "mlp_speculator": _REFUSE_MLP,
+    "extract_hidden_states": _REFUSE_STATES,
 }
 
+_REFUSE_V1_ONLY = DrafterControl("refuse", "runs under Model Runner V1 only")
+_CUT_ONE_PASS = DrafterControl(
+    "cut",
+    "drafts a whole block in one pass of fixed width, and Model Runner V2 cuts off the surplus: a "
+    "shorter length saves verification, not drafting",
+)
 
-_ASKED_BY_V2 = frozenset({"eagle", "eagle3", "mtp"})
-"""What Model Runner V2 asks for a shorter draft (`target_dependent_ar`). An mtp with several
-modules is not among them, but only the model's configuration tells it apart; it counts as asked."""
+UNDER_V2: dict[str, DrafterControl] = {
+    "draft_model": _TEACH,
+    "ngram": _TEACH,
+    "ngram_gpu": _TEACH,  # the same class under this runner
+    "eagle": _ASK,
+    "eagle3": _ASK,
+    "mtp": _ASK,
+    "dflash": _CUT_ONE_PASS,
+    "dspark": _CUT_ONE_PASS,
+    "suffix": _REFUSE_V1_ONLY,
+    "medusa": _REFUSE_V1_ONLY,
+    "custom_class": _REFUSE_V1_ONLY,
+    "mlp_speculator": _REFUSE_MLP,
+    "extract_hidden_states": _REFUSE_STATES,
+}
+"""What vLLM itself refuses under this runner is refused here too, before anything is loaded."""
 
 
-def drafter_control(method: str, *, use_v2_model_runner: bool) -> DrafterControl:
-    """How `method` (vLLM's speculative_config.method, resolved) can be controlled."""
-    control = _control_under_v1(method)
-    if use_v2_model_runner and control.how == "ask":
-        asked = method in _ASKED_BY_V2 or method.endswith("mtp")
-        return control if asked else _CUT_BY_V2
+def drafting_of(vllm_config: Any) -> Drafting:
+    """Read it out of vLLM's configuration."""
+    speculative = vllm_config.speculative_config
+    return Drafting(
+        method=speculative.method,
+        use_v2_model_runner=vllm_config.use_v2_model_runner,
+        is_parallel=speculative.parallel_drafting,
+        has_many_mtp_modules=speculative.use_multi_module_mtp(),
+    )
+
+
+def drafter_control(drafting: Drafting) -> DrafterControl:
+    """How this drafter can be controlled."""
+    table = UNDER_V2 if drafting.use_v2_model_runner else UNDER_V1
+    control = table.get(drafting.method)
+    if control is None:
+        return DrafterControl("refuse", "is not known to Paceline")
+    if drafting.is_parallel and drafting.method in ("draft_model", "eagle", "eagle3"):
+        return _REFUSE_V1_ONLY if drafting.use_v2_model_runner else _TRIM_PARALLEL
+    if drafting.has_many_mtp_modules and drafting.use_v2_model_runner:
+        return UNTAUGHT  # its modules hand hidden states on, in graphs captured for all of them
     return control
 
 
-def _control_under_v1(method: str) -> DrafterControl:
-    if method in DRAFTERS:
-        return DRAFTERS[method]
-    if method.endswith("mtp"):  # deepseek_mtp, qwen3_next_mtp, …: vLLM maps them to "mtp"
-        return DRAFTERS["mtp"]
-    return DrafterControl("refuse", "is not known to Paceline")
+def refused_everywhere(method: str) -> str | None:
+    """Why `method` cannot be governed under either model runner; None where it can under one.
+
+    None as well for a method that is in no table: vLLM may know it by another name.
+    """
+    controls = [table[method] for table in (UNDER_V1, UNDER_V2) if method in table]
+    is_refused = bool(controls) and all(control.how == "refuse" for control in controls)
+    return controls[0].why if is_refused else None
 
 
 def missing_for_drafter(method: str) -> str | None:

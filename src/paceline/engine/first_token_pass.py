@@ -123,6 +123,8 @@ def _propose_one_when_ordered(propose: Any) -> Any:
             scheduler_output.num_spec_tokens_to_schedule = 0
         self._draft_probs = None
         self._draft_prob_req_ids = None
+        if isinstance(proposal, list):  # nothing could be proposed
+            return proposal
         _guarded(self, _keep, proposal)
         return proposal[:, :0]
 

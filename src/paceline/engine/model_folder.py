@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _HUGGING_FACE_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+# Where vLLM itself warns of a very small intersection (`v1/spec_decode/vocab_mapping.py`).
+_MIN_SHARED_TOKENS = 100
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
 
 
@@ -37,28 +40,45 @@ def check_model(model: str) -> None:
         )
 
 
-def check_pair(target: Path, draft: Path) -> bool:
-    """Whether both embed the same number of tokens; ModelUnfit when they speak different tokens.
+@dataclass(frozen=True, slots=True)
+class PairFit:
+    """How the token ids of a target and its draft go together."""
 
-    Both must have the same vocabulary. The number of embedded tokens may differ by padding.
+    has_same_ids: bool
+    """A token has the same id in both, and both embed as many. Otherwise ids have to be mapped."""
+    note: str = ""
+    """What is lost by mapping, in words; empty when nothing is."""
+
+
+def check_pair(target: Path, draft: Path) -> PairFit:
+    """Whether `draft` can draft for `target`; ModelUnfit when they hardly share a token.
+
+    With one tokenizer the number of embedded tokens may still differ, by padding. With two, vLLM
+    maps ids by the text of the tokens, and drafts only those that both have.
     """
     check_model(str(target))
     check_model(str(draft))
     target_vocabulary, draft_vocabulary = _vocabulary(target), _vocabulary(draft)
-    if target_vocabulary is not None and draft_vocabulary is not None:
-        differing = len(target_vocabulary.items() ^ draft_vocabulary.items())
-        if differing:
+    if target_vocabulary is None or draft_vocabulary is None:
+        if _digest(target) != _digest(draft):
             raise ModelUnfit(
-                f"{draft} cannot draft for {target}: their tokenizers differ in {differing:,} "
-                f"entries (target has {len(target_vocabulary):,}, draft "
-                f"{len(draft_vocabulary):,}). Take a draft of the target's family, or --draft ngram"
+                f"{draft} cannot be compared with {target}: one of them has no readable "
+                "tokenizer.json. Add it, or use --draft ngram"
             )
-    elif _digest(target) != _digest(draft):
-        raise ModelUnfit(
-            f"{draft} cannot be compared with {target}: one of them has no readable "
-            "tokenizer.json. Add it, or use --draft ngram"
+    elif target_vocabulary != draft_vocabulary:
+        texts = set(map(_text_of_token, target_vocabulary))
+        num_shared = len(texts & set(map(_text_of_token, draft_vocabulary)))
+        shares = (
+            f"it has {num_shared:,} of {len(target_vocabulary):,} tokens of the target's tokenizer"
         )
-    return _num_embedded(target) == _num_embedded(draft)
+        if num_shared < _MIN_SHARED_TOKENS:
+            raise ModelUnfit(
+                f"{draft} cannot draft for {target}: {shares}, and at least "
+                f"{_MIN_SHARED_TOKENS} are needed. Take a draft of the target's family, or "
+                "--draft ngram"
+            )
+        return PairFit(has_same_ids=False, note=f"{shares} and drafts only those")
+    return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
 
 
 def served_name_of(model: str) -> str:
@@ -88,6 +108,11 @@ def _vocabulary(folder: Path) -> dict[str, int] | None:
         return None
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     return {**entries, **added}
+
+
+def _text_of_token(token: str) -> str:
+    """As vLLM compares tokens of two tokenizers: a word's leading space is a space."""
+    return f" {token[1:]}" if token.startswith(("\u0120", "\u2581")) else token
 
 
 def _digest(folder: Path) -> str:

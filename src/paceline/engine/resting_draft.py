@@ -10,7 +10,8 @@ passes: less work even when everything is caught up, and none when it is not nee
 `GPUModelRunner.propose_draft_token_ids`, where `rests` says so. One step makes up for at most as
 many tokens as a step may prefill, and proposes nothing while tokens are still missing, so a long
 rest with many long requests does not become one long stall. An n-gram drafter, which has no cache,
-is spared its search as well.
+is spared its search as well. And near the longest text, where vLLM has zeros verified for drafts,
+nothing is verified, whatever the drafter.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ _TOO_LONG = "_paceline_too_long_to_draft"
 def rests(vllm_config: Any, kv_cache_config: Any) -> bool:
     """Whether this engine's drafter does nothing at length 0, and catches up afterwards.
 
-    A draft model on CPUs; under asynchronous scheduling positions are not known in time. One KV
-    cache group of full attention: then a token has one slot, and it stays. No KV connector, which
-    would carry a stale cache elsewhere. Text only: images would have to be embedded again.
+    A draft model on CPUs that drafts token by token; under asynchronous scheduling positions are
+    not known in time. One KV cache group of full attention: then a token has one slot, and it
+    stays. No KV connector, which would carry a stale cache elsewhere. Text only: images would have
+    to be embedded again.
     """
     groups = kv_cache_config.kv_cache_groups
     return (
         vllm_config.speculative_config.method == "draft_model"
+        and not vllm_config.speculative_config.parallel_drafting
         and vllm_config.device_config.device_type == "cpu"
         and not vllm_config.scheduler_config.async_scheduling
         and vllm_config.kv_transfer_config is None
@@ -104,15 +107,16 @@ def _wrap_proposal() -> None:
             )
 
         is_off = scheduler_output.num_spec_tokens_to_schedule == 0
+        is_too_long = self.__dict__.pop(_TOO_LONG, False)
         # As a list: vLLM would bring a tensor of nothing to the CPU all the same.
         nothing: list[list[int]] = [[] for _ in range(common_attn_metadata.num_reqs)]
         if is_off and self.speculative_config.method == "ngram":
             return nothing
         coverage = coverage_of(self)
         if coverage is None:
-            return stock_proposal()
+            return nothing if is_too_long else stock_proposal()
         slots = common_attn_metadata.slot_mapping.numpy()
-        if self.__dict__.pop(_TOO_LONG, False) or is_off:
+        if is_too_long or is_off:
             coverage.miss(slots)
             return nothing
         try:
@@ -136,18 +140,18 @@ def _wrap_proposal() -> None:
 
 
 def _leave_to_proposal(stock: Any) -> Any:
-    """Wrap the check whether drafting could pass the longest text that the draft model bears.
+    """Wrap the check whether drafting could pass the longest text that the drafter bears.
 
-    Where it could, for any one request, vLLM leaves the draft model out for the whole batch, asks
-    nobody, and has zeros verified as drafts. Here the proposal is asked all the same: it notes what
-    is missed, and proposes nothing.
+    Where it could, for any one request, vLLM leaves the drafter out for the whole batch, asks
+    nobody, and has zeros verified as drafts, as many as the maximum at every length. Here the
+    proposal is asked all the same: it notes what is missed, and proposes nothing.
     """
 
     @functools.wraps(stock)
     def input_fits(self: Any, common_attn_metadata: Any) -> bool:
         fits = bool(stock(self, common_attn_metadata))
-        if fits or common_attn_metadata is None or coverage_of(self) is None:
-            return fits
+        if fits or common_attn_metadata is None or self.parallel_config.data_parallel_size > 1:
+            return fits  # ranks that draft wait for one another
         setattr(self, _TOO_LONG, True)
         return True
 

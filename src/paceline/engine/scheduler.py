@@ -20,14 +20,22 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine import sampler_check
 from paceline.engine.control import ControlServer
-from paceline.engine.drafters import DrafterControl, drafter_control
+from paceline.engine.drafters import (
+    UNTAUGHT,
+    DrafterControl,
+    Drafting,
+    drafter_control,
+    drafting_of,
+)
 from paceline.engine.evidence import WorkerEvidence, ask_workers, take_reports
 from paceline.engine.observer import StepObserver, VerifiedDraft
 from paceline.engine.pacing import Pacing
 from paceline.engine.resting_draft import rests
+from paceline.engine.sampler_check import Executor
 from paceline.engine.seams import check_seams, unfit_for
 from paceline.engine.settings import parse_settings
 from paceline.engine.steering import Steering
+from paceline.engine.v2_draft_length import teach_workers
 from paceline.governor.values import DraftPlan
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -247,14 +255,16 @@ class _Governor:
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
         """Take in what came from the worker: drafts, and reports with them or not.
 
-        And trim what a drafter proposed beyond the plan, where it cannot be asked for less.
+        And trim what was proposed beyond the plan: by a drafter that cannot be asked for less, and
+        by vLLM itself, which hands out zeros, as many as the maximum, beside a request that is too
+        long to draft for.
         """
         for error in take_reports(self._observer, draft_token_ids):
             self._steering.note_error("a worker's report", error)
         self._observer.drafts_came(any(draft_token_ids.draft_token_ids))
-        if not self._trims:
-            return
         length = self._steering.draft_length()
+        if max(map(len, draft_token_ids.draft_token_ids), default=0) <= length:
+            return
         for request_id in draft_token_ids.req_ids:
             request = scheduler.requests.get(request_id)
             if request is not None and len(request.spec_token_ids) > length:
@@ -274,7 +284,6 @@ def _start_governor(scheduler: Any) -> _Governor | None:
     if speculative is None:
         logger.info("Governor: no --speculative-config, so there is nothing to govern")
         return None
-    _refuse_what_must_not_be_served(vllm_config)
     seams = check_seams()
     misfit = unfit_for("steering", seams)
     if misfit:
@@ -283,6 +292,7 @@ def _start_governor(scheduler: Any) -> _Governor | None:
             misfit,
         )
         return None
+    _refuse_what_must_not_be_served(vllm_config)
     executor = sampler_check.find_executor()
     not_sampled_because = sampler_check.check_workers(executor)
     if not_sampled_because is not None:
@@ -290,7 +300,7 @@ def _start_governor(scheduler: Any) -> _Governor | None:
             "Governor: requests with temperature > 0 are served without speculation: %s",
             not_sampled_because,
         )
-    drafter = _drafter_control(vllm_config)
+    drafter = _take_control(drafting_of(vllm_config), executor)
     governor = _Governor(
         Steering(settings, max_draft_length=max_draft_length, method=speculative.method),
         max_draft_length=max_draft_length,
@@ -340,11 +350,16 @@ def _start_pacing(scheduler: Any) -> Pacing | None:
     return Pacing(scheduler, objective_ms / 1e3)
 
 
-def _drafter_control(vllm_config: Any) -> DrafterControl:
-    return drafter_control(
-        vllm_config.speculative_config.method,
-        use_v2_model_runner=vllm_config.use_v2_model_runner,
-    )
+def _take_control(drafting: Drafting, executor: Executor | None) -> DrafterControl:
+    """How the drafter is controlled, once its workers have been taught where that is needed."""
+    control = drafter_control(drafting)
+    if control.how != "teach":
+        return control
+    untaught = teach_workers(executor)
+    if untaught:
+        logger.error("Governor: the drafter always drafts the maximum: %s", untaught)
+        return UNTAUGHT
+    return control
 
 
 def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
@@ -361,7 +376,13 @@ def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
             "known to keep the target's distribution; AdaptiveScheduler serves only lossless "
             f"methods: {', '.join(_LOSSLESS)}. Change or remove it in --speculative-config."
         )
-    control = _drafter_control(vllm_config)
+    if speculative.enable_adaptive_verification:
+        raise ValueError(
+            "enable_adaptive_verification is on: vLLM then leaves drafts unverified that the "
+            "governor would take for rejected. Set it to false in --speculative-config, or leave "
+            "out --scheduler-cls."
+        )
+    control = drafter_control(drafting_of(vllm_config))
     if control.how == "refuse":
         raise ValueError(
             f"speculative method {speculative.method!r} cannot be governed: it {control.why}. "

@@ -36,6 +36,7 @@ class Seam:
         "hindsight",
         "first_token",
         "pacing",
+        "v2_draft_length",
         "worker",
     ]
     """What steps aside when the seam does not fit. `worker`: read in vLLM's workers, whose modules

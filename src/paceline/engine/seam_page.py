@@ -76,6 +76,10 @@ _PARTS = {
         "CPU: at draft length 0, judges the first token of a drafter that keeps up",
         "the governor drafts now and then to see",
     ),
+    "v2_draft_length": (
+        "Model Runner V2: a draft model and n-gram lookup heed the draft length",
+        "they draft the maximum, and vLLM cuts off the surplus",
+    ),
     "pacing": (
         "takes prefills in pieces that keep the time between two tokens",
         "prefills are as long as vLLM's own limits let them be",
@@ -125,7 +129,7 @@ call, and in which order, did not. What is new and matters:
 - Model Runner V2 leaves out drafting in a step whose drafts nobody could use (`skip_drafts`: only
   pieces of prompts, and requests at their last token). The governor counts such a step as drafted.
 - `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are cut, as before.
-- The methods `medusa` and `mlp_speculator` are gone; Paceline refused both.
+- The methods `medusa` and `mlp_speculator` are gone.
 """,
 }
 

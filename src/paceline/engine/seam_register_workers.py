@@ -13,6 +13,7 @@ _STOCK_PASSES = "the stock function passes tests/engine/test_sampler_repair.py"
 _DRAFT_RESTS = "vLLM lets a draft model rest at draft length 0"
 _JUDGES_RESTING = "vLLM judges a draft model that rests"
 _JUDGES_FIRST = "vLLM tells whether a drafter's first token came, where nothing is drafted"
+_V2_HEEDS = "these speculators of vLLM heed the length"
 
 WORKER_SEAMS: tuple[Seam, ...] = (
     Seam(
@@ -412,5 +413,73 @@ WORKER_SEAMS: tuple[Seam, ...] = (
         purpose="how drafts are drawn, and which sampled tokens do not count",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_JUDGES_FIRST,
+    ),
+    Seam(
+        name="v2_draft_model_proposal",
+        target="vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator:"
+        "StandaloneARSpeculator.propose",
+        expected=(
+            "self",
+            "input_batch",
+            "attn_metadata",
+            "slot_mappings",
+            "last_hidden_states",
+            "aux_hidden_states",
+            "num_sampled",
+            "num_rejected",
+            "last_sampled",
+            "next_prefill_tokens",
+            "temperature",
+            "seeds",
+            "dp_sync_state",
+            "dummy_run",
+            "skip_attn_for_dummy_run",
+            "mm_inputs",
+            "is_profile",
+            "num_speculative_tokens",
+        ),
+        part="v2_draft_length",
+        purpose="is told the length and drafts the maximum; lower its maximum meanwhile",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
+        remove_when=_V2_HEEDS,
+    ),
+    Seam(
+        name="v2_draft_model_passes",
+        target="vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator:"
+        "StandaloneARSpeculator._multi_step_decode",
+        expected=("num_speculative_steps", "draft_tokens"),
+        is_body=True,
+        part="v2_draft_length",
+        purpose="takes as many passes as its maximum says, and writes a column in each",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
+        remove_when=_V2_HEEDS,
+    ),
+    Seam(
+        name="v2_ngram_proposal",
+        target="vllm.v1.worker.gpu.spec_decode.ngram.speculator:NgramGPUSpeculator.propose",
+        expected=(
+            "self",
+            "input_batch",
+            "attn_metadata",
+            "slot_mappings",
+            "last_hidden_states",
+            "aux_hidden_states",
+            "num_sampled",
+            "num_rejected",
+            "last_sampled",
+            "next_prefill_tokens",
+            "temperature",
+            "seeds",
+            "dp_sync_state",
+            "dummy_run",
+            "skip_attn_for_dummy_run",
+            "mm_inputs",
+            "is_profile",
+            "num_speculative_tokens",
+        ),
+        part="v2_draft_length",
+        purpose="is told the length and looks up at length 0 too; leave that out",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/ngram/speculator.py",
+        remove_when=_V2_HEEDS,
     ),
 )

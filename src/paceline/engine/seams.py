@@ -20,6 +20,7 @@ _WORKER_PARTS = (
     "plain_sampling",
     "hindsight",
     "first_token",
+    "v2_draft_length",
     "worker",
 )
 

@@ -62,12 +62,14 @@ def choose_drafter(draft: str, target: str, draft_length_max: int) -> Drafter:
             {"method": "suffix", "num_speculative_tokens": draft_length_max},
             "suffix decoding: as configured",
         )
-    same_size = True
+    has_same_ids, why = True, "as configured"
     if Path(draft).is_dir() and Path(target).is_dir():
-        same_size = check_pair(Path(target), Path(draft))
+        fit = check_pair(Path(target), Path(draft))
+        has_same_ids = fit.has_same_ids
+        why = f"{why}; {fit.note}" if fit.note else why
     elif (pair := find_pair(target)) is not None and pair.draft == draft:
-        same_size = pair.same_size
-    return _draft_model(draft, draft_length_max, same_size, "as configured")
+        has_same_ids = pair.same_size
+    return _draft_model(draft, draft_length_max, has_same_ids, why)
 
 
 def find_pair(target: str) -> DraftPair | None:
@@ -99,13 +101,13 @@ def _ngram(draft_length_max: int, why: str) -> Drafter:
     return Drafter(config, why)
 
 
-def _draft_model(draft: str, draft_length_max: int, same_size: bool, why: str) -> Drafter:
+def _draft_model(draft: str, draft_length_max: int, has_same_ids: bool, why: str) -> Drafter:
     config: dict[str, Any] = {
         "method": "draft_model",
         "model": draft,
         "num_speculative_tokens": draft_length_max,
     }
-    if same_size:
+    if has_same_ids:
         # Sampled drafts are accepted three times as often as greedy ones when the request samples.
         config["draft_sample_method"] = "probabilistic"
     else:

@@ -32,7 +32,12 @@ def test_the_releases_are_recorded_oldest_first() -> None:
         (
             "0.26.0",
             {
+                "drafting_config",
+                "mtp_modules",
                 "request_attributes",
+                "v2_draft_model_proposal",
+                "v2_draft_model_passes",
+                "v2_ngram_proposal",
                 "v2_worker_reads_length",
                 "dispatched_expand",
                 "dispatched_rejection",

@@ -10,6 +10,7 @@ import pytest
 
 from paceline.engine.model_folder import (
     ModelUnfit,
+    PairFit,
     check_model,
     check_pair,
     served_name_of,
@@ -84,18 +85,47 @@ def test_same_vocabulary_and_size_drafts_by_sampling(tmp_path: Path) -> None:
 def test_added_tokens_belong_to_the_vocabulary(tmp_path: Path) -> None:
     target = make_model(tmp_path / "t", added_tokens=[{"content": "<eos>", "id": 2}])
     draft = make_model(tmp_path / "d", vocabulary={**VOCABULARY, "<eos>": 2})
-    assert check_pair(target, draft)
+    assert check_pair(target, draft) == PairFit(has_same_ids=True)
 
 
 def test_padding_may_differ(tmp_path: Path) -> None:
-    assert not check_pair(make_model(tmp_path / "t", 4), make_model(tmp_path / "d", 8))
+    fit = check_pair(make_model(tmp_path / "t", 4), make_model(tmp_path / "d", 8))
+    assert fit == PairFit(has_same_ids=False)
 
 
-def test_other_tokens_are_refused(tmp_path: Path) -> None:
-    """b is 1 in the one and 2 in the other: two entries differ."""
-    target = make_model(tmp_path / "t")
-    draft = make_model(tmp_path / "d", vocabulary={"a": 0, "b": 2})
-    with pytest.raises(ModelUnfit, match=r"differ in 2 entries.*--draft ngram"):
+def numbered(*tokens: str) -> dict[str, int]:
+    return {token: token_id for token_id, token in enumerate(tokens)}
+
+
+WORDS = [f"\u0120word{i}" for i in range(150)]  # as GPT-2's tokenizer writes " word0"
+
+
+def test_another_tokenizer_is_mapped_and_said(tmp_path: Path) -> None:
+    """The draft has 120 of the target's 150 words, in another order and spelt as in SentencePiece,
+    and 50 of its own."""
+    others = [f"other{i}" for i in range(50)]
+    words = [word.replace("\u0120", "\u2581") for word in WORDS[:120]]
+    target = make_model(tmp_path / "t", 150, numbered(*WORDS))
+    draft = make_model(tmp_path / "d", 170, numbered(*others, *reversed(words)))
+    drafter = choose_drafter(str(draft), str(target), 8)
+    assert drafter.speculative_config is not None
+    assert drafter.speculative_config["use_heterogeneous_vocab"] is True
+    assert "draft_sample_method" not in drafter.speculative_config
+    assert "120 of 150 tokens of the target's tokenizer and drafts only those" in drafter.why
+
+
+def test_ids_count_and_not_only_tokens(tmp_path: Path) -> None:
+    """The same tokens in another order have to be mapped as well."""
+    target = make_model(tmp_path / "t", 150, numbered(*WORDS))
+    draft = make_model(tmp_path / "d", 150, numbered(*reversed(WORDS)))
+    assert not check_pair(target, draft).has_same_ids
+
+
+def test_a_draft_that_shares_hardly_a_token_is_refused(tmp_path: Path) -> None:
+    """99 are one too few."""
+    target = make_model(tmp_path / "t", 150, numbered(*WORDS))
+    draft = make_model(tmp_path / "d", 150, numbered(*WORDS[:99]))
+    with pytest.raises(ModelUnfit, match=r"99 of 150 tokens.*at least 100.*--draft ngram"):
         check_pair(target, draft)
 
 

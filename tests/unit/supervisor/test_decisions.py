@@ -202,6 +202,38 @@ def test_without_a_drafter_of_ours_vllm_may_be_given_one(tmp_path: Path, argumen
     assert command.control_socket is not None
 
 
+@pytest.mark.parametrize(
+    "vllm_args",
+    [
+        ("--speculative-config", '{"method": "extract_hidden_states"}'),
+        ('--speculative_config={"method": "extract_hidden_states"}',),
+        ("-sc", '{"method": "extract_hidden_states"}'),
+        ("--spec-method", "extract_hidden_states"),
+    ],
+)
+def test_a_drafter_that_cannot_be_governed_is_refused_before_anything_starts(
+    vllm_args: tuple[str, ...],
+) -> None:
+    said = "speculative method extract_hidden_states, which cannot be governed: it extracts states"
+    with pytest.raises(ValueError, match=said):
+        make_spec(None, *vllm_args)
+
+
+@pytest.mark.parametrize(
+    "vllm_args",
+    [
+        ("--speculative-config", '{"method": "deepseek_mtp"}'),
+        ("--speculative-config", '{"model": "someone/medusa"}'),
+        ("--speculative-config", "{"),
+        ("--spec-method", "dspark"),
+        ("--spec-method",),
+    ],
+)
+def test_what_may_work_is_left_to_vllm(vllm_args: tuple[str, ...]) -> None:
+    """Under one of its model runners, by another name, or for it to complain about."""
+    assert make_spec(None, *vllm_args).is_speculative
+
+
 def make_spec(speculative_config: dict[str, object] | None, *vllm_args: str) -> EngineSpec:
     return EngineSpec(
         model="/m",

@@ -1,0 +1,183 @@
+"""Every drafter that a CPU can run, inside the real engine, at a draft length new in every step."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from losslessness import tiny_models
+from losslessness.checks import teacher_force
+from losslessness.engine_host import EngineHost
+from losslessness.greedy import NEAR_TIE_NATS
+
+from paceline.demo import target_path
+
+pytestmark = pytest.mark.engine
+
+CEILING = 4
+MAX_MODEL_LEN = 160
+GREEDY = {"temperature": 0.0, "max_tokens": 40, "ignore_eos": True}
+PROMPTS = [
+    "def add(first, second):\n    return first + second\n\n" * 3,
+    "# " + "=" * 70 + "\n# ===",
+    "x = [0, 0, 0, 0, 0,",
+    "import os\n",
+]
+"""Some of it repeats itself, which every one of these drafters can guess."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One drafter: what vLLM is told of it, and what it does with the length of a step."""
+
+    method: str
+    is_asked: bool
+    """Each request gets a draft of just this length; otherwise one that is no longer."""
+    write_model: Callable[[Path], Path] | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    least_accepted: float = 0.02
+    """Accepted of all draft tokens: far less, and the drafter saw another text than was there."""
+
+    def llm(self, folder: Path) -> dict[str, Any]:
+        speculative = {
+            "method": self.method,
+            "num_speculative_tokens": CEILING,
+            **dict(self.settings),
+        }
+        target = target_path()
+        if self.write_model is not None:
+            model = self.write_model(folder)
+            if self.method == "mtp":
+                target = model
+            else:
+                speculative["model"] = str(model)
+        return llm(target, speculative)
+
+
+CASES = {
+    "eagle": Case("eagle", True, tiny_models.write_eagle_head),
+    "eagle3": Case("eagle3", True, tiny_models.write_eagle3_head),
+    "mtp": Case("mtp", True, tiny_models.write_mtp_target),
+    "another tokenizer": Case(
+        "draft_model",
+        True,
+        tiny_models.write_foreign_draft,
+        (("use_heterogeneous_vocab", True),),
+        least_accepted=0.3,
+    ),
+    "one pass": Case(
+        "draft_model",
+        False,
+        tiny_models.write_parallel_draft,
+        (("parallel_drafting", True),),
+    ),
+    "suffix": Case("suffix", False),
+    "medusa": Case("medusa", False, lambda folder: tiny_models.write_medusa_heads(folder, CEILING)),
+    "custom class": Case(
+        "custom_class", False, settings=(("model", "losslessness.custom_drafter.RepeatingDrafter"),)
+    ),
+}
+
+
+def llm(target: Path, speculative: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "model": str(target),
+        "dtype": "float32",
+        "max_model_len": MAX_MODEL_LEN,
+        "max_num_seqs": 8,
+        "speculative_config": speculative,
+    }
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What the target says by itself."""
+
+    host: EngineHost
+    prompts: list[list[int]]
+    outputs: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Plain]:
+    """An engine without speculation, under vLLM's own scheduler."""
+    fault = "losslessness.faults:plan_in_turn"
+    with EngineHost(llm(target_path(), None), fault=fault) as host:
+        prompts = host.tokenize(PROMPTS)
+        yield Plain(host, prompts, outputs_of(host, prompts))
+
+
+def outputs_of(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[list[int]]:
+    return [answer["token_ids"] for answer in host.generate(prompts, **GREEDY | sampling)]
+
+
+@dataclass(frozen=True)
+class Governed:
+    case: Case
+    host: EngineHost
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def governed(request: Any, plain: Plain, tmp_path_factory: pytest.TempPathFactory) -> Governed:
+    """The same process with another engine: nine processes would take minutes to import vLLM."""
+    case = CASES[request.param]
+    if case.method == "suffix":
+        pytest.importorskip(
+            "arctic_inference", reason="suffix decoding needs the package arctic-inference"
+        )
+    arguments = case.llm(tmp_path_factory.mktemp("drafter") / "model")
+    plain.host.restart(arguments, policy={"policy": "fixed", "draft_length": CEILING})
+    return Governed(case, plain.host)
+
+
+def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
+    governed: Governed, plain: Plain
+) -> None:
+    """Lengths 0 to 4 in turn: the output of an engine without speculation, vLLM's own counts."""
+    case, host = governed.case, governed.host
+    log_before = len(host.log())
+    outputs = outputs_of(host, plain.prompts)
+    steps = [json.loads(found) for found in re.findall(r"in turn: (.*)", host.log()[log_before:])]
+    verdicts = teacher_force(host, plain.prompts, outputs, near_tie_nats=NEAR_TIE_NATS["float32"])
+    assert [verdict.wrong for verdict in verdicts] == [()] * len(outputs)
+    for output, expected, verdict in zip(outputs, plain.outputs, verdicts, strict=True):
+        assert output == expected or verdict.near_ties
+
+    assert {step["asked"] for step in steps} == set(range(CEILING + 1))
+    drafted = {asked: set() for asked in range(CEILING + 1)}
+    for step in steps:
+        drafted[step["asked"]] |= set(step["drafted"])
+        assert step["asked"] > 0 or step["verified"] == 0
+    for asked in range(1, CEILING + 1):
+        if case.is_asked:
+            assert drafted[asked] == {asked}
+        else:
+            assert max(drafted[asked]) == asked
+            assert min(drafted[asked]) >= 0
+
+    metrics, state = host.metrics(), host.state()
+    assert state["num_drafts_total"] == metrics["vllm:spec_decode_num_drafts"] > 0
+    assert state["drafted_tokens_total"] == metrics["vllm:spec_decode_num_draft_tokens"]
+    assert state["accepted_tokens_total"] == metrics["vllm:spec_decode_num_accepted_tokens"]
+    assert state["policy_errors_total"] == 0
+    share = state["accepted_tokens_total"] / state["drafted_tokens_total"]
+    assert share > case.least_accepted
+
+
+@pytest.mark.parametrize("ceiling", [CEILING, 0])
+def test_near_the_longest_text_nothing_is_drafted(
+    governed: Governed, plain: Plain, ceiling: int
+) -> None:
+    """vLLM alone has zeros verified there, as many as the maximum, whatever the length is."""
+    host = governed.host
+    assert host.control(op="set", ceiling=ceiling)["ok"]
+    before = host.metrics()["vllm:spec_decode_num_drafts"]
+    longest = [token for prompt in plain.prompts * 9 for token in prompt][: MAX_MODEL_LEN - 3]
+    [output] = outputs_of(host, [longest], max_tokens=3)
+    assert len(output) == 3
+    assert host.metrics()["vllm:spec_decode_num_drafts"] == before

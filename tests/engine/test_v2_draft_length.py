@@ -1,0 +1,169 @@
+"""Model Runner V2's draft model and n-gram lookup draft as far as a step says.
+
+The speculators' own code runs, on a CPU; the draft model within is made up. Their kernels and the
+rest of the runner need a GPU.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.engine.v2_draft_length import teach_worker, teach_workers
+
+pytestmark = pytest.mark.engine
+
+torch = pytest.importorskip("torch")
+
+MAXIMUM = 4
+NUM_REQUESTS = 2
+
+
+def draft_model_speculator() -> Any:
+    """vLLM's own class, with a draft model that says 10 in its first pass, 11 in its second, …"""
+    from vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator import StandaloneARSpeculator
+
+    class Speculator(StandaloneARSpeculator):
+        def __init__(self) -> None:
+            self.model = object()
+            self.num_passes = 0
+            self.num_speculative_steps = MAXIMUM
+            self.max_model_len = 100
+            self.draft_tokens = torch.full((8, MAXIMUM), -7)
+            self.draft_logits = None
+            self.current_draft_step = torch.tensor(0)
+            self.last_token_indices = torch.zeros(8, dtype=torch.int64)
+            self.arange_gpu = torch.arange(9, dtype=torch.int32)
+            self.idx_mapping = torch.zeros(8, dtype=torch.int64)
+            self.temperature = torch.zeros(8)
+            self.seeds = torch.zeros(8, dtype=torch.int64)
+            self.input_buffers = SimpleNamespace(
+                input_ids=torch.zeros(8, dtype=torch.int32),
+                positions=torch.zeros(8, dtype=torch.int64),
+                seq_lens=torch.zeros(8, dtype=torch.int32),
+                query_start_loc=torch.zeros(9, dtype=torch.int32),
+            )
+
+        def _run_model(self, input_ids: Any, *_: Any) -> Any:
+            self.num_passes += 1
+            return torch.zeros(len(input_ids), 3)
+
+        def sample_draft(self, hidden_states: Any, *_: Any) -> Any:
+            return torch.full((len(hidden_states),), 9 + self.num_passes)
+
+    return Speculator()
+
+
+def ngram_speculator() -> Any:
+    """vLLM's own class; a look-up on a CPU fails."""
+    from vllm.v1.worker.gpu.spec_decode.ngram.speculator import NgramGPUSpeculator
+
+    speculator = object.__new__(NgramGPUSpeculator)
+    speculator.drafts = torch.full((8, MAXIMUM), 5)
+    return speculator
+
+
+def propose(speculator: Any, length: int | None) -> Any:
+    """A step of two requests that decode one token each, without attention metadata."""
+    batch = SimpleNamespace(
+        num_reqs=NUM_REQUESTS,
+        num_tokens=NUM_REQUESTS,
+        input_ids=torch.tensor([1, 2]),
+        positions=torch.tensor([3, 4]),
+        query_start_loc=torch.tensor([0, 1, 2]),
+        seq_lens=torch.tensor([4, 5]),
+        idx_mapping=torch.tensor([0, 1]),
+    )
+    nothing = torch.zeros(8, dtype=torch.int64)
+    return speculator.propose(
+        batch,
+        {},
+        {},
+        nothing,
+        None,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        torch.zeros(8),
+        nothing,
+        dummy_run=True,
+        skip_attn_for_dummy_run=True,
+        num_speculative_tokens=length,
+    )
+
+
+def worker_with(speculator: Any) -> Any:
+    return SimpleNamespace(model_runner=SimpleNamespace(speculator=speculator))
+
+
+@pytest.mark.parametrize(
+    ("length", "num_passes"), [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (None, 4)]
+)
+def test_the_draft_model_takes_as_many_passes_as_are_asked_for(
+    length: int | None, num_passes: int
+) -> None:
+    """At 0 one, for its KV cache; without a number the maximum. All columns come back."""
+    speculator = draft_model_speculator()
+    propose(speculator, length)
+    assert speculator.num_passes == MAXIMUM  # vLLM's own, whatever is asked
+    speculator = draft_model_speculator()
+    assert teach_worker(worker_with(speculator)) == ""
+    tokens = propose(speculator, length)
+    assert speculator.num_passes == num_passes
+    assert tokens.shape == (NUM_REQUESTS, MAXIMUM)
+    drafted = [10, 11, 12, 13][:num_passes] + [-7] * (MAXIMUM - num_passes)
+    assert tokens.tolist() == [drafted] * NUM_REQUESTS
+    assert speculator.num_speculative_steps == MAXIMUM
+
+
+def test_an_error_leaves_the_maximum_as_it_was() -> None:
+    speculator = draft_model_speculator()
+    teach_worker(worker_with(speculator))
+    speculator._run_model = None
+    with pytest.raises(TypeError):
+        propose(speculator, 1)
+    assert speculator.num_speculative_steps == MAXIMUM
+
+
+def test_ngrams_are_not_looked_up_at_length_0() -> None:
+    speculator = ngram_speculator()
+    assert teach_worker(worker_with(speculator)) == ""
+    assert propose(speculator, 0).shape == (NUM_REQUESTS, MAXIMUM)
+
+
+def test_teaching_twice_is_harmless() -> None:
+    speculator = draft_model_speculator()
+    teach_worker(worker_with(speculator))
+    taught = speculator.propose
+    assert teach_worker(worker_with(speculator)) == ""
+    assert speculator.propose is taught
+
+
+def test_workers_that_cannot_be_taught_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No executor, an error, another speculator, a vLLM that does not fit; a stage that has none
+    is no reason."""
+
+    class Broken:
+        def collective_rpc(self, method: Any) -> list[Any]:
+            raise OSError("gone")
+
+    class Workers:
+        def collective_rpc(self, method: Any) -> list[Any]:
+            return [method(worker_with(None)), method(worker_with(object()))]
+
+    assert teach_workers(None) == "the workers cannot be reached"
+    assert teach_workers(Broken()) == "gone"
+    assert "object is neither" in teach_workers(Workers())
+    assert teach_worker(worker_with(None)) == ""
+    from paceline.engine import v2_draft_length
+
+    monkeypatch.setattr(
+        v2_draft_length, "check_seams", lambda part: {"v2_ngram_proposal": "is not there"}
+    )
+    monkeypatch.setattr(
+        v2_draft_length, "unfit_for", lambda part, found: found["v2_ngram_proposal"]
+    )
+    assert teach_worker(worker_with(draft_model_speculator())) == "is not there"
