@@ -68,6 +68,8 @@ class StepSample:
     caught up with, nothing judged in hindsight. Fit cost on these; they may hold prefills."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
+    judged: tuple[str, ...] = ()
+    """Which requests were judged, (num_judged,); empty where nobody tells."""
     hindsight: Hindsight | None = None
     """What an earlier step's plan asked for, when it has come."""
     first_token_verdicts: tuple[int, ...] = ()

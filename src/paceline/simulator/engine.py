@@ -363,6 +363,7 @@ class SimulatedEngine:
                 duration_s=self._now_s - started_s,
                 is_clean=is_back_to_back and not catches_up and step.hindsight_tokens == 0,
                 catches_up=catches_up,
+                judged=tuple(map(str, step.serials[judged].tolist())),
                 hindsight=self._report,
                 first_token_verdicts=first_tokens,
             )
