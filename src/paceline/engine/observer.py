@@ -168,10 +168,11 @@ class StepObserver:
         step = self._take(output)
         if step is None:
             return None
+        judged: tuple[str, ...] = ()
         drafted: tuple[int, ...] = ()
         accepted: tuple[int, ...] = ()
         if step.asked_draft_length > 0 and may_speculate and not step.is_behind:
-            drafted, accepted = _verdicts(output.num_scheduled_tokens, requests, verified)
+            judged, drafted, accepted = _verdicts(output.num_scheduled_tokens, requests, verified)
         catches_up = step.catches_up or (step.is_behind and step.draft_length > 0)
         is_back_to_back = went_on and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
@@ -192,6 +193,7 @@ class StepObserver:
             and not catches_up
             and not step.looks_back,
             catches_up=catches_up,
+            judged=judged,
             hindsight=hindsight,
         )
 
@@ -208,8 +210,8 @@ def _verdicts(
     num_scheduled: Mapping[str, int],
     requests: Mapping[str, Any],
     verified: Sequence[VerifiedDraft],
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Drafted and accepted of each request that says something about the drafter, in order."""
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """Each request that says something about the drafter, what was drafted and what accepted."""
     cut_short = _cut_short(num_scheduled, requests)
     if len(verified) < len(num_scheduled):
         # To a request that was given one token, the drafter had nothing to offer.
@@ -221,9 +223,9 @@ def _verdicts(
     if cut_short:
         verified = [draft for draft in verified if draft[0] not in cut_short]
     if not verified:
-        return (), ()
-    _, drafted, accepted = zip(*verified, strict=True)
-    return drafted, accepted
+        return (), (), ()
+    judged, drafted, accepted = zip(*verified, strict=True)
+    return judged, drafted, accepted
 
 
 def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:

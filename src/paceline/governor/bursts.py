@@ -105,4 +105,5 @@ class Bursts:
     def _is_promising(self, length: int, forecast: Forecast) -> bool:
         """Whether drafting would win if every draft were accepted as those of the burst were."""
         tokens = forecast.tokens[0] * (1.0 + self._accepted / self._judged)
-        return tokens / forecast.seconds[length] > forecast.values[0]
+        counted = forecast.values[length] / (forecast.tokens[length] / forecast.seconds[length])
+        return counted * tokens / forecast.seconds[length] > forecast.values[0]

@@ -68,6 +68,8 @@ class StepSample:
     nothing: fit cost on these."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
+    judged: tuple[str, ...] = ()
+    """Which requests were judged, (num_judged,); empty where nobody tells."""
     hindsight: Hindsight | None = None
     """What an earlier step's plan asked for, when it has come."""
 
@@ -86,6 +88,11 @@ class StepSample:
             raise ValueError(
                 f"verified_draft_tokens is {self.verified_draft_tokens}; "
                 f"it must be at least the sum of drafted, {sum(self.drafted)}"
+            )
+        if self.judged and len(self.judged) != len(self.drafted):
+            raise ValueError(
+                f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
+                "it needs one per judged request, or none at all"
             )
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
