@@ -192,18 +192,18 @@ def main() -> None:
     }
     today = time.strftime("%Y-%m-%d", time.gmtime())
     target = arguments.results / f"governor-simulator-{today}.json"
-    write_text(target, render_results(_rounded(document), ("cells",)))
+    write_text(target, render_results(rounded(document), ("cells",)))
     write_text(target.with_suffix(".md"), render_report(document))
     print(f"written: {target} and {target.with_suffix('.md').name}")
 
 
-def _rounded(node: Any) -> Any:
+def rounded(node: Any) -> Any:
     """The same with six significant digits: the truth is known no better."""
     if isinstance(node, float):
         return float(f"{node:.6g}")
     if isinstance(node, Mapping):
-        return {key: _rounded(value) for key, value in node.items()}
-    return [_rounded(value) for value in node] if isinstance(node, (list, tuple)) else node
+        return {key: rounded(value) for key, value in node.items()}
+    return [rounded(value) for value in node] if isinstance(node, (list, tuple)) else node
 
 
 def _parse() -> argparse.Namespace:

@@ -6,8 +6,8 @@ turn within every step, each by the wall clock and in CPU time of the thread:
 - policy: `observe` and `plan`, what decides
 - whole: the policy with all that `engine.scheduler` does around it: measuring the load, counting
   the drafts, making the sample, locks and telemetry. Not vLLM's call per request and draft.
-- machine: a fixed sum that takes about as long, and does what the governor cannot: nothing else.
-  Its P99 over its P50 is what the machine adds.
+- machine: a sum that takes as long as the policy does in the median, and is always the same. What
+  its P99 has more than its P50 is the machine's doing (timer ticks, other processes).
 
 Collections by Python's garbage collector that fall into the timed parts are counted.
 
@@ -42,7 +42,7 @@ SCHEDULE = [(1, 4096, 4)]
 PARTS = ("policy", "whole", "machine")
 _ENDS = 1 / 64
 """Of the requests in each step: answers of 256 tokens at 4 a step."""
-_SPINS = 800
+_FIRST_SPINS = 800
 
 
 @dataclass(slots=True)
@@ -139,9 +139,9 @@ def _accepted(drafted: int, draw: random.Random) -> int:
     return next((i for i in range(drafted) if draw.random() > 0.7), drafted)
 
 
-def _spin() -> int:
+def _spin(times: int) -> int:
     total = 0
-    for number in range(_SPINS):
+    for number in range(times):
         total += number
     return total
 
@@ -153,6 +153,7 @@ def measure(policy_name: str, num_requests: int, num_steps: int) -> tuple[np.nda
         policy_name, max_draft_length=MAX_DRAFT_LENGTH, draft_length=4, schedule=SCHEDULE
     )
     collections = 0
+    spins = _FIRST_SPINS
     taken = np.empty((NUM_WARM_UP_STEPS + num_steps, len(PARTS), 2))
 
     def timed(index: int, part: str, work: Callable[[], Any]) -> Any:
@@ -167,12 +168,16 @@ def measure(policy_name: str, num_requests: int, num_steps: int) -> tuple[np.nda
         policy.plan(load)
 
     for index in range(len(taken)):
+        if index == NUM_WARM_UP_STEPS:
+            median_us = np.median(taken[:index, :, 1], axis=0)
+            policy_us, spins_us = (median_us[PARTS.index(part)] for part in ("policy", "machine"))
+            spins = max(int(spins * policy_us / spins_us), 1)
         step = engine.next_step()
         before = _num_collections()
         sample, load = timed(index, "whole", step)
         timed(index, "policy", lambda s=sample, ld=load: decide(s, ld))
         collections += _num_collections() - before
-        timed(index, "machine", _spin)
+        timed(index, "machine", lambda n=spins: _spin(n))
     return taken[NUM_WARM_UP_STEPS:], collections
 
 

@@ -122,7 +122,7 @@ def test_our_counts_are_vllms(engine: EngineHost, prompts: list[list[int]]) -> N
     assert set(state["seams"].values()) == {"ok"}
 
 
-@pytest.mark.parametrize("policy", ["goodput", "threshold", "off"])
+@pytest.mark.parametrize("policy", ["goodput", "latency", "threshold", "off"])
 def test_every_policy_runs(engine: EngineHost, prompts: list[list[int]], policy: str) -> None:
     """And says why it planned what it planned."""
     set_to(engine, policy=policy)

@@ -64,8 +64,9 @@ class EngineSettings(_Frozen):
     """Drafter: `auto` (the family's draft model where one is known, else n-gram), `ngram`,
     `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
     policy: PolicyName = "goodput"
-    """Who chooses the draft length: `goodput` (measured), `threshold` (acceptance only),
-    `schedule` (a table by load), `fixed`, or `off`. It can be changed at run time."""
+    """Who chooses the draft length: `goodput` (most tokens per second, measured), `latency` (the
+    slowest answers as fast as can be, measured), `threshold` (acceptance only), `schedule` (a table
+    by load), `fixed`, or `off`. It can be changed at run time."""
     draft_length_max: int = Field(default=8, ge=1, le=64)
     """Most tokens drafted per step; the ceiling of every policy."""
     draft_length: int | None = Field(default=None, ge=0)
@@ -110,7 +111,7 @@ class SloSettings(_Frozen):
 
     time_per_output_token_ms: float | None = Field(default=None, gt=0)
     """Time between two chunks of an answer, in milliseconds, that 99 of 100 keep: prompts are
-    computed in pieces small enough for it, and the policy `goodput` drafts no further."""
+    computed in pieces small enough for it, and `goodput` and `latency` draft no further."""
 
 
 class Settings(_Frozen):

@@ -232,7 +232,7 @@ def _verdicts(
     requests: Mapping[str, Any],
     verified: Sequence[VerifiedDraft],
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
-    """Requests that say something about the drafter, what each was drafted and had accepted."""
+    """Each request that says something about the drafter, what was drafted and what accepted."""
     cut_short = _cut_short(num_scheduled, requests)
     if len(verified) < len(num_scheduled):
         # To a request that was given one token, the drafter had nothing to offer.

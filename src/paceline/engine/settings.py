@@ -28,8 +28,8 @@ class PluginSettings:
     control_socket: str | None = None
     """Path of the Unix socket to listen on; None is no control channel."""
     time_per_output_token_ms: float | None = None
-    """Prefills are paced, and `goodput` drafts no further, so that the time between two chunks of a
-    request stays below it in 99 of 100 steps; None is no objective."""
+    """Prefills are paced, and `goodput` and `latency` draft no further, so that the time between
+    two chunks of a request stays below it in 99 of 100 steps; None is no objective."""
 
 
 _KEYS = tuple(PluginSettings.__dataclass_fields__)

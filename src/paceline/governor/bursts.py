@@ -114,9 +114,11 @@ class Bursts:
         """Whether drafting would win if every position were accepted as those of the burst were."""
         accept = self._accepted / self._judged
         survival = tokens = 1.0
-        for step_s in forecast.seconds[1:]:
+        for length in range(1, len(forecast.values)):
             survival *= accept
             tokens += survival
-            if tokens * forecast.tokens[0] / step_s > forecast.values[0]:
+            # What the objective counts a token for, at this length (see `forecast`).
+            counted = forecast.values[length] / forecast.tokens[length]
+            if counted * tokens * forecast.tokens[0] > forecast.values[0]:
                 return True
         return False

@@ -8,11 +8,12 @@ from typing import Literal, get_args
 
 from paceline.governor.fixed import FixedPolicy
 from paceline.governor.goodput import GoodputPolicy
+from paceline.governor.latency import LatencyPolicy
 from paceline.governor.policy import Policy
 from paceline.governor.schedule import SchedulePolicy, ScheduleRange
 from paceline.governor.threshold import ThresholdPolicy
 
-PolicyName = Literal["goodput", "threshold", "schedule", "fixed", "off"]
+PolicyName = Literal["goodput", "latency", "threshold", "schedule", "fixed", "off"]
 POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
@@ -27,7 +28,7 @@ def create_policy(
     """Build the policy called `name`.
 
     `max_draft_length` is the engine's ceiling. `draft_length` is for `fixed` (the ceiling where it
-    is None), `schedule` for `schedule`, `max_step_s` for `goodput`.
+    is None), `schedule` for `schedule`, `max_step_s` for `goodput` and `latency`.
     ValueError says what was given and what is allowed.
     """
     if name not in POLICY_NAMES:
@@ -39,6 +40,8 @@ def create_policy(
         )
     if name == "goodput":
         return GoodputPolicy(max_draft_length, max_step_s=max_step_s)
+    if name == "latency":
+        return LatencyPolicy(max_draft_length, max_step_s=max_step_s)
     if name == "threshold":
         return ThresholdPolicy(max_draft_length)
     if name == "off":

@@ -30,7 +30,7 @@ class Forecast:
     tokens: list[float]
     seconds: list[float]
     values: list[float]
-    """Tokens per second."""
+    """What is to be maximised: tokens per second, or of them what another objective counts."""
 
     def price_s(self, length: int, now: int) -> float:
         """Time wasted by one step at `length` instead of `now`, should nothing be accepted beyond

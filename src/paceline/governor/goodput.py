@@ -40,6 +40,8 @@ _PROFILE_ROUNDS = 3
 class GoodputPolicy:
     """Maximises expected tokens per second. One instance per engine."""
 
+    name = "goodput"
+
     def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
         """`max_step_s` is the objective for the time between two chunks of an answer."""
         if max_draft_length < 1:
@@ -74,15 +76,16 @@ class GoodputPolicy:
         if not self._cost.is_ready:
             return DraftPlan(min(self._length, ceiling), "prior: no clean step yet")
         forecast = make_forecast(load, self._acceptance, self._cost).within(self._max_step_s)
+        forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
         self._account.earn(forecast.seconds[self._length])
         probe = self._explore(load, forecast)
         if probe is not None:
             return probe
-        expected = forecast.values[self._length]
+        expected = forecast.tokens[self._length] / forecast.seconds[self._length]
         plan = DraftPlan(
             self._length,
-            f"goodput: {expected:.0f} tokens/s expected, best of 0-{ceiling}",
+            f"{self.name}: {expected:.0f} tokens/s expected, best of 0-{ceiling}",
             expected_tokens_per_s=expected,
         )
         if load.has_hindsight:
@@ -90,6 +93,10 @@ class GoodputPolicy:
             if tokens:
                 return replace(plan, hindsight_tokens=tokens)
         return plan
+
+    def _weigh(self, load: EngineLoad, forecast: Forecast) -> Forecast:
+        """The forecast with what is to be maximised as its values."""
+        return forecast
 
     def _choose(self, load: EngineLoad, forecast: Forecast) -> int:
         values = forecast.values

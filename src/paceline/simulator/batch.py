@@ -90,6 +90,9 @@ class Batch:
         self.missed = np.zeros(num_slots, dtype=np.int64)
         """Tokens the draft model has not computed."""
         self.arrived_s = np.zeros(num_slots)
+        self.output_tokens = np.zeros(num_slots, dtype=np.int64)
+        """Of the whole answer."""
+        self.first_output_s = np.full(num_slots, np.nan)
         self.last_output_s = np.full(num_slots, np.nan)
         self.matched = np.zeros(num_slots)
         """1 where the n-gram drafter has a match, 0 where not; before the first, the chance."""
@@ -121,7 +124,7 @@ class Batch:
         self.serial[slot] = self._serials
         self._serials += 1
         self.prompt_left[slot] = arrival.prompt_tokens
-        self.output_left[slot] = arrival.output_tokens
+        self.output_left[slot] = self.output_tokens[slot] = arrival.output_tokens
         self.computed[slot] = self.drafts[slot] = self.in_flight[slot] = self.missed[slot] = 0
         self.arrived_s[slot] = arrival.arrived_s
         self.last_output_s[slot] = np.nan

@@ -266,7 +266,7 @@ class SimulatedEngine:
         hindsight_s = 0.0 if look is None else expected_s - self._expected_s(step)
         started_s = self._now_s if self._went_on else step.scheduled_s
         self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
-        self._hand_out(slots[outputs > 0], log)
+        self._hand_out(slots[outputs > 0], slots[ended], log)
         self._show(step, accepted, going, started_s, first_tokens)
         self._report = None if look is None else look.report(hindsight_s)
         log.steps.append(
@@ -303,15 +303,22 @@ class SimulatedEngine:
         )
         return self._machine.cost.step_s(shape)
 
-    def _hand_out(self, slots: Ints, log: LogWriter) -> None:
-        """Note how long each of these requests waited for its output."""
+    def _hand_out(self, slots: Ints, ended: Ints, log: LogWriter) -> None:
+        """Note how long each of these requests waited for its output, and the pace of those that
+        have ended with it."""
         batch, now_s = self._batch, self._now_s
         last_s = batch.last_output_s[slots]
         is_first = np.isnan(last_s)
         log.waits.append(now_s - last_s[~is_first])
         if np.count_nonzero(is_first):
-            log.firsts.append(now_s - batch.arrived_s[slots[is_first]])
+            firsts = slots[is_first]
+            log.firsts.append(now_s - batch.arrived_s[firsts])
+            batch.first_output_s[firsts] = now_s
         batch.last_output_s[slots] = now_s
+        paced = ended[batch.output_tokens[ended] > 1]
+        if len(paced):
+            took_s = now_s - batch.first_output_s[paced]
+            log.paces.append(took_s / (batch.output_tokens[paced] - 1))
 
     def _propose(self, slots: Ints, emitted: Ints, length: int) -> None:
         """The drafter drafts for requests that have just got output."""

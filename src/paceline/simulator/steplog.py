@@ -35,6 +35,9 @@ class StepLog:
     """Every wait between two outputs of one request, shape (num_waits,)."""
     first_token_s: Floats
     """Every wait from a request's arrival to its first output, shape (num_first_tokens,)."""
+    time_per_output_token_s: Floats
+    """Of each request that ended in the phase with two tokens or more: the time from its first to
+    its last, per token after the first, shape (num_ended,)."""
 
     @property
     def num_steps(self) -> int:
@@ -56,6 +59,7 @@ class LogWriter:
     )
     waits: list[Floats] = field(default_factory=list)
     firsts: list[Floats] = field(default_factory=list)
+    paces: list[Floats] = field(default_factory=list)
 
     def finish(self, seconds: float) -> StepLog:
         """The log, for a phase that took `seconds`."""
@@ -78,4 +82,5 @@ class LogWriter:
             catch_up_tokens=counts[7],
             inter_chunk_s=np.concatenate(self.waits or none),
             first_token_s=np.concatenate(self.firsts or none),
+            time_per_output_token_s=np.concatenate(self.paces or none),
         )

@@ -41,7 +41,7 @@ _NGRAM = {
 _SHORT, _LONG = Lengths(32, 256), Lengths(1024, 3072)
 _OUTPUT = Lengths(64, 384)
 
-TRACE_NAMES = ("steady", "shifting", "mixed", "ramp", "bursts")
+TRACE_NAMES = ("steady", "shifting", "mixed", "ramp", "bursts", "texts")
 
 
 def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
@@ -49,7 +49,8 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
 
     `steady`: one phase, nothing changes. `shifting`: eight phases that differ in load, text and
     context. `mixed`: requests of all kinds at once. `ramp`: concurrency up and down again.
-    `bursts`: an open loop at 60 % of the best rate, a fifth of it in bursts.
+    `bursts`: an open loop at 60 % of the best rate, a fifth of it in bursts. `texts`: every load
+    with every kind of text, requests that differ and requests of all kinds among them.
     """
     trace = _Trace(profile)
     low, high = profile.low_concurrency, profile.high_concurrency
@@ -76,6 +77,16 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
         )
     if name == "bursts":
         return (trace.bursts(0.6, "middling"), trace.bursts(0.6, "hard"))
+    if name == "texts":
+        loads = {"low": low, "middle": middle, "high": high}
+        return tuple(
+            phase
+            for load, concurrency in loads.items()
+            for phase in (
+                *(trace.phase(f"{load} {t}", ClosedLoop(concurrency), t) for t in _MODEL),
+                trace.mixed(f"{load} mixed", ClosedLoop(concurrency)),
+            )
+        )
     raise ValueError(f"trace is {name!r}; allowed are {', '.join(TRACE_NAMES)}")
 
 

@@ -66,7 +66,7 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
         ({"PACELINE_SERVR__PORT": "1"}, "did you mean server.port?"),
         ({"PACELINE_SERVER__PORT": "eighty"}, "server.port is 'eighty'"),
         ({"PACELINE_SERVER__PORT": "70000"}, "less than or equal to 65535"),
-        ({"PACELINE_ENGINE__POLICY": "fast"}, "'goodput', 'threshold', 'schedule'"),
+        ({"PACELINE_ENGINE__POLICY": "fast"}, "'goodput', 'latency', 'threshold', 'schedule'"),
         ({"PACELINE_ENGINE__POLICY": "schedule"}, "for example [[1, 8, 6], [9, 256, 2]]"),
         ({"PACELINE_ENGINE__DRAFT_LENGTH": "9"}, "allowed is 0 (off) to 8"),
     ],

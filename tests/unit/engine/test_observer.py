@@ -96,6 +96,7 @@ def test_a_decode_step_after_a_prefill() -> None:
         context_tokens=50,
         duration_s=0.25,
         is_clean=True,
+        judged=("a", "b"),
     )
 
 
@@ -110,6 +111,7 @@ def test_a_drafter_that_offered_nothing_is_judged_with_zero() -> None:
     sample = loop.finish(step, at_s=0.2, verified={"a": (2, 1)})
     assert sample is not None
     assert (sample.drafted, sample.accepted, sample.asked_draft_length) == ((2, 0), (1, 0), 4)
+    assert sample.judged == ("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_factory_knows_every_policy_by_name() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"name": "best"}, "policy is 'best'; allowed are goodput, threshold, schedule"),
+        ({"name": "best"}, "policy is 'best'; allowed are goodput, latency, threshold, schedule"),
         ({"name": "schedule"}, "needs a schedule"),
         ({"name": "fixed", "draft_length": 9}, "draft_length is 9; allowed is 0 .off. to 8"),
     ],

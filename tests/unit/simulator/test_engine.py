@@ -72,6 +72,16 @@ def test_requests_beyond_max_num_seqs_wait() -> None:
     assert log.inter_chunk_s.tolist() == pytest.approx([0.011])
 
 
+def test_time_per_output_token_is_that_of_whole_answers() -> None:
+    """9 tokens as 1 + 4 + 4 in steps of 26 ms: 52 ms for 8 tokens. Those that end with their first
+    token have none."""
+    cost = linear(base_s=0.026, request_s=0.0, token_s=0.0, draft_pass_s=0.0)
+    log = run(machine(cost=cost), Recorder(3), steps(6, 1, text(1.0, output=(9, 9))))
+    assert log.time_per_output_token_s.tolist() == pytest.approx([0.052 / 8] * 2)
+    log = run(machine(cost=cost), Recorder(3), steps(6, 1, text(1.0, output=(1, 1))))
+    assert log.time_per_output_token_s.tolist() == []
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_is_drafted_now_is_verified_next(is_async: bool) -> None:
     """Lengths 1, 2, 3, 4 in turn: each step judges the length of the one before."""

@@ -244,7 +244,7 @@ def test_no_other_drafter_looks_back(drafter: Any) -> None:
     asking, quiet = Recorder(2, orders=dict.fromkeys(range(40), 50)), Recorder(2)
     logs = [run(policy, phase, on=machine(drafter))[0] for policy in (asking, quiet)]
     columns = [f.name for f in fields(StepLog) if isinstance(getattr(logs[0], f.name), np.ndarray)]
-    assert len(columns) == 13
+    assert len(columns) == 14
     assert all(np.array_equal(getattr(logs[0], c), getattr(logs[1], c)) for c in columns)
     assert asking.samples == quiet.samples
     assert not any(load.has_hindsight for load in asking.loads)
