@@ -188,7 +188,6 @@ class StepObserver:
             context_tokens=step.context_tokens,
             duration_s=max(now_s - since_s, 0.0),
             is_clean=is_back_to_back
-            and step.prefill_tokens == 0
             and step.num_requests > 0
             and not catches_up
             and not step.looks_back,

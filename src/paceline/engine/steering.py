@@ -104,7 +104,7 @@ class Steering:
             accepted = sum(sample.accepted)
             self._recent_drafted = _RECENT_KEEP * self._recent_drafted + sum(sample.drafted)
             self._recent_accepted = _RECENT_KEEP * self._recent_accepted + accepted
-            if sample.duration_s is not None and sample.is_clean:
+            if sample.duration_s is not None and sample.is_clean and not sample.prefill_tokens:
                 tokens = sample.num_requests + accepted
                 self._recent_tokens = _RECENT_KEEP * self._recent_tokens + tokens
                 self._recent_s = _RECENT_KEEP * self._recent_s + sample.duration_s

@@ -90,6 +90,13 @@ class AcceptanceModel:
             fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
             verdicts = _count(sample.drafted, sample.accepted)
             self._learn(verdicts, min(sample.asked_draft_length, self._max), fade, 1)
+        elif sample.first_token_verdicts and self._max:
+            num_judged, num_right = (
+                len(sample.first_token_verdicts),
+                sum(sample.first_token_verdicts),
+            )
+            verdicts = {(1, 1): num_right, (1, 0): num_judged - num_right}
+            self._learn(verdicts, 1, min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS), 1)
         elif self._max and self._judged[0] > _FLOOR_JUDGED:
             self._forget(math.exp(-1.0 / _IDLE_MEMORY_STEPS))
 

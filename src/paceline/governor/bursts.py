@@ -1,14 +1,23 @@
 """When is drafting tried again while it is off, where only drafting can tell how it would fare?
 
-At draft length 0 nothing is learned about acceptance. Bursts at the best length but 0: one or two
-steps, then on, to `_MAX_STEPS`, as long as drafting would win if all drafts were accepted as those
-of the burst were. The first bad verdicts end it: hopeless text costs a step or two.
+At draft length 0 nothing is learned about acceptance. Bursts at length 1: one or two steps, then
+on, to `_MAX_STEPS`, as long as drafting would win if every position were accepted as those of the
+burst were. The first bad verdicts end it: hopeless text costs a step or two. Length 1, because a
+verdict on a first token is what tells hopeless text from other, and no other costs less: one more
+token to verify per request, and where the draft model keeps up no draft pass.
 
 Each step pays `Forecast.price_s`, what it wastes should nothing be accepted; what is accepted while
 the burst lasts is refunded, up to its price. Where the drafter rested while off, the first step
 also pays what catching up takes, unrefunded: beforehand by what it took lately (see `catch_up`),
 and what is measured then is settled. The account alone spaces the bursts. A burst begins when the
 account covers its first steps, or is full and they are dearer.
+
+How soon can a change be seen so? A step of p (in steps at length 0) comes every p / share steps, on
+average the change meets half of that, and its verdicts come two steps later under asynchronous
+scheduling. With a share of 0.4 %, 50 steps at most thus need p <= 0.2. Where verifying one token per
+request doubles the arithmetic of a step that is bound by it (256 requests on one H200: p = 0.7) it
+is 175 steps, and no spacing within 0.5 % can make it fewer than 140. Where the draft model keeps up,
+its first token tells for free (`StepSample.first_token_verdicts`); then there are no bursts.
 
 In simulation the loss against off, over 12,000 steps of text where 2 to 30 % is accepted, is at
 most 0.5 % and 12 steps for the start (most where off wins narrowly: one request, 2 % accepted,
@@ -67,9 +76,8 @@ class Bursts:
             self._account.pay(-refund_s)
 
     def probe(self, load: EngineLoad, forecast: Forecast) -> DraftPlan | None:
-        """A burst at the best length but 0, as often as the account allows."""
-        best = forecast.best_drafting()
-        price_s = forecast.price_s(best, 0)
+        """A burst at length 1, as often as the account allows."""
+        price_s = forecast.price_s(1, 0)
         first_steps = min(-(-_FIRST_VERDICTS // load.num_requests), _MAX_FIRST_STEPS)
         catch_up_s = self._catch_up.token_s * load.context_tokens
         if catch_up_s > 0.0:
@@ -77,7 +85,7 @@ class Bursts:
         self._steps_off += 1
         if self._steps > 0:
             if self._judged > 0:
-                goes_on = self._is_promising(best, forecast)
+                goes_on = self._is_promising(forecast)
             else:  # a verdict that was paid for is waited for
                 goes_on = self._steps < first_steps or self._is_behind
             goes_on = goes_on and self._steps < _MAX_STEPS
@@ -100,10 +108,16 @@ class Bursts:
         self._token_s = forecast.seconds[0] / forecast.tokens[0]
         self._account.pay(price_s)
         reason = "probe while off: has acceptance come back?"
-        return DraftPlan(best, reason, is_exploring=True)
+        return DraftPlan(1, reason, is_exploring=True)
 
-    def _is_promising(self, length: int, forecast: Forecast) -> bool:
-        """Whether drafting would win if every draft were accepted as those of the burst were."""
-        tokens = forecast.tokens[0] * (1.0 + self._accepted / self._judged)
-        counted = forecast.values[length] / (forecast.tokens[length] / forecast.seconds[length])
-        return counted * tokens / forecast.seconds[length] > forecast.values[0]
+    def _is_promising(self, forecast: Forecast) -> bool:
+        """Whether drafting would win if every position were accepted as those of the burst were."""
+        accept = self._accepted / self._judged
+        survival, gained = 1.0, 1.0
+        for tokens, value in zip(forecast.tokens[1:], forecast.values[1:], strict=True):
+            survival *= accept
+            gained += survival
+            # A value is in proportion to its tokens.
+            if value * gained * forecast.tokens[0] / tokens > forecast.values[0]:
+                return True
+        return False

@@ -1,30 +1,41 @@
-"""How long a decode step takes, learned from the steps themselves.
+"""How long a step takes, learned from the steps themselves.
 
-    seconds = base + request * n + judge * [v > 0] + verify * v
-            + context * c + pass * k + draft * n * k
+    seconds = base + request * n + judge * [v > 0] + context * c
+            + token * t + bend_1 * max(t - 64, 0) + bend_2 * max(t - 128, 0) + …
+            + first_pass * [k > 0] + pass * max(k - 1, 0) + draft * n * k
+            + mixed * [p > 0] + prompt * p
 
-with n requests, v draft tokens verified, c thousand tokens of context, and k tokens drafted per
-request at the step's end. Verifying anything at all has a price of its own: the rejection sampler
-runs instead of the plain one, for the whole batch. One observation at k = 3 so teaches k = 2 and
-k = 5. The coefficients are non-negative: more work never takes less time.
+with n requests, v draft tokens verified, p tokens of prompts, t = n + v + p tokens for the target
+to compute, c thousand tokens of context, and k tokens drafted per request at the step's end. To the
+target a draft token is a token like any other, so what requests and prompts cost teaches what
+verifying would; the bends are where a pass ceases to be bound by reading the weights (some 100 to
+300 tokens on GPUs) and each token costs its arithmetic. `prompt` is what a prompt token costs more,
+or less, than another. The first draft token is apart from the further ones: a draft model that keeps
+up at length 0 has computed it anyway. Verifying anything at all has a price of its own: the
+rejection sampler runs instead of the plain one, for the whole batch. But for `prompt` the
+coefficients are not negative: more work never takes less time.
 
 Fit: weighted least squares on relative error, recursive, with forgetting. Steps of the same shape
-(k, and n and v on a doubling scale) share one *cell*, which keeps a running mean of their features
-and durations; the normal equations sum over cells. Plain recursive least squares with forgetting
-loses what it knew about lengths not used lately (the matrix runs empty in those directions, and
-noise fills them); here the last word of every shape stays, and fades slowly. A duration enters a
-cell clipped to between half and twice the cell's mean, so one stall moves it little while a lasting
-change gets through in a few steps; a young cell takes a shorter duration at once, since the first
-use of a shape pays for things that never come again. The normal equations are solved by a few
-sweeps of coordinate descent with clipping at zero, from where the last solve ended (Franc et al.,
-2005).
+(k, and n, v and p on a doubling scale) share one *cell*, which keeps a running mean of their
+features and durations; the normal equations sum over cells. Plain recursive least squares with
+forgetting loses what it knew about lengths not used lately (the matrix runs empty in those
+directions, and noise fills them); here the last word of every shape stays, and fades slowly. A
+duration enters a cell clipped to between half and twice the cell's mean, so one stall moves it
+little while a lasting change gets through in a few steps; a young cell takes a shorter duration at
+once, since the first use of a shape pays for things that never come again.
 
-Prior: the proportions measured on a two-core CPU with a 139M target (28 ms alone, +0.045 of that
-per request, and so on), scaled to the first step seen, entered as faint observations that fade.
+Prior: each coefficient lies near a proportion of the first step's time (`_PRIOR`), give or take a
+stated spread; it never fades. Much is not told apart by what is seen: at one request a draft pass, a
+draft token and a verified token all grow with k alone, and if the fit called it draft tokens, 256
+requests would look 256 times as dear. The prior says which of them it mostly is.
 
-Assumes a linear cost. Fails where it is a staircase (captured CUDA graph sizes) or where a machine
-is shared with other work that comes and goes within a memory: then cells measured in quiet and
-busy times contradict, until each has been visited again.
+Solved exactly, with an active set for the coefficients held at zero, which changes by one or two a
+step (Lawson and Hanson, 1974).
+
+Assumes that cost bends upwards in tokens and is linear in everything else. Fails on the fine
+staircase of captured CUDA graph sizes (8 or 16 tokens a stair, less than a tenth of a step), and
+where a machine is shared with other work that comes and goes within a memory: then cells measured in
+quiet and busy times contradict, until each has been visited again.
 """
 
 from __future__ import annotations
@@ -39,39 +50,63 @@ from paceline.governor.values import StepSample
 
 Floats = npt.NDArray[np.float64]
 
-_NUM_FEATURES = 7
+_KNOT_1, _KNOT_2, _KNOT_3 = 64, 128, 256
 
-# Relative to the base: base, request, judge, verify, 1000 tokens of context, pass, draft token.
-_PRIOR = (0.95, 0.045, 0.02, 0.03, 0.01, 0.05, 0.005)
-_PRIOR_SHAPES = ((1, 0), (1, 4), (4, 2), (8, 0), (8, 4), (32, 1))
-_PRIOR_WEIGHT = 0.2
+# Of the first step's time: (mean, spread). The two-core CPUs and the two GPU profiles of the
+# simulator lie within the spreads; chosen by hand beyond that.
+_PRIOR = (
+    ("base", 0.95, 1.0),
+    ("request", 0.02, 0.02),
+    ("judge", 0.02, 0.05),
+    ("context", 0.005, 0.01),
+    ("token", 0.02, 0.02),
+    ("bend 1", 0.0, 0.01),
+    ("bend 2", 0.0, 0.01),
+    ("bend 3", 0.0, 0.01),
+    ("first pass", 0.05, 0.1),
+    ("pass", 0.05, 0.1),
+    ("draft", 0.002, 0.003),
+    ("mixed", 0.0, 0.2),
+    ("prompt", 0.0, 0.004),
+)
+_NUM_FEATURES = len(_PRIOR)
+_PRIOR_MEAN = np.array([mean for _, mean, _ in _PRIOR])
+_NOISE = 0.05
+"""Of a step's duration: what one sample is trusted to, against the prior. Chosen by hand."""
+_PRIOR_WEIGHT = (_NOISE / np.array([spread for _, _, spread in _PRIOR])) ** 2
+_IS_FREE = np.array([name == "prompt" for name, _, _ in _PRIOR])
+"""May be negative."""
 
 _CELL_MEMORY = 24.0
 """Samples a cell averages over: a shift shows in about as many steps. Chosen by hand."""
 _YOUNG_SAMPLES = 4.0
 """Of the first few the shortest counts. Seen: the first draft of a start took 29 ms, the next 7;
 with the mean of such samples a governor stayed off on text where drafting doubled the rate."""
+_PROMPT_CELL_SHARE = 0.25
+"""Weight of a step with prompt tokens: what they take depends on more than their number."""
 _KEEP = 0.9995
 """Per clean step, for all cells: one not visited for 2000 steps has lost two thirds. By hand."""
 # Fading is done by giving newer samples more weight, which spares touching the sums every step;
 # at this weight they are rebuilt.
 _MAX_WEIGHT = 1e6
 _CLIP = 2.0
-_MAX_CELLS = 128
-_SWEEPS = 2
+_MAX_CELLS = 192
+_MAX_SOLVES = 3
 _LEAST_STEP_S = 1e-9
 """So that a rate can be computed of it."""
 
 
 class CostModel:
-    """Learns step durations and predicts them. Not ready before the first clean step."""
+    """Learns step durations and predicts them. Not ready before the first clean decode step."""
 
     def __init__(self) -> None:
-        self._coefficients = [0.0] * _NUM_FEATURES
         # Features and duration beside each other, so that one product sums both sides of the
         # normal equations: rows are equations, the last column is their right side.
         self._sums = np.zeros((_NUM_FEATURES + 1, _NUM_FEATURES + 1))
-        self._cells: dict[tuple[int, int, int], _Cell] = {}
+        self._prior = np.zeros((_NUM_FEATURES, _NUM_FEATURES + 1))
+        self._held = np.zeros(_NUM_FEATURES, dtype=bool)  # at zero
+        self._coefficients = [0.0] * _NUM_FEATURES
+        self._cells: dict[tuple[int, int, int, int], _Cell] = {}
         self._measured: set[tuple[int, int]] = set()
         self._weight_now = 1.0
         self.is_ready = False
@@ -85,9 +120,12 @@ class CostModel:
             sample.verified_draft_tokens,
             sample.context_tokens,
             sample.draft_length,
+            sample.prefill_tokens,
             sample.duration_s,
         )
         if not self.is_ready:
+            if sample.prefill_tokens:
+                return  # says little about a base
             self._start_from(step)
         self._weight_now /= _KEEP
         if self._weight_now > _MAX_WEIGHT:
@@ -96,6 +134,7 @@ class CostModel:
             sample.draft_length,
             sample.num_requests.bit_length(),
             sample.verified_draft_tokens.bit_length(),
+            sample.prefill_tokens.bit_length(),
         )
         cell = self._cells.pop(key, None)
         if cell is None:
@@ -107,7 +146,8 @@ class CostModel:
         else:
             self._sums -= cell.entered
             cell.blend(step, sample.duration_s)
-        self._sums += cell.enter(cell.num_samples * self._weight_now)
+        share = _PROMPT_CELL_SHARE if sample.prefill_tokens else 1.0
+        self._sums += cell.enter(share * cell.num_samples * self._weight_now)
         self._cells[key] = cell  # last in the order: most recently visited
         self._solve()
 
@@ -120,23 +160,20 @@ class CostModel:
         *,
         verifying_fraction: float | None = None,
     ) -> float:
-        """Seconds of a clean step of this shape; 0 before the first clean step.
+        """Seconds of a clean decode step of this shape; 0 before the first clean step.
 
         `verifying_fraction`: the chance that there is anything to verify; None takes
         `verified_draft_tokens` for a count of one step, not a mean over many.
         """
         if verifying_fraction is None:
             verifying_fraction = float(verified_draft_tokens > 0)
-        base, request, judge, verify, context, draft_pass, draft = self._coefficients
-        return (
-            base
-            + request * num_requests
-            + judge * verifying_fraction
-            + verify * verified_draft_tokens
-            + context * context_tokens * 1e-3
-            + draft_pass * length
-            + draft * num_requests * length
-        )
+        _, _, judge, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
+        seconds = self._undrafted_s(num_requests, context_tokens)
+        seconds += judge * verifying_fraction
+        seconds += self._tokens_s(num_requests + verified_draft_tokens)
+        if length > 0:
+            seconds += first_pass + further_pass * (length - 1) + draft * num_requests * length
+        return seconds
 
     def predict_lengths_s(
         self,
@@ -148,28 +185,42 @@ class CostModel:
     ) -> list[float]:
         """The same for every draft length from 0 on at once: `drafts[k]` are the draft tokens
         verified per request at length k, shape (num_lengths,); at length 0 nothing is. Never 0."""
-        base, request, judge, verify, context, draft_pass, draft = self._coefficients
-        undrafted_s = base + request * num_requests + context * context_tokens * 1e-3
-        undrafted_s = max(undrafted_s, _LEAST_STEP_S)
-        drafting_s = undrafted_s + judge * verifying_fraction
-        verify_s = verify * num_requests
-        length_s = draft_pass + draft * num_requests
-        seconds = [drafting_s + verify_s * n + length_s * k for k, n in enumerate(drafts)]
-        seconds[0] = undrafted_s
+        _, _, judge, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
+        undrafted_s = max(self._undrafted_s(num_requests, context_tokens), _LEAST_STEP_S)
+        drafting_s = undrafted_s + judge * verifying_fraction + first_pass - further_pass
+        length_s = further_pass + draft * num_requests
+        tokens_s = self._tokens_s
+        seconds = [
+            drafting_s + tokens_s(num_requests * (1.0 + num)) + length_s * length
+            for length, num in enumerate(drafts)
+        ]
+        seconds[0] = undrafted_s + tokens_s(num_requests)
         return seconds
 
     def is_measured(self, num_requests: int, length: int) -> bool:
         """Whether a step of about this size was seen with this draft length."""
         return (length, num_requests.bit_length()) in self._measured
 
+    def _undrafted_s(self, num_requests: int, context_tokens: int) -> float:
+        base, request, _, context, *_ = self._coefficients
+        return base + request * num_requests + context * context_tokens * 1e-3
+
+    def _tokens_s(self, tokens: float) -> float:
+        _, _, _, _, token, bend_1, bend_2, bend_3, *_ = self._coefficients
+        seconds = token * tokens
+        if tokens > _KNOT_1:
+            seconds += bend_1 * (tokens - _KNOT_1)
+            if tokens > _KNOT_2:
+                seconds += bend_2 * (tokens - _KNOT_2)
+                if tokens > _KNOT_3:
+                    seconds += bend_3 * (tokens - _KNOT_3)
+        return seconds
+
     def _start_from(self, step: Floats) -> None:
-        prior = np.asarray(_PRIOR)
-        prior *= step[-1] / (prior @ step[:-1])
-        self._coefficients = prior.tolist()
-        for num_requests, length in _PRIOR_SHAPES:
-            shape = _step(num_requests, num_requests * length, 0, length, 0.0)
-            shape[-1] = prior @ shape[:-1]
-            self._sums += _entry(shape, _PRIOR_WEIGHT)
+        unit_s = float(step[-1] / (_PRIOR_MEAN @ step[:-1]))
+        weight = _PRIOR_WEIGHT / unit_s**2
+        self._prior[:, :-1] = np.diag(weight)
+        self._prior[:, -1] = weight * _PRIOR_MEAN * unit_s
         self.is_ready = True
 
     def _rescale(self) -> None:
@@ -180,17 +231,26 @@ class CostModel:
         self._weight_now = 1.0
 
     def _solve(self) -> None:
-        equations = self._sums[:-1].tolist()
-        c0, c1, c2, c3, c4, c5, c6 = coefficients = self._coefficients
-        for _ in range(_SWEEPS):
-            for index, row in enumerate(equations):
-                diagonal = row[index]
-                if diagonal <= 1e-12:
-                    continue
-                g0, g1, g2, g3, g4, g5, g6, moment = row
-                gap = moment - (g0 * c0 + g1 * c1 + g2 * c2 + g3 * c3 + g4 * c4 + g5 * c5 + g6 * c6)
-                coefficients[index] = max(coefficients[index] + gap / diagonal, 0.0)
-                c0, c1, c2, c3, c4, c5, c6 = coefficients
+        equations = self._sums[:-1] * (1.0 / self._weight_now) + self._prior
+        gram, right_side = equations[:, :-1], equations[:, -1]
+        held = self._held
+        for _ in range(_MAX_SOLVES):
+            kept = gram.copy()
+            # A held one's own equation, so heavy that nothing else moves it from zero.
+            kept[held, held] *= 1e12
+            found = np.linalg.solve(kept, np.where(held, 0.0, right_side))
+            is_negative = (found < 0.0) & ~held & ~_IS_FREE
+            if not is_negative.any():
+                break
+            held |= is_negative
+        found[held | is_negative] = 0.0
+        # Which held one would the data have positive? The one with most to gain goes free.
+        pull = (right_side - gram @ found) * held
+        gain = pull / np.sqrt(gram.diagonal())
+        best = int(gain.argmax())
+        if gain[best] > 1e-9:
+            held[best] = False
+        self._coefficients = found.tolist()
 
 
 class _Cell:
@@ -229,25 +289,32 @@ def _step(
     verified_draft_tokens: float,
     context_tokens: int,
     length: int,
+    prefill_tokens: int,
     duration_s: float,
 ) -> Floats:
-    """The features of a step and its duration, shape (8,)."""
+    """The features of a step and its duration, shape (num_features + 1,)."""
+    tokens = num_requests + verified_draft_tokens + prefill_tokens
     return np.array(
         (
             1.0,
             num_requests,
             verified_draft_tokens > 0,
-            verified_draft_tokens,
             context_tokens * 1e-3,
-            length,
+            tokens,
+            max(tokens - _KNOT_1, 0.0),
+            max(tokens - _KNOT_2, 0.0),
+            max(tokens - _KNOT_3, 0.0),
+            length > 0,
+            max(length - 1, 0),
             num_requests * length,
+            prefill_tokens > 0,
+            prefill_tokens,
             duration_s,
         )
     )
 
 
 def _entry(step: Floats, weight: float) -> Floats:
-    """Its share of the sums, (8, 8). The error is relative: a long step is no better known."""
+    """Its share of the sums. The error is relative: a long step is no better known."""
     scaled = step * (math.sqrt(weight) / step[-1])
-    entry: Floats = scaled * scaled[:, None]
-    return entry
+    return scaled * scaled[:, None]

@@ -117,7 +117,12 @@ class GoodputPolicy:
             return None  # nothing else is allowed
         if self._length > 0:
             return self._neighbours.probe(load, forecast, self._length)
-        return None if load.has_hindsight else self._bursts.probe(load, forecast)
+        if load.has_hindsight:
+            return None
+        if load.has_first_token_verdicts:
+            # Acceptance is told for free, but not what a step takes that was never made.
+            return self._neighbours.probe(load, forecast, 0)
+        return self._bursts.probe(load, forecast)
 
 
 def _profile_lengths(max_draft_length: int) -> list[int]:

@@ -64,14 +64,23 @@ class StepSample:
     duration_s: float | None
     """Time this step took, up to its results; None when it cannot be told."""
     is_clean: bool
-    """True when it was a pure decode step, back to back with the one before, that caught up with
-    nothing: fit cost on these."""
+    """True when its duration is that of its own work: back to back with the one before, with nothing
+    caught up with or judged in hindsight. Fit cost on these, and see `prefill_tokens`."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
     """Which requests were judged, (num_judged,); empty where nobody tells."""
     hindsight: Hindsight | None = None
     """What an earlier step's plan asked for, when it has come."""
+    first_token_verdicts: tuple[int, ...] = ()
+    """For free at draft length 0, where the drafter computed a first token all the same: 1 for each
+    decoding request whose token the target then made, 0 for each where it made another,
+    (num_judged,). None of `drafted` at such a step.
+
+    With greedy drafts the chance of a 1 is that of acceptance, also for a request that samples (both
+    are the target's chance of that token). With drafts drawn at random it is less: of draft and
+    target chances q and p the sum of q * p, where acceptance is the sum of min(q, p). A worker then
+    tells 1 with the chance min(1, q / p) of the token that the target made, whose mean is that."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -94,6 +103,8 @@ class StepSample:
                 f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
+        if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
+            raise ValueError(f"first_token_verdicts are {self.first_token_verdicts}; only 0 or 1")
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 
@@ -116,6 +127,8 @@ class EngineLoad:
     """The ceiling in force now: the engine's, or a lower one set by an operator."""
     has_hindsight: bool = False
     """Whether the engine can do what `DraftPlan.hindsight_tokens` asks for."""
+    has_first_token_verdicts: bool = False
+    """Whether steps at draft length 0 bring `StepSample.first_token_verdicts`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,7 @@ class SimulatedEngine:
             num_waiting=len(self._waiting),
             max_draft_length=ceiling,
             has_hindsight=machine.drafter == "rests",
+            has_first_token_verdicts=machine.tells_first_tokens,
         )
         plan = self._policy.plan(load)
         length = plan.draft_length
@@ -242,6 +243,7 @@ class SimulatedEngine:
         slots = step.slots
         alive = batch.serial[slots] == step.serials
         accepted = batch.accepted(slots, step.verified)
+        first_tokens = self._first_tokens(step, alive)
         outputs = np.minimum(step.emits * (accepted + 1), batch.output_left[slots]) * alive
         ended = alive & (step.emits > 0) & (outputs == batch.output_left[slots])
         batch.output_left[slots] -= outputs
@@ -265,7 +267,7 @@ class SimulatedEngine:
         started_s = self._now_s if self._went_on else step.scheduled_s
         self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
         self._hand_out(slots[outputs > 0], slots[ended], log)
-        self._show(step, accepted, going, started_s)
+        self._show(step, accepted, going, started_s, first_tokens)
         self._report = None if look is None else look.report(hindsight_s)
         log.steps.append(
             (
@@ -326,7 +328,25 @@ class SimulatedEngine:
         else:
             batch.drafts[slots] = length
 
-    def _show(self, step: _Step, accepted: Ints, going: Bools, started_s: float) -> None:
+    def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
+        """Where nothing was asked for: 1 for each request that emits the token that the draft model
+        has computed for it. By the draw that would have decided on it as a draft."""
+        if not self._machine.tells_first_tokens or step.asked_draft_length > 0:
+            return ()
+        decoding = step.slots[
+            alive & (step.scheduled == 1) & (self._batch.position[step.slots] > 0)
+        ]
+        came: list[int] = self._batch.accepted(decoding, self._ones[: len(decoding)]).tolist()
+        return tuple(came)
+
+    def _show(
+        self,
+        step: _Step,
+        accepted: Ints,
+        going: Bools,
+        started_s: float,
+        first_tokens: tuple[int, ...],
+    ) -> None:
         """Give the policy the sample of the step, as the observer would make it."""
         rests, asked = self._machine.drafter == "rests", step.asked_draft_length
         still_behind = rests and asked > 0 and step.num_verified == 0
@@ -348,13 +368,11 @@ class SimulatedEngine:
                 prefill_tokens=load.prefill_tokens,
                 context_tokens=load.context_tokens,
                 duration_s=self._now_s - started_s,
-                is_clean=is_back_to_back
-                and load.prefill_tokens == 0
-                and not catches_up
-                and step.hindsight_tokens == 0,
+                is_clean=is_back_to_back and not catches_up and step.hindsight_tokens == 0,
                 catches_up=catches_up,
                 judged=tuple(map(str, step.serials[judged].tolist())),
                 hindsight=self._report,
+                first_token_verdicts=first_tokens,
             )
         )
 

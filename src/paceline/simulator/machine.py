@@ -28,8 +28,15 @@ class Machine:
     drafter: Drafter
     is_async: bool
     """The next step is scheduled before the results of this one are there."""
+    tells_first_tokens: bool = False
+    """Whether a draft model that keeps up tells at draft length 0 if its first token came."""
 
     def __post_init__(self) -> None:
+        if self.tells_first_tokens and self.drafter != "keeps_up":
+            raise ValueError(
+                f"drafter {self.drafter!r} computes no token at draft length 0, so it cannot tell "
+                "whether it came: set tells_first_tokens to false"
+            )
         if self.token_budget < self.max_num_seqs:
             raise ValueError(
                 f"token_budget is {self.token_budget}; allowed is max_num_seqs "
@@ -50,11 +57,15 @@ class Machine:
 
     def without_speculation(self) -> Machine:
         """The same engine started without a drafter."""
-        return replace(self, drafter="none", max_draft_length=0)
+        return replace(self, drafter="none", max_draft_length=0, tells_first_tokens=False)
+
+    def telling_first_tokens(self) -> Machine:
+        """The same engine, telling at length 0 whether the first draft token came."""
+        return replace(self, tells_first_tokens=True)
 
     def with_ngram(self) -> Machine:
         """The same engine with an n-gram drafter, which is taken to cost nothing."""
-        return replace(self, drafter="ngram", is_async=False)
+        return replace(self, drafter="ngram", is_async=False, tells_first_tokens=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,10 +90,17 @@ class RetoldEngine(SimulatedEngine):
         self._outputs[id(step)] = output
         return step
 
-    def _show(self, step: _Step, accepted: Ints, going: Bools, started_s: float) -> None:
+    def _show(
+        self,
+        step: _Step,
+        accepted: Ints,
+        going: Bools,
+        started_s: float,
+        first_tokens: tuple[int, ...],
+    ) -> None:
         if self._report is not None:
             self.observer.hindsight_came(asdict(self._report))
-        super()._show(step, accepted, going, started_s)
+        super()._show(step, accepted, going, started_s, first_tokens)
         rows = zip(
             step.serials.astype(str).tolist(),
             step.verified.tolist(),
