@@ -12,12 +12,12 @@ also pays what catching up takes, unrefunded: beforehand by what it took lately 
 and what is measured then is settled. The account alone spaces the bursts. A burst begins when the
 account covers its first steps, or is full and they are dearer.
 
-How soon can a change be seen so? A step of p (in steps at length 0) comes every p / share steps, on
-average the change meets half of that, and its verdicts come two steps later under asynchronous
-scheduling. With a share of 0.4 %, 50 steps at most thus need p <= 0.2. Where verifying one token per
-request doubles the arithmetic of a step that is bound by it (256 requests on one H200: p = 0.7) it
-is 175 steps, and no spacing within 0.5 % can make it fewer than 140. Where the draft model keeps up,
-its first token tells for free (`StepSample.first_token_verdicts`); then there are no bursts.
+How soon can a change be seen so? A step that wastes p (in steps at length 0) comes every p / share
+steps, and a change waits for the next one, at worst that long. With a share of 0.4 % at most 50
+steps thus need p <= 0.2. Where verifying one token per request doubles the arithmetic of a step
+that is bound by it (256 requests on one H200: p = 0.7) it is 175 steps, and no spacing within 0.5 %
+can make it fewer than 140. Where the draft model keeps up, its first token tells for free
+(`StepSample.first_token_verdicts`); then there are no bursts.
 
 In simulation the loss against off, over 12,000 steps of text where 2 to 30 % is accepted, is at
 most 0.5 % and 12 steps for the start (most where off wins narrowly: one request, 2 % accepted,

@@ -10,8 +10,8 @@ to compute, c thousand tokens of context, and k tokens drafted per request at th
 target a draft token is a token like any other, so what requests and prompts cost teaches what
 verifying would; the bends are where a pass ceases to be bound by reading the weights (some 100 to
 300 tokens on GPUs) and each token costs its arithmetic. `prompt` is what a prompt token costs more,
-or less, than another. The first draft token is apart from the further ones: a draft model that keeps
-up at length 0 has computed it anyway. Verifying anything at all has a price of its own: the
+or less, than another. The first draft token is apart from the further ones: a draft model that
+keeps up at length 0 has computed it anyway. Verifying anything at all has a price of its own: the
 rejection sampler runs instead of the plain one, for the whole batch. But for `prompt` the
 coefficients are not negative: more work never takes less time.
 
@@ -25,17 +25,17 @@ little while a lasting change gets through in a few steps; a young cell takes a 
 once, since the first use of a shape pays for things that never come again.
 
 Prior: each coefficient lies near a proportion of the first step's time (`_PRIOR`), give or take a
-stated spread; it never fades. Much is not told apart by what is seen: at one request a draft pass, a
-draft token and a verified token all grow with k alone, and if the fit called it draft tokens, 256
+stated spread; it never fades. Much is not told apart by what is seen: at one request a draft pass,
+a draft token and a verified token all grow with k alone, and if the fit called it draft tokens, 256
 requests would look 256 times as dear. The prior says which of them it mostly is.
 
 Solved exactly, with an active set for the coefficients held at zero, which changes by one or two a
 step (Lawson and Hanson, 1974).
 
 Assumes that cost bends upwards in tokens and is linear in everything else. Fails on the fine
-staircase of captured CUDA graph sizes (8 or 16 tokens a stair, less than a tenth of a step), and
-where a machine is shared with other work that comes and goes within a memory: then cells measured in
-quiet and busy times contradict, until each has been visited again.
+staircase of captured CUDA graph sizes (8 or 16 tokens a stair), and where a machine is shared with
+other work that comes and goes within a memory: then cells measured in quiet and busy times
+contradict, until each has been visited again.
 """
 
 from __future__ import annotations
@@ -317,4 +317,5 @@ def _step(
 def _entry(step: Floats, weight: float) -> Floats:
     """Its share of the sums. The error is relative: a long step is no better known."""
     scaled = step * (math.sqrt(weight) / step[-1])
-    return scaled * scaled[:, None]
+    entry: Floats = scaled * scaled[:, None]
+    return entry

@@ -64,8 +64,8 @@ class StepSample:
     duration_s: float | None
     """Time this step took, up to its results; None when it cannot be told."""
     is_clean: bool
-    """True when its duration is that of its own work: back to back with the one before, with nothing
-    caught up with or judged in hindsight. Fit cost on these, and see `prefill_tokens`."""
+    """True when its duration is that of its own work: back to back with the one before, nothing
+    caught up with, nothing judged in hindsight. Fit cost on these; they may hold prefills."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
@@ -77,8 +77,8 @@ class StepSample:
     decoding request whose token the target then made, 0 for each where it made another,
     (num_judged,). None of `drafted` at such a step.
 
-    With greedy drafts the chance of a 1 is that of acceptance, also for a request that samples (both
-    are the target's chance of that token). With drafts drawn at random it is less: of draft and
+    With greedy drafts the chance of a 1 is that of acceptance, also for a request that samples
+    (both are the target's chance of that token). With drafts drawn at random it is less: of draft and
     target chances q and p the sum of q * p, where acceptance is the sum of min(q, p). A worker then
     tells 1 with the chance min(1, q / p) of the token that the target made, whose mean is that."""
 
