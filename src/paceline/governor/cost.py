@@ -1,7 +1,7 @@
 """How long a step takes, learned from the steps themselves.
 
     seconds = base + request * n + judge * [v > 0] + context * c
-            + token * t + bend_1 * max(t - 64, 0) + bend_2 * max(t - 128, 0) + …
+            + token * t + bend_1 * max(t - 96, 0) + bend_2 * max(t - 160, 0) + …
             + first_pass * [k > 0] + pass * max(k - 1, 0) + draft * n * k
             + mixed * [p > 0] + prompt * p
 
@@ -29,8 +29,8 @@ stated spread; it never fades. Much is not told apart by what is seen: at one re
 a draft token and a verified token all grow with k alone, and if the fit called it draft tokens, 256
 requests would look 256 times as dear. The prior says which of them it mostly is.
 
-Solved exactly, with an active set for the coefficients held at zero, which changes by one or two a
-step (Lawson and Hanson, 1974).
+Solved exactly, with an active set for the coefficients held at zero, one of which is tried free
+every few steps (Lawson and Hanson, 1974).
 
 Assumes that cost bends upwards in tokens and is linear in everything else. Fails on the fine
 staircase of captured CUDA graph sizes (8 or 16 tokens a stair), and where a machine is shared with
@@ -50,7 +50,9 @@ from paceline.governor.values import StepSample
 
 Floats = npt.NDArray[np.float64]
 
-_KNOT_1, _KNOT_2, _KNOT_3 = 64, 128, 256
+_KNOT_1, _KNOT_2, _KNOT_3, _KNOT_4 = 96, 160, 256, 384
+"""Tokens. Arithmetic over bandwidth of data-centre GPUs, in bfloat16 and as far as kernels reach
+either, is 120 to 340."""
 
 # Of the first step's time: (mean, spread). The two-core CPUs and the two GPU profiles of the
 # simulator lie within the spreads; chosen by hand beyond that.
@@ -63,6 +65,7 @@ _PRIOR = (
     ("bend 1", 0.0, 0.01),
     ("bend 2", 0.0, 0.01),
     ("bend 3", 0.0, 0.01),
+    ("bend 4", 0.0, 0.01),
     ("first pass", 0.05, 0.1),
     ("pass", 0.05, 0.1),
     ("draft", 0.002, 0.003),
@@ -74,8 +77,8 @@ _PRIOR_MEAN = np.array([mean for _, mean, _ in _PRIOR])
 _NOISE = 0.05
 """Of a step's duration: what one sample is trusted to, against the prior. Chosen by hand."""
 _PRIOR_WEIGHT = (_NOISE / np.array([spread for _, _, spread in _PRIOR])) ** 2
-_IS_FREE = np.array([name == "prompt" for name, _, _ in _PRIOR])
-"""May be negative."""
+_FIRST_FREE = _NUM_FEATURES - 1
+"""From here on they may be negative."""
 
 _CELL_MEMORY = 24.0
 """Samples a cell averages over: a shift shows in about as many steps. Chosen by hand."""
@@ -92,6 +95,10 @@ _MAX_WEIGHT = 1e6
 _CLIP = 2.0
 _MAX_CELLS = 192
 _MAX_SOLVES = 3
+_RELEASE_EVERY = 4
+_HOLD = 1e12
+"""Times its own weight, nothing moves a coefficient from zero."""
+_ROUNDING_S = 1e-12
 _LEAST_STEP_S = 1e-9
 """So that a rate can be computed of it."""
 
@@ -104,7 +111,8 @@ class CostModel:
         # normal equations: rows are equations, the last column is their right side.
         self._sums = np.zeros((_NUM_FEATURES + 1, _NUM_FEATURES + 1))
         self._prior = np.zeros((_NUM_FEATURES, _NUM_FEATURES + 1))
-        self._held = np.zeros(_NUM_FEATURES, dtype=bool)  # at zero
+        self._held: list[int] = []  # at zero
+        self._num_solved = 0
         self._coefficients = [0.0] * _NUM_FEATURES
         self._cells: dict[tuple[int, int, int, int], _Cell] = {}
         self._measured: set[tuple[int, int]] = set()
@@ -167,7 +175,7 @@ class CostModel:
         """
         if verifying_fraction is None:
             verifying_fraction = float(verified_draft_tokens > 0)
-        _, _, judge, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
+        _, _, judge, _, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
         seconds = self._undrafted_s(num_requests, context_tokens)
         seconds += judge * verifying_fraction
         seconds += self._tokens_s(num_requests + verified_draft_tokens)
@@ -185,7 +193,7 @@ class CostModel:
     ) -> list[float]:
         """The same for every draft length from 0 on at once: `drafts[k]` are the draft tokens
         verified per request at length k, shape (num_lengths,); at length 0 nothing is. Never 0."""
-        _, _, judge, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
+        _, _, judge, _, _, _, _, _, _, first_pass, further_pass, draft, _, _ = self._coefficients
         undrafted_s = max(self._undrafted_s(num_requests, context_tokens), _LEAST_STEP_S)
         drafting_s = undrafted_s + judge * verifying_fraction + first_pass - further_pass
         length_s = further_pass + draft * num_requests
@@ -206,7 +214,7 @@ class CostModel:
         return base + request * num_requests + context * context_tokens * 1e-3
 
     def _tokens_s(self, tokens: float) -> float:
-        _, _, _, _, token, bend_1, bend_2, bend_3, *_ = self._coefficients
+        _, _, _, _, token, bend_1, bend_2, bend_3, bend_4, *_ = self._coefficients
         seconds = token * tokens
         if tokens > _KNOT_1:
             seconds += bend_1 * (tokens - _KNOT_1)
@@ -214,6 +222,8 @@ class CostModel:
                 seconds += bend_2 * (tokens - _KNOT_2)
                 if tokens > _KNOT_3:
                     seconds += bend_3 * (tokens - _KNOT_3)
+                    if tokens > _KNOT_4:
+                        seconds += bend_4 * (tokens - _KNOT_4)
         return seconds
 
     def _start_from(self, step: Floats) -> None:
@@ -231,26 +241,29 @@ class CostModel:
         self._weight_now = 1.0
 
     def _solve(self) -> None:
-        equations = self._sums[:-1] * (1.0 / self._weight_now) + self._prior
+        equations = self._sums[:-1] * (1.0 / self._weight_now)
+        equations += self._prior
         gram, right_side = equations[:, :-1], equations[:, -1]
         held = self._held
+        for index in held:
+            gram[index, index] *= _HOLD
         for _ in range(_MAX_SOLVES):
-            kept = gram.copy()
-            # A held one's own equation, so heavy that nothing else moves it from zero.
-            kept[held, held] *= 1e12
-            found = np.linalg.solve(kept, np.where(held, 0.0, right_side))
-            is_negative = (found < 0.0) & ~held & ~_IS_FREE
-            if not is_negative.any():
+            found = np.linalg.solve(gram, right_side)
+            coefficients: list[float] = found.tolist()
+            if min(coefficients[:_FIRST_FREE]) >= -_ROUNDING_S:
                 break
-            held |= is_negative
-        found[held | is_negative] = 0.0
-        # Which held one would the data have positive? The one with most to gain goes free.
-        pull = (right_side - gram @ found) * held
-        gain = pull / np.sqrt(gram.diagonal())
-        best = int(gain.argmax())
-        if gain[best] > 1e-9:
-            held[best] = False
-        self._coefficients = found.tolist()
+            for index, coefficient in enumerate(coefficients[:_FIRST_FREE]):
+                if coefficient < -_ROUNDING_S:
+                    held.append(index)
+                    gram[index, index] *= _HOLD
+        self._coefficients = [max(c, 0.0) for c in coefficients[:_FIRST_FREE]]
+        self._coefficients += coefficients[_FIRST_FREE:]
+        self._num_solved += 1
+        if held and self._num_solved % _RELEASE_EVERY == 0:
+            # The longest held goes free when the data would have it positive.
+            index = held.pop(0)
+            if right_side[index] <= gram[index] @ self._coefficients:
+                held.append(index)
 
 
 class _Cell:
@@ -304,6 +317,7 @@ def _step(
             max(tokens - _KNOT_1, 0.0),
             max(tokens - _KNOT_2, 0.0),
             max(tokens - _KNOT_3, 0.0),
+            max(tokens - _KNOT_4, 0.0),
             length > 0,
             max(length - 1, 0),
             num_requests * length,

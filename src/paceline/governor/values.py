@@ -78,9 +78,10 @@ class StepSample:
     (num_judged,). None of `drafted` at such a step.
 
     With greedy drafts the chance of a 1 is that of acceptance, also for a request that samples
-    (both are the target's chance of that token). With drafts drawn at random it is less: of draft and
-    target chances q and p the sum of q * p, where acceptance is the sum of min(q, p). A worker then
-    tells 1 with the chance min(1, q / p) of the token that the target made, whose mean is that."""
+    (both are the target's chance of that token). With drafts drawn at random it is less: with draft
+    and target chances q and p the sum of q * p, where acceptance is the sum of min(q, p). A worker
+    then tells 1 with the chance min(1, q / p) of the token that the target made, whose mean is
+    that."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
