@@ -1,4 +1,4 @@
-"""The governor in the simulator: every profile, both drafters, two traces, several seeds.
+"""The governor in the simulator: every profile and drafter, two traces, several seeds.
 
 Compares as `python -m paceline.simulator` does, spread over processes, and holds the result against
 the targets. Writes one JSON file and a report in markdown.
@@ -39,7 +39,9 @@ from paceline.simulator.traces import TRACE_NAMES, build_trace
 
 NOISE_FRACTION = 0.03
 """Sigma of the step times, as the simulator's command has it."""
-DRAFTERS = ("draft", "ngram")
+DRAFTERS = ("draft", "told", "ngram")
+"""`told`: the draft model, in an engine that tells at length 0 whether its first token came; where
+it rests at length 0 there is nothing to tell, and no such cell."""
 
 _EXAMPLES = """examples:
   python benchmarks/governor/simulate.py --results benchmarks/results
@@ -62,6 +64,8 @@ def simulate(cell: Cell) -> dict[str, Any]:
     profile = load_profile(cell.profile)
     if cell.drafter == "ngram":
         profile = replace(profile, machine=profile.machine.with_ngram())
+    if cell.drafter == "told":
+        profile = replace(profile, machine=profile.machine.telling_first_tokens())
     comparison = compare_arms(
         profile.machine,
         build_trace(cell.trace, profile),
@@ -167,6 +171,7 @@ def main() -> None:
         for profile, drafter, trace, seed in itertools.product(
             arguments.profiles, arguments.drafters, arguments.traces, range(arguments.seeds)
         )
+        if drafter != "told" or load_profile(profile).machine.drafter == "keeps_up"
     ]
     environment = asdict(describe_environment(sys.argv))
     found = []

@@ -23,9 +23,11 @@ is then about ±0.05). Verdicts in hindsight count as one step each. When a chan
 down to `_FLOOR_JUDGED` verdicts, so that a probe after a long pause weighs, without ever returning
 to the bare prior.
 
-Assumes that all requests are alike and that how far the drafter offers does not depend on what is
-accepted. Fails on mixed traffic (half easy, half hard looks like all middling). Reference: hazards
-of censored data are Kaplan and Meier's (1958); acceptance per position for speculation: Leviathan
+Requests need not be alike: where all are drafted for alike, the product of the pooled hazards is
+the mean of the requests' survivals, as far as they were drafted (beyond, easy requests are the ones
+left, and the curve goes on with theirs). How much each verdict counts then, `pace` says. Assumes
+that how far the drafter offers does not depend on what is accepted. Reference: hazards of censored
+data are Kaplan and Meier's (1958); acceptance per position for speculation: Leviathan
 et al., arXiv 2211.17192.
 """
 
@@ -36,6 +38,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from paceline.governor.change import ChangeDetector
+from paceline.governor.pace import Paces
 from paceline.governor.values import StepSample
 
 _MEMORY_STEPS = 24.0
@@ -69,6 +72,7 @@ class AcceptanceModel:
         self._offered = [0.0] * max_draft_length
         self._accept = [0.0] * max_draft_length
         self._change = ChangeDetector()
+        self._paces = Paces()
         self.num_changes = 0
         """Changes established so far."""
         self.survival = [0.0] * max_draft_length
@@ -88,13 +92,14 @@ class AcceptanceModel:
         num_judged = len(sample.drafted)
         if num_judged > 0:
             fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
-            verdicts = _count(sample.drafted, sample.accepted)
+            if len(sample.judged) > 1:
+                verdicts = self._paces.weigh(sample)
+            else:
+                verdicts = _count(sample.drafted, sample.accepted)
             self._learn(verdicts, min(sample.asked_draft_length, self._max), fade, 1)
         elif sample.first_token_verdicts and self._max:
-            num_judged, num_right = (
-                len(sample.first_token_verdicts),
-                sum(sample.first_token_verdicts),
-            )
+            num_judged = len(sample.first_token_verdicts)
+            num_right = sum(sample.first_token_verdicts)
             verdicts = {(1, 1): num_right, (1, 0): num_judged - num_right}
             self._learn(verdicts, 1, min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS), 1)
         elif self._max and self._judged[0] > _FLOOR_JUDGED:
@@ -102,7 +107,7 @@ class AcceptanceModel:
 
     def _learn(
         self,
-        verdicts: Mapping[tuple[int, int], int],
+        verdicts: Mapping[tuple[int, int], float],
         asked_of_all: int | None,
         fade: float,
         num_steps: int,
@@ -115,8 +120,8 @@ class AcceptanceModel:
         # By where they ended: drafts accepted so far, offered so far; rejected there, not offered
         # there.
         num_ends = self._max + 1
-        accepted_to, offered_to = [0] * num_ends, [0] * num_ends
-        rejected_at, refused_at = [0] * num_ends, [0] * num_ends
+        accepted_to, offered_to = [0.0] * num_ends, [0.0] * num_ends
+        rejected_at, refused_at = [0.0] * num_ends, [0.0] * num_ends
         for (drafted_here, accepted_here), count in verdicts.items():
             asked = min(drafted_here, self._max) if asked_of_all is None else asked_of_all
             num_drafted = drafted_here if drafted_here < asked else asked
@@ -129,7 +134,7 @@ class AcceptanceModel:
                 refused_at[num_drafted] += count
         all_judged, all_accepted = self._judged, self._accepted
         all_asked, all_offered = self._asked, self._offered
-        accepted = offered = 0
+        accepted = offered = 0.0
         for position in range(self._max - 1, -1, -1):
             accepted += accepted_to[position + 1]
             offered += offered_to[position + 1]
@@ -147,7 +152,7 @@ class AcceptanceModel:
         upper = min(accept + math.sqrt(accept * (1.0 - accept) / judged), 1.0)
         return self.survival[position - 1] * (upper / accept if accept > 0.0 else 1.0)
 
-    def _surprise(self, verdicts: Mapping[tuple[int, int], int]) -> float:
+    def _surprise(self, verdicts: Mapping[tuple[int, int], float]) -> float:
         """Accepted tokens minus expected, in standard deviations, given what was drafted."""
         gap, variance = 0.0, 1e-3
         moments: dict[int, tuple[float, float]] = {}  # by length: nearly always one
@@ -190,7 +195,7 @@ class AcceptanceModel:
             self.survival[position] = survival
 
 
-def _count(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> Mapping[tuple[int, int], int]:
+def _count(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> Mapping[tuple[int, int], float]:
     """How often each (drafted, accepted) occurs. Nearly always all drafted alike: ten times as
     fast, which shows at hundreds of requests."""
     alike = drafted[0]

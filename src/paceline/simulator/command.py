@@ -28,10 +28,18 @@ _SCHEMA_VERSION = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; exit code 0, or 2 for wrong usage (argparse)."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     profile = load_profile(options.profile)
     if options.ngram:
         profile = replace(profile, machine=profile.machine.with_ngram())
+    if options.first_token_verdicts:
+        if profile.machine.drafter != "keeps_up":
+            parser.error(
+                f"--first-token-verdicts is given with profile {profile.name}, whose draft model "
+                "computes nothing at length 0; allowed are profiles whose draft model keeps up"
+            )
+        profile = replace(profile, machine=profile.machine.telling_first_tokens())
     trace = build_trace(options.trace, profile)
     disturbance = Disturbance(
         noise_fraction=options.noise,
@@ -43,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "schema_version": _SCHEMA_VERSION,
         "profile": profile.name,
         "drafter": profile.machine.drafter,
+        "tells_first_tokens": profile.machine.tells_first_tokens,
         "trace": options.trace,
         "seed": options.seed,
         "disturbance": asdict(disturbance),
@@ -82,7 +91,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--profile", choices=profile_names(), default="cpu-twin")
     parser.add_argument("--trace", choices=TRACE_NAMES, default="shifting")
-    parser.add_argument("--ngram", action="store_true", help="an n-gram drafter, for free")
+    drafter = parser.add_mutually_exclusive_group()
+    drafter.add_argument("--ngram", action="store_true", help="an n-gram drafter, for free")
+    drafter.add_argument(
+        "--first-token-verdicts",
+        action="store_true",
+        help="the engine tells at length 0 whether the first draft token came (GPU profiles)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.03, help="sigma of the durations")
     parser.add_argument("--stall-chance", type=float, default=0.0, help="per step")

@@ -1,0 +1,75 @@
+"""How much does a request's verdict count, when requests differ?
+
+By what a token of it is worth. Where another request takes the place of one that has ended, what
+counts is how soon requests end: with T_i(k) tokens per step of request i, one more token a step
+cuts its stay by the fraction 1 / T_i, so the length to take is the one with the highest
+
+    sum over requests of T_i(k) / T_i(now), over the time of a step
+
+and not the one with the most tokens in the next step. Easy requests are fast already: drafting for
+them alone has them end sooner, and leaves a batch of hard ones. In simulation, with everything
+known, taking the most tokens of each step is 4 % slower on mixed traffic than the best single
+length, and this rule as fast. Hence verdicts are weighted by 1 / T_i, and the survival learned from
+them (see `acceptance`) is the one whose sum is maximised. Where all are alike it changes nothing.
+
+T_i is a fading mean of what the request's steps yielded, shrunk towards that of all, with which a
+new request begins:
+
+    T_i = (strength * T + tokens_i) / (strength + steps_i)
+
+taken before the verdict that it weighs. Of more than `_MAX_WEIGHED` verdicts in a step, so many are
+taken, others in the next step: enough for a mean, and the time it takes is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.governor.values import StepSample
+
+# All chosen by hand on the simulator.
+_STRENGTH = 4.0
+_KEEP = 0.97
+_MEAN_SHARE = 0.05
+_MAX_WEIGHED = 64
+_MAX_KNOWN = 4096
+
+
+class Paces:
+    """Follows how many tokens a step each request yields."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, float]] = {}  # tokens, steps
+        self._mean: float | None = None
+        self._turn = 0
+
+    def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float]:
+        """Weighted counts of (drafted, accepted), of weight 1 on average; learns from them too.
+
+        Needs a sample that names the judged requests, one at least.
+        """
+        judged, drafted, accepted = sample.judged, sample.drafted, sample.accepted
+        if len(judged) > _MAX_WEIGHED:
+            self._turn = 0 if self._turn >= len(judged) else self._turn
+            part = slice(self._turn, self._turn + _MAX_WEIGHED)
+            judged, drafted, accepted = judged[part], drafted[part], accepted[part]
+            self._turn += _MAX_WEIGHED
+        mean = 1.0 + sum(accepted) / len(accepted)
+        if self._mean is not None:
+            mean = self._mean + _MEAN_SHARE * (mean - self._mean)
+        self._mean = mean
+        if len(self._known) > _MAX_KNOWN:
+            self._known = {}
+        known, first_tokens = self._known, _STRENGTH * mean
+        counts: dict[tuple[int, int], float] = {}
+        total = 0.0
+        for verdict in zip(judged, drafted, accepted, strict=True):
+            request, tokens_accepted = verdict[0], verdict[2]
+            tokens, steps = known.get(request, (0.0, 0.0))
+            weight = (_STRENGTH + steps) / (first_tokens + tokens)
+            known[request] = (_KEEP * tokens + 1.0 + tokens_accepted, _KEEP * steps + 1.0)
+            kind = verdict[1:]
+            counts[kind] = counts.get(kind, 0.0) + weight
+            total += weight
+        scale = len(judged) / total
+        return {kind: scale * weight for kind, weight in counts.items()}
