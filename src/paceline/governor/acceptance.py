@@ -123,14 +123,14 @@ class AcceptanceModel:
         accepted_to, offered_to = [0.0] * num_ends, [0.0] * num_ends
         rejected_at, refused_at = [0.0] * num_ends, [0.0] * num_ends
         for (drafted_here, accepted_here), count in verdicts.items():
-            asked = min(drafted_here, self._max) if asked_of_all is None else asked_of_all
-            num_drafted = drafted_here if drafted_here < asked else asked
+            num_asked = min(drafted_here, self._max) if asked_of_all is None else asked_of_all
+            num_drafted = drafted_here if drafted_here < num_asked else num_asked
             num_accepted = accepted_here if accepted_here < num_drafted else num_drafted
             accepted_to[num_accepted] += count
             offered_to[num_drafted] += count
             if num_accepted < num_drafted:
                 rejected_at[num_accepted] += count
-            if num_drafted < asked:
+            if num_drafted < num_asked:
                 refused_at[num_drafted] += count
         all_judged, all_accepted = self._judged, self._accepted
         all_asked, all_offered = self._asked, self._offered

@@ -31,8 +31,9 @@ from paceline.governor.values import StepSample
 _STRENGTH = 4.0
 _KEEP = 0.97
 _MEAN_SHARE = 0.05
-_MAX_WEIGHED = 64
+_MAX_WEIGHED = 32
 _MAX_KNOWN = 4096
+_NOTHING = (0.0, 0.0)
 
 
 class Paces:
@@ -63,13 +64,15 @@ class Paces:
         known, first_tokens = self._known, _STRENGTH * mean
         counts: dict[tuple[int, int], float] = {}
         total = 0.0
-        for verdict in zip(judged, drafted, accepted, strict=True):
-            request, tokens_accepted = verdict[0], verdict[2]
-            tokens, steps = known.get(request, (0.0, 0.0))
+        for request, length, num_accepted in zip(judged, drafted, accepted, strict=True):
+            tokens, steps = known.get(request, _NOTHING)
             weight = (_STRENGTH + steps) / (first_tokens + tokens)
-            known[request] = (_KEEP * tokens + 1.0 + tokens_accepted, _KEEP * steps + 1.0)
-            kind = verdict[1:]
-            counts[kind] = counts.get(kind, 0.0) + weight
+            known[request] = (_KEEP * tokens + 1.0 + num_accepted, _KEEP * steps + 1.0)
+            verdict = (length, num_accepted)
+            if verdict in counts:
+                counts[verdict] += weight
+            else:
+                counts[verdict] = weight
             total += weight
         scale = len(judged) / total
-        return {kind: scale * weight for kind, weight in counts.items()}
+        return {verdict: scale * weight for verdict, weight in counts.items()}
