@@ -92,10 +92,7 @@ class AcceptanceModel:
         num_judged = len(sample.drafted)
         if num_judged > 0:
             fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
-            if len(sample.judged) > 1:
-                verdicts = self._paces.weigh(sample)
-            else:
-                verdicts = _count(sample.drafted, sample.accepted)
+            verdicts = self._paces.weigh(sample) or _count(sample.drafted, sample.accepted)
             self._learn(verdicts, min(sample.asked_draft_length, self._max), fade, 1)
         elif sample.first_token_verdicts and self._max:
             num_judged = len(sample.first_token_verdicts)

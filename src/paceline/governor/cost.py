@@ -29,8 +29,9 @@ stated spread; it never fades. Much is not told apart by what is seen: at one re
 a draft token and a verified token all grow with k alone, and if the fit called it draft tokens, 256
 requests would look 256 times as dear. The prior says which of them it mostly is.
 
-Solved exactly, with an active set for the coefficients held at zero, one of which is tried free
-every few steps (Lawson and Hanson, 1974).
+Solved exactly, with an active set for the coefficients held at zero, one of which goes free
+every few steps if the data pull it up (Lawson and Hanson, 1974); what a step leaves undone the next
+one goes on with.
 
 Assumes that cost bends upwards in tokens and is linear in everything else. Fails on the fine
 staircase of captured CUDA graph sizes (8 or 16 tokens a stair), and where a machine is shared with
@@ -58,7 +59,7 @@ either, is 120 to 340."""
 # simulator lie within the spreads; chosen by hand beyond that.
 _PRIOR = (
     ("base", 0.95, 1.0),
-    ("request", 0.02, 0.02),
+    ("request", 0.005, 0.01),
     ("judge", 0.02, 0.05),
     ("context", 0.005, 0.01),
     ("token", 0.02, 0.02),
@@ -70,7 +71,7 @@ _PRIOR = (
     ("pass", 0.05, 0.1),
     ("draft", 0.002, 0.003),
     ("mixed", 0.0, 0.2),
-    ("prompt", 0.0, 0.004),
+    ("prompt", 0.0, 0.003),
 )
 _NUM_FEATURES = len(_PRIOR)
 _PRIOR_MEAN = np.array([mean for _, mean, _ in _PRIOR])
@@ -98,7 +99,6 @@ _MAX_SOLVES = 3
 _RELEASE_EVERY = 4
 _HOLD = 1e12
 """Times its own weight, nothing moves a coefficient from zero."""
-_ROUNDING_S = 1e-12
 _LEAST_STEP_S = 1e-9
 """So that a rate can be computed of it."""
 
@@ -231,6 +231,7 @@ class CostModel:
         weight = _PRIOR_WEIGHT / unit_s**2
         self._prior[:, :-1] = np.diag(weight)
         self._prior[:, -1] = weight * _PRIOR_MEAN * unit_s
+        self._coefficients = (_PRIOR_MEAN * unit_s).tolist()
         self.is_ready = True
 
     def _rescale(self) -> None:
@@ -245,25 +246,33 @@ class CostModel:
         equations += self._prior
         gram, right_side = equations[:, :-1], equations[:, -1]
         held = self._held
-        for index in held:
-            gram[index, index] *= _HOLD
-        for _ in range(_MAX_SOLVES):
-            found = np.linalg.solve(gram, right_side)
-            coefficients: list[float] = found.tolist()
-            if min(coefficients[:_FIRST_FREE]) >= -_ROUNDING_S:
-                break
-            for index, coefficient in enumerate(coefficients[:_FIRST_FREE]):
-                if coefficient < -_ROUNDING_S:
-                    held.append(index)
-                    gram[index, index] *= _HOLD
-        self._coefficients = [max(c, 0.0) for c in coefficients[:_FIRST_FREE]]
-        self._coefficients += coefficients[_FIRST_FREE:]
         self._num_solved += 1
         if held and self._num_solved % _RELEASE_EVERY == 0:
-            # The longest held goes free when the data would have it positive.
-            index = held.pop(0)
-            if right_side[index] <= gram[index] @ self._coefficients:
-                held.append(index)
+            pull = (right_side - gram @ np.array(self._coefficients))[held]
+            strongest = int(pull.argmax())
+            if pull[strongest] > 0.0:
+                held.pop(strongest)
+        for index in held:
+            gram[index, index] *= _HOLD
+        now = self._coefficients
+        for _ in range(_MAX_SOLVES):
+            found: list[float] = np.linalg.solve(gram, right_side).tolist()
+            for index in held:
+                found[index] = 0.0
+            if min(found[:_FIRST_FREE]) >= 0.0:
+                now = found
+                break
+            # As far towards it as all stay positive; who reaches zero first is held there.
+            share, first = min(
+                (a / (a - b), index)
+                for index, (a, b) in enumerate(zip(now, found[:_FIRST_FREE], strict=False))
+                if b < 0.0
+            )
+            now = [a + share * (b - a) for a, b in zip(now, found, strict=True)]
+            now[first] = 0.0
+            held.append(first)
+            gram[first, first] *= _HOLD
+        self._coefficients = now
 
 
 class _Cell:

@@ -44,12 +44,16 @@ class Paces:
         self._mean: float | None = None
         self._turn = 0
 
-    def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float]:
+    def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float] | None:
         """Weighted counts of (drafted, accepted), of weight 1 on average; learns from them too.
 
-        Needs a sample that names the judged requests, one at least.
+        None where there is nothing to weigh: one request, requests without names, or drafts of
+        different lengths. Those are of drafters that seldom offer, whose few verdicts are all
+        needed, and where what a request was offered tells more about its pace than what it is.
         """
         judged, drafted, accepted = sample.judged, sample.drafted, sample.accepted
+        if len(judged) < 2 or drafted.count(drafted[0]) < len(drafted):
+            return None
         if len(judged) > _MAX_WEIGHED:
             self._turn = 0 if self._turn >= len(judged) else self._turn
             part = slice(self._turn, self._turn + _MAX_WEIGHED)
