@@ -56,6 +56,7 @@ class SteadyEngine:
         is_async: bool = False,
         drafter: Drafter = "stateless",
         output_tokens: int = _ENDLESS,
+        tells_first_tokens: bool = False,
     ) -> None:
         self._machine = Machine(
             cost,
@@ -64,6 +65,7 @@ class SteadyEngine:
             token_budget=4096,
             drafter=drafter,
             is_async=is_async,
+            tells_first_tokens=tells_first_tokens,
         )
         self._engine = SimulatedEngine(self._machine, policy, seed=seed)
         self._output_tokens = output_tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -142,3 +143,17 @@ def test_alarm_on_a_fall_too() -> None:
     """Both directions are watched: 8 / (3 - 0.5) is passed with the fourth."""
     detector = ChangeDetector()
     assert [detector.observe(-math.inf) for _ in range(4)] == [False, False, False, True]
+
+
+def test_first_token_verdicts_count_as_drafts_of_one_token() -> None:
+    """Five of eight first tokens came: (1.2 + 5) / 10 at position 1, and position 2 follows."""
+    model = AcceptanceModel(2)
+    model.observe(replace(verdicts(0), first_token_verdicts=(1, 1, 1, 1, 1, 0, 0, 0)))
+    offer = (1.96 + 8) / 10
+    assert model.survival[0] == pytest.approx(0.62 * offer)
+    assert model.survival[1] == pytest.approx(0.62 * 0.62 * offer * model.offered[1] / offer)
+
+
+def test_first_token_verdicts_are_0_or_1() -> None:
+    with pytest.raises(ValueError, match="only 0 or 1"):
+        replace(verdicts(0), first_token_verdicts=(0, 2))

@@ -56,16 +56,19 @@ def test_goodput_comes_back_from_off(num_requests: int) -> None:
     """Off for long on hopeless text, then easy text: within 300 steps it drafts again.
 
     At one request a burst that finds nothing is 2 steps, each 0.4 of a step longer: at 0.4 % of the
-    time one in 200 steps.
+    time one in 200 steps, and one in ten finds easy text hard. So the mean over seeds counts.
     """
     hopeless, easy = hazard(0.05), hazard(0.9)
-    engine = SteadyEngine(GoodputPolicy(MAX), SMALL)
-    assert engine.best_length(num_requests, hopeless) == 0
-    assert engine.best_length(num_requests, easy) >= 2
-    engine.run(num_requests, hopeless, 600)
-    engine.run(num_requests, easy, 300)
-    log = engine.run(num_requests, easy, 200)
-    assert engine.share_of_best(log, num_requests, easy) >= 0.95
+    shares = []
+    for seed in range(4):
+        engine = SteadyEngine(GoodputPolicy(MAX), SMALL, seed=seed)
+        assert engine.best_length(num_requests, hopeless) == 0
+        assert engine.best_length(num_requests, easy) >= 2
+        engine.run(num_requests, hopeless, 600)
+        engine.run(num_requests, easy, 300)
+        log = engine.run(num_requests, easy, 200)
+        shares.append(engine.share_of_best(log, num_requests, easy))
+    assert sum(shares) / len(shares) >= 0.95
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -260,3 +263,18 @@ def test_an_objective_for_the_step_bounds_the_length(max_step_s: float, longest:
     free = SteadyEngine(GoodputPolicy(MAX))
     free.run(1, hazard(1.0), 200)
     assert free.lengths(1, hazard(1.0), 50).count(MAX) >= 45
+
+
+@pytest.mark.parametrize("num_requests", [4, 16, 64])
+def test_first_tokens_told_for_free_switch_on_within_fifty_steps(num_requests: int) -> None:
+    """Off for long on hopeless text, without one probe; then easy text: near the best in 50 steps.
+
+    One request alone has 24 verdicts in 24 steps, so it is left out here.
+    """
+    hopeless, easy = hazard(0.05), hazard(0.9)
+    engine = SteadyEngine(GoodputPolicy(MAX), drafter="keeps_up", tells_first_tokens=True)
+    engine.run(num_requests, hopeless, 300)
+    assert not any(engine.lengths(num_requests, hopeless, 300))
+    engine.run(num_requests, easy, 50)
+    log = engine.run(num_requests, easy, 200)
+    assert engine.share_of_best(log, num_requests, easy) >= 0.95
