@@ -113,12 +113,11 @@ class Bursts:
     def _is_promising(self, forecast: Forecast) -> bool:
         """Whether drafting would win if every position were accepted as those of the burst were."""
         accept = self._accepted / self._judged
-        survival = tokens = 1.0
-        for length in range(1, len(forecast.values)):
+        survival, gained = 1.0, 1.0
+        for tokens, value in zip(forecast.tokens[1:], forecast.values[1:], strict=True):
             survival *= accept
-            tokens += survival
-            # What the objective counts a token for, at this length (see `forecast`).
-            counted = forecast.values[length] / forecast.tokens[length]
-            if counted * tokens * forecast.tokens[0] > forecast.values[0]:
+            gained += survival
+            # A value is in proportion to its tokens.
+            if value * gained * forecast.tokens[0] / tokens > forecast.values[0]:
                 return True
         return False

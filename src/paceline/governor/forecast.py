@@ -6,8 +6,9 @@ For n requests with context c, and every length k from 0 to the ceiling,
     seconds(k) = cost(n, n * (offered_1 + … + offered_k), c, k, chance of any offer)   (see `cost`)
     value(k)   = tokens(k) / seconds(k)
 
-Assumes steady state: the length drafted now is verified next, with as many requests. Fails on mixed
-traffic, which it treats as one. Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
+Assumes steady state: the length drafted now is verified next, with as many requests. Where requests
+differ, slow ones count more in the survival (see `pace`), and tokens(k) is a little low. Reference:
+goodput as objective, TurboSpec (arXiv 2406.14066).
 """
 
 from __future__ import annotations

@@ -7,13 +7,15 @@ than `_SWITCH_ON_GAIN`, since off is the safe side of a tie, and when what it ga
 
 The first steps of all, a handful, at lengths 4, 1 and 0, teach the cost its slopes. Afterwards what
 is not in use is kept known by exploring, each kind in a file of its own and all paid from one
-`account`: `hindsight` where the engine can, whether drafting or not; else `bursts` while off; one
-step at a length beside the one in force by `neighbours`.
+`account`: `hindsight` where the engine can, whether drafting or not; else `bursts` while off,
+unless the engine tells of first tokens for free; one step at a length beside the one in force by
+`neighbours`.
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
 
-Fails on mixed traffic, which it treats as one (no caps per request yet).
+Where requests differ, tokens are weighed by what they are worth to the pace of the batch (`pace`);
+one length is taken for all of them.
 """
 
 from __future__ import annotations

@@ -102,6 +102,8 @@ class StepSample:
                 f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
+        if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
+            raise ValueError(f"first_token_verdicts are {self.first_token_verdicts}; only 0 or 1")
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 
