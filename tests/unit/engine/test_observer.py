@@ -313,3 +313,15 @@ def test_the_next_sample_carries_whether_first_tokens_came() -> None:
     assert step() == (True, ())
     observer.first_tokens_came({"failed": "planted"})
     assert step() == (False, ())
+
+
+def test_a_prefill_that_follows_at_once_is_clean() -> None:
+    """Its duration is that of its own work, so that cost can be learned where all steps have one."""
+    loop = Loop(a=Request(0), b=Request(0))
+    first, second = Output({"a": 20}), Output({"a": 1, "b": 30})
+    loop.schedule(first, at_s=1.0, draft_length=0)
+    loop.finish(first, at_s=1.25)
+    loop.schedule(second, at_s=1.25, draft_length=0)
+    sample = loop.finish(second, at_s=1.5)
+    assert sample is not None
+    assert (sample.prefill_tokens, sample.is_clean) == (29, True)

@@ -193,6 +193,8 @@ def test_recent_figures_are_absent_until_measured() -> None:
     steered.observe(sample())
     assert steered.state()["accepted_fraction"] == pytest.approx(0.5)
     assert steered.state()["goodput_tokens_per_s"] == pytest.approx(100.0)
+    steered.observe(replace(sample(), prefill_tokens=500, duration_s=0.5))
+    assert steered.state()["goodput_tokens_per_s"] == pytest.approx(100.0)  # of decoding alone
 
 
 def test_commands_and_plans_from_two_threads_never_mix() -> None:
