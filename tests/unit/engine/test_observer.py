@@ -316,7 +316,7 @@ def test_the_next_sample_carries_whether_first_tokens_came() -> None:
 
 
 def test_a_prefill_that_follows_at_once_is_clean() -> None:
-    """Its duration is that of its own work, so that cost can be learned where all steps have one."""
+    """Its duration is that of its own work: where all steps have prefills, cost is learned so."""
     loop = Loop(a=Request(0), b=Request(0))
     first, second = Output({"a": 20}), Output({"a": 1, "b": 30})
     loop.schedule(first, at_s=1.0, draft_length=0)
