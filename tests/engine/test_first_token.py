@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 from losslessness.telling_prompts import bundled_pair
+
+from paceline.engine import first_token_pass
+from paceline.engine.first_token_pass import head_fraction_of_workers
 
 pytestmark = pytest.mark.engine
 
@@ -88,14 +93,70 @@ def test_telling_first_tokens_leaves_the_drafter_as_it_was(host: EngineHost) -> 
     assert accepted_share(host, texts, temperature=0.0) == pytest.approx(without, abs=0.1)
 
 
-def test_drawn_first_tokens_are_not_judged() -> None:
-    """The drafter draws its drafts: that two draws differ says little. Greedy requests are told."""
-    with engine("tell_first_tokens", draft_sample_method="probabilistic") as host:
-        prompts = host.tokenize(stdlib_prompts(4))
-        generate(host, prompts, temperature=1.0)
-        assert verdicts(host) == []
-        generate(host, prompts, temperature=0.0)
-        assert len(verdicts(host)) > 50
+class OneWorker:
+    """An executor whose worker has the wrappers, a keeping-up drafter, and a head as big as its
+    target."""
+
+    def __init__(self, *, async_scheduling: bool = False, **speculative: Any) -> None:
+        draft = SimpleNamespace(
+            hf_config=SimpleNamespace(),
+            dtype=torch.float32,
+            get_vocab_size=lambda: 10,
+            get_hidden_size=lambda: 4,
+        )
+        settings = {
+            "method": "eagle3",
+            "parallel_drafting": False,
+            "draft_sample_method": "greedy",
+            "draft_model_config": draft,
+        }
+        self.runner = Runner()
+        self.runner.vllm_config = SimpleNamespace(
+            speculative_config=SimpleNamespace(**{**settings, **speculative}),
+            scheduler_config=SimpleNamespace(async_scheduling=async_scheduling),
+        )
+
+    def collective_rpc(self, method: Any) -> list[Any]:
+        return [method(SimpleNamespace(model_runner=self.runner))]
+
+
+class Runner:
+    """What is read of vLLM's model runner."""
+
+    vllm_config: Any
+    kv_cache_config = None
+    model = torch.nn.Linear(4, 10, bias=False)
+
+    def take_draft_token_ids(self) -> None:
+        """Wrapped."""
+
+
+@pytest.fixture
+def wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_pass._MARK, True, raising=False)
+    monkeypatch.setattr(first_token_pass, "rests", lambda *_: False)
+
+
+def test_the_output_layer_is_weighed_against_the_target(wrapped: None) -> None:
+    assert head_fraction_of_workers(OneWorker()) == pytest.approx(0.5)
+    assert head_fraction_of_workers(None) is None
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"draft_sample_method": "probabilistic"},
+        {"parallel_drafting": True},
+        {"method": "suffix"},
+        {"async_scheduling": True},
+    ],
+)
+def test_where_nothing_would_be_told_nobody_is_promised_it(
+    wrapped: None, configuration: dict[str, Any]
+) -> None:
+    """The governor then drafts now and then to see. Drawn drafts: two draws agree too seldom. In
+    one pass: the drafter is always asked for the maximum."""
+    assert head_fraction_of_workers(OneWorker(**configuration)) is None
 
 
 def test_after_an_error_serving_goes_on_without_first_tokens() -> None:

@@ -65,7 +65,7 @@ def ngram_speculator() -> Any:
     return speculator
 
 
-def propose(speculator: Any, length: int | None) -> Any:
+def propose(speculator: Any, length: int | None, *, dummy_run: bool = True) -> Any:
     """A step of two requests that decode one token each, without attention metadata."""
     batch = SimpleNamespace(
         num_reqs=NUM_REQUESTS,
@@ -89,7 +89,7 @@ def propose(speculator: Any, length: int | None) -> Any:
         nothing,
         torch.zeros(8),
         nothing,
-        dummy_run=True,
+        dummy_run=dummy_run,
         skip_attn_for_dummy_run=True,
         num_speculative_tokens=length,
     )
@@ -129,9 +129,15 @@ def test_an_error_leaves_the_maximum_as_it_was() -> None:
 
 
 def test_ngrams_are_not_looked_up_at_length_0() -> None:
+    """vLLM's own looks them up at 0 too, and a look-up fails here."""
     speculator = ngram_speculator()
+    for length in (0, 1):
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever lacks first
+            propose(speculator, length, dummy_run=False)
     assert teach_worker(worker_with(speculator)) == ""
-    assert propose(speculator, 0).shape == (NUM_REQUESTS, MAXIMUM)
+    assert propose(speculator, 0, dummy_run=False).shape == (NUM_REQUESTS, MAXIMUM)
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        propose(speculator, 1, dummy_run=False)
 
 
 def test_teaching_twice_is_harmless() -> None:

@@ -204,10 +204,16 @@ def tell_first_tokens() -> None:
     first_token_pass.rests = resting_draft.rests
     evidence.head_fraction_of_workers = _a_hundredth_of(evidence.head_fraction_of_workers)
 
+    plan = FixedPolicy.plan
+
+    def asking(self: FixedPolicy, load: Any) -> Any:
+        return replace(plan(self, load), asks_first_tokens=load.has_first_token_verdicts)
+
     def observe(self: FixedPolicy, sample: Any) -> None:
         if sample.first_token_verdicts:
             print(f"first tokens: {json.dumps(sample.first_token_verdicts)}", flush=True)
 
+    FixedPolicy.plan = asking  # type: ignore[method-assign]
     FixedPolicy.observe = observe  # type: ignore[method-assign]
 
 

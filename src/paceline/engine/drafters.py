@@ -62,7 +62,7 @@ UNDER_V1: dict[str, DrafterControl] = {
     "ngram": _ASK,
     "eagle": _ASK,
     "eagle3": _ASK,
-    "mtp": _ASK,
+    "mtp": _ASK,  # Step 3.5's runs its output layer at length 0 too; the scheduler trims that token
     "dflash": DrafterControl("ask", "drafts in one pass that is as wide as each step asks for"),
     "suffix": DrafterControl(
         "trim", "asserts that the length is the maximum and decides by itself how far to draft"
@@ -82,7 +82,25 @@ UNDER_V1: dict[str, DrafterControl] = {
     "extract_hidden_states": _REFUSE_STATES,
 }
 
-_REFUSE_V1_ONLY = DrafterControl("refuse", "runs under Model Runner V1 only")
+_REFUSE_V1_ONLY = DrafterControl(
+    "refuse", "runs under Model Runner V1 only: unset VLLM_USE_V2_MODEL_RUNNER"
+)
+_REFUSE_PARALLEL = DrafterControl(
+    "refuse",
+    "drafts all tokens in one pass (parallel_drafting), which is governed under Model Runner V1 "
+    "only: unset VLLM_USE_V2_MODEL_RUNNER, or set parallel_drafting to false",
+)
+_REFUSE_MANY_MODULES = DrafterControl(
+    "refuse",
+    "has several MTP modules, whose KV caches Model Runner V2 repairs after drafts of the maximum "
+    "length only: set num_speculative_tokens to 1, which takes one module",
+)
+_ASK_IN_GRAPHS = DrafterControl(
+    "ask",
+    "proposes as many tokens as each step asks for; in full CUDA graphs only lengths 0 and 1 save "
+    "drafting, unless num_speculative_tokens_per_batch_size names each length, which has them "
+    "captured",
+)
 _CUT_ONE_PASS = DrafterControl(
     "cut",
     "drafts a whole block in one pass of fixed width, and Model Runner V2 cuts off the surplus: a "
@@ -93,9 +111,9 @@ UNDER_V2: dict[str, DrafterControl] = {
     "draft_model": _TEACH,
     "ngram": _TEACH,
     "ngram_gpu": _TEACH,  # the same class under this runner
-    "eagle": _ASK,
-    "eagle3": _ASK,
-    "mtp": _ASK,
+    "eagle": _ASK_IN_GRAPHS,
+    "eagle3": _ASK_IN_GRAPHS,
+    "mtp": _ASK_IN_GRAPHS,
     "dflash": _CUT_ONE_PASS,
     "dspark": _CUT_ONE_PASS,
     "suffix": _REFUSE_V1_ONLY,
@@ -123,11 +141,14 @@ def drafter_control(drafting: Drafting) -> DrafterControl:
     table = UNDER_V2 if drafting.use_v2_model_runner else UNDER_V1
     control = table.get(drafting.method)
     if control is None:
-        return DrafterControl("refuse", "is not known to Paceline")
-    if drafting.is_parallel and drafting.method in ("draft_model", "eagle", "eagle3"):
-        return _REFUSE_V1_ONLY if drafting.use_v2_model_runner else _TRIM_PARALLEL
+        governed = sorted(name for name, known in table.items() if known.how != "refuse")
+        return DrafterControl(
+            "refuse", f"is not known to Paceline, which governs {', '.join(governed)}"
+        )
+    if drafting.is_parallel and drafting.method not in ("dflash", "dspark"):
+        return _REFUSE_PARALLEL if drafting.use_v2_model_runner else _TRIM_PARALLEL
     if drafting.has_many_mtp_modules and drafting.use_v2_model_runner:
-        return UNTAUGHT  # its modules hand hidden states on, in graphs captured for all of them
+        return _REFUSE_MANY_MODULES
     return control
 
 

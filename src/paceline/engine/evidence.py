@@ -38,8 +38,8 @@ class WorkerEvidence:
             has_orders = True
         if (
             self.first_tokens is not None
-            and self.first_tokens.is_due(plan.draft_length)
             and load.has_first_token_verdicts
+            and self.first_tokens.is_due(plan)
         ):
             setattr(output, first_token.ORDER, True)
             has_orders = True

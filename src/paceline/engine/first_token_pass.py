@@ -5,9 +5,9 @@ The scheduler's order comes with the step's output, the verdicts go back with th
 drafter is asked for one token, which is kept here and not handed on; the next step's samples say
 whether it came. Outputs do not change.
 
-Under Model Runner V1 and synchronous scheduling, for drafters that keep up at length 0. Where
-drafts are drawn at random only greedy requests are judged: how often two draws agree understates
-how often a draft would be accepted.
+Under Model Runner V1 and synchronous scheduling, for drafters that keep up at length 0, make one
+draft token after the other, and take the likeliest: how often two draws agree would understate how
+often a draft is accepted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ logger = logging.getLogger("vllm.paceline.first_token")
 
 _MARK = "__paceline_first_token__"
 _STATE = "_paceline_first_token"
-# vLLM's own line between greedy and sampled (`_SAMPLING_EPS`).
-_GREEDY_BELOW = 1e-5
 _KEEPS_UP = ("eagle", "eagle3", "mtp", "draft_model")
 
 
@@ -57,7 +55,7 @@ def apply() -> bool:
 
 
 def head_fraction_of_workers(executor: Executor | None) -> float | None:
-    """The output layer's share of the weights that a step at length 0 reads.
+    """The size of the drafter's output layer, as a share of what the target's weights take.
 
     None where the workers cannot tell first tokens. Never raises.
     """
@@ -75,17 +73,21 @@ def _head_fraction(worker: Any) -> float | None:
     """In the worker; None unless the wrappers are there and the drafter keeps up."""
     runner = worker.model_runner
     config = runner.vllm_config
+    speculative = config.speculative_config
     if (
         not hasattr(getattr(type(runner), "take_draft_token_ids", None), _MARK)
-        or config.speculative_config.method not in _KEEPS_UP
+        or speculative.method not in _KEEPS_UP
+        or speculative.parallel_drafting
+        or speculative.draft_sample_method != "greedy"
         or config.scheduler_config.async_scheduling
         or rests(config, runner.kv_cache_config)
     ):
         return None
-    draft = config.speculative_config.draft_model_config
-    num_target = sum(parameter.numel() for parameter in runner.model.parameters())
-    num_head = draft.get_vocab_size() * draft.get_hidden_size()
-    return float(num_head / (num_head + num_target))
+    target_bytes = sum(weights.nbytes for weights in runner.model.parameters())
+    draft = speculative.draft_model_config
+    vocabulary = getattr(draft.hf_config, "draft_vocab_size", None) or draft.get_vocab_size()
+    head_bytes = vocabulary * draft.get_hidden_size() * draft.dtype.itemsize
+    return float(head_bytes / (head_bytes + target_bytes))
 
 
 def _wrap_runner() -> None:
@@ -114,7 +116,8 @@ def _propose_one_when_ordered(propose: Any) -> Any:
         if state.kept:
             _guarded(self, _judge, sampled_token_ids)
         is_off = scheduler_output.num_spec_tokens_to_schedule == 0
-        if not is_off or state.has_failed or not getattr(scheduler_output, ORDER, False):
+        # Whoever failed still does as ordered: other ranks wait for it in the output layer.
+        if not is_off or not getattr(scheduler_output, ORDER, False):
             return propose(self, scheduler_output, sampled_token_ids, *arguments, **named)
         scheduler_output.num_spec_tokens_to_schedule = 1
         try:
@@ -135,11 +138,9 @@ def _keep(runner: Any, state: _State, proposal: Any) -> None:
     """Note the first token of every request that sampled in this step. `proposal` is (rows, 1)."""
     batch = runner.input_batch
     discarded = runner.discard_request_mask.np
-    by_chance = runner.speculative_config.draft_sample_method != "greedy"
     for row, (token_id,) in enumerate(proposal.tolist()):
-        if discarded[row] or (by_chance and batch.temperature_cpu[row] >= _GREEDY_BELOW):
-            continue
-        state.kept[batch.req_ids[row]] = _Kept(int(batch.num_tokens_no_spec[row]), token_id)
+        if not discarded[row]:
+            state.kept[batch.req_ids[row]] = _Kept(int(batch.num_tokens_no_spec[row]), token_id)
 
 
 def _judge(runner: Any, state: _State, sampled_token_ids: Any) -> None:

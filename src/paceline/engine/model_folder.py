@@ -60,7 +60,8 @@ def check_pair(target: Path, draft: Path) -> PairFit:
     check_model(str(draft))
     target_vocabulary, draft_vocabulary = _vocabulary(target), _vocabulary(draft)
     if target_vocabulary is None or draft_vocabulary is None:
-        if _digest(target) != _digest(draft):
+        is_one_missing = (target_vocabulary is None) != (draft_vocabulary is None)
+        if is_one_missing or _digest(target) != _digest(draft):
             raise ModelUnfit(
                 f"{draft} cannot be compared with {target}: one of them has no readable "
                 "tokenizer.json. Add it, or use --draft ngram"

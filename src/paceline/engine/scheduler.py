@@ -284,6 +284,7 @@ def _start_governor(scheduler: Any) -> _Governor | None:
     if speculative is None:
         logger.info("Governor: no --speculative-config, so there is nothing to govern")
         return None
+    _refuse_what_loses(speculative)
     seams = check_seams()
     misfit = unfit_for("steering", seams)
     if misfit:
@@ -362,6 +363,17 @@ def _take_control(drafting: Drafting, executor: Executor | None) -> DrafterContr
     return control
 
 
+def _refuse_what_loses(speculative: Any) -> None:
+    """Also where nothing is governed: who asks for this scheduler is not served invented tokens."""
+    method = getattr(speculative, "rejection_sample_method", _LOSSLESS[0])
+    if method not in _LOSSLESS:
+        raise ValueError(
+            f"rejection_sample_method is {method!r}, which is not known to keep the target's "
+            f"distribution; AdaptiveScheduler serves only lossless methods: {', '.join(_LOSSLESS)}."
+            " Change or remove it in --speculative-config."
+        )
+
+
 def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
     speculative = vllm_config.speculative_config
     ranks = vllm_config.parallel_config.data_parallel_size
@@ -369,12 +381,6 @@ def _refuse_what_must_not_be_served(vllm_config: Any) -> None:
         raise ValueError(
             f"data_parallel_size is {ranks}; AdaptiveScheduler works with 1, for ranks that draft "
             "to different lengths wait for each other. Start one server per rank instead."
-        )
-    if speculative.rejection_sample_method not in _LOSSLESS:
-        raise ValueError(
-            f"rejection_sample_method is {speculative.rejection_sample_method!r}, which is not "
-            "known to keep the target's distribution; AdaptiveScheduler serves only lossless "
-            f"methods: {', '.join(_LOSSLESS)}. Change or remove it in --speculative-config."
         )
     if speculative.enable_adaptive_verification:
         raise ValueError(

@@ -1,13 +1,14 @@
 """Which places of vLLM does Paceline rely on, what for, and until when?
 
-Data only: those of the scheduler here, those of the workers in `seam_register_workers`. Read in
-vLLM 0.32.0. `seams` checks them against the installed vLLM, `seam_record` against others;
-docs/seams.md is generated from them.
+Data only: those of the scheduler here, those of the workers in `seam_register_workers` and
+`seam_register_evidence`. Read in vLLM 0.32.0. `seams` checks them against the installed vLLM,
+`seam_record` against others; docs/seams.md is generated from them.
 """
 
 from __future__ import annotations
 
 from paceline.engine.seam import VLLM_FILES, VLLM_REPOSITORY, Seam
+from paceline.engine.seam_register_evidence import EVIDENCE_SEAMS
 from paceline.engine.seam_register_workers import WORKER_SEAMS
 
 # When a seam can go.
@@ -205,4 +206,4 @@ _SCHEDULER_SEAMS: tuple[Seam, ...] = (
     ),
 )
 
-REGISTER: tuple[Seam, ...] = (*_SCHEDULER_SEAMS, *WORKER_SEAMS)
+REGISTER: tuple[Seam, ...] = (*_SCHEDULER_SEAMS, *WORKER_SEAMS, *EVIDENCE_SEAMS)

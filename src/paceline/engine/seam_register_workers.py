@@ -1,6 +1,6 @@
 """Which places of vLLM's workers does Paceline rely on, what for, and until when?
 
-Data only, the second half of `seam_register`. Read in vLLM 0.32.0.
+Data only, the second part of `seam_register`. Read in vLLM 0.32.0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from paceline.engine.seam import VLLM_FILES, VLLM_REPOSITORY, Seam
 _LENGTH_ASKED = "vLLM asks a plugin for the draft length of a step"
 _STOCK_PASSES = "the stock function passes tests/engine/test_sampler_repair.py"
 _DRAFT_RESTS = "vLLM lets a draft model rest at draft length 0"
-_JUDGES_RESTING = "vLLM judges a draft model that rests"
-_JUDGES_FIRST = "vLLM tells whether a drafter's first token came, where nothing is drafted"
 _V2_HEEDS = "these speculators of vLLM heed the length"
 
 WORKER_SEAMS: tuple[Seam, ...] = (
@@ -266,153 +264,6 @@ WORKER_SEAMS: tuple[Seam, ...] = (
         purpose="which tokens a step computes, and where they are in the cache",
         upstream=f"{VLLM_FILES}/v1/attention/backend.py",
         remove_when=_DRAFT_RESTS,
-    ),
-    Seam(
-        name="take_draft_token_ids",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
-        expected=("self",),
-        part="hindsight",
-        purpose="the report goes to the scheduler with the drafts, also with none",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="drafts_are_taken",
-        target="vllm.v1.engine.core:EngineCore.post_step",
-        expected=("take_draft_token_ids", "update_draft_token_ids"),
-        is_body=True,
-        part="hindsight",
-        purpose="hands what the worker gives to the scheduler after each step, whatever it holds",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="draft_token_ids",
-        target="vllm.v1.outputs:DraftTokenIds",
-        expected=("req_ids", "draft_token_ids"),
-        part="hindsight",
-        purpose="carries the report as an attribute more",
-        upstream=f"{VLLM_FILES}/v1/outputs.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="chances_of_sampled",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._sample",
-        expected=("self", "logits", "spec_decode_metadata"),
-        part="hindsight",
-        purpose="the target's chances of the tokens it samples",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="tokens_are_kept",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._bookkeeping_sync",
-        expected=("num_tokens_no_spec", "token_ids_cpu", "output_token_ids"),
-        is_body=True,
-        part="hindsight",
-        purpose="where a sampled token goes: the text, and the position of its chance",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="input_batch",
-        target="vllm.v1.worker.gpu_input_batch:InputBatch.__init__",
-        expected=(
-            "req_id_to_index",
-            "token_ids_cpu",
-            "num_tokens_no_spec",
-            "num_prompt_tokens",
-            "temperature_cpu",
-        ),
-        part="hindsight",
-        purpose="the requests of a step: their text, where the prompt ends, their temperature",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="runner_attributes",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
-        expected=("speculative_config", "num_spec_tokens", "discard_request_mask"),
-        part="hindsight",
-        purpose="the ceiling, how drafts are drawn, and which sampled tokens do not count",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="draft_sampling",
-        target="vllm.config.speculative:SpeculativeConfig",
-        expected=("draft_sample_method", "rejection_sample_method", "use_heterogeneous_vocab"),
-        part="hindsight",
-        purpose="how drafts are drawn and judged",
-        upstream=f"{VLLM_FILES}/config/speculative.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="draft_probs",
-        target="vllm.v1.spec_decode.llm_base_proposer:compute_probs_and_sample_next_token",
-        expected=("temperature", "softmax"),
-        is_body=True,
-        part="hindsight",
-        purpose="how probable a draft is: at the request's temperature, and nothing else",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
-        remove_when=_JUDGES_RESTING,
-    ),
-    Seam(
-        name="proposes_one_instead",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
-        expected=(
-            "self",
-            "scheduler_output",
-            "sampled_token_ids",
-            "sampling_metadata",
-            "hidden_states",
-            "sample_hidden_states",
-            "aux_hidden_states",
-            "spec_decode_metadata",
-            "common_attn_metadata",
-            "slot_mappings",
-        ),
-        part="first_token",
-        purpose="asked for one token where nothing is drafted; what was sampled judges the last",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
-    ),
-    Seam(
-        name="first_tokens_are_told",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
-        expected=("self",),
-        part="first_token",
-        purpose="the verdicts go to the scheduler with the drafts, also with none",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
-    ),
-    Seam(
-        name="drafts_are_taken_from_all",
-        target="vllm.v1.engine.core:EngineCore.post_step",
-        expected=("take_draft_token_ids", "update_draft_token_ids"),
-        is_body=True,
-        part="first_token",
-        purpose="hands what the worker gives to the scheduler after each step, whatever it holds",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
-        remove_when=_JUDGES_FIRST,
-    ),
-    Seam(
-        name="first_token_batch",
-        target="vllm.v1.worker.gpu_input_batch:InputBatch.__init__",
-        expected=("req_id_to_index", "num_tokens_no_spec", "temperature_cpu"),
-        part="first_token",
-        purpose="which row a request has, how long its text is, whether it samples",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
-        remove_when=_JUDGES_FIRST,
-    ),
-    Seam(
-        name="first_token_runner",
-        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
-        expected=("speculative_config", "discard_request_mask", "_draft_probs"),
-        part="first_token",
-        purpose="how drafts are drawn, and which sampled tokens do not count",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
     ),
     Seam(
         name="v2_draft_model_proposal",

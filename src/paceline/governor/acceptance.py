@@ -64,7 +64,8 @@ class AcceptanceModel:
     [0.59, 0.35]
     """
 
-    def __init__(self, max_draft_length: int) -> None:
+    def __init__(self, max_draft_length: int, *, weighs_paces: bool = True) -> None:
+        """`weighs_paces`: where requests differ, a verdict counts by its request's (`pace`)."""
         self._max = max_draft_length
         self._judged = [0.0] * max_draft_length
         self._accepted = [0.0] * max_draft_length
@@ -72,7 +73,7 @@ class AcceptanceModel:
         self._offered = [0.0] * max_draft_length
         self._accept = [0.0] * max_draft_length
         self._change = ChangeDetector()
-        self._paces = Paces()
+        self._paces = Paces() if weighs_paces else None
         self.num_changes = 0
         """Changes established so far."""
         self.survival = [0.0] * max_draft_length
@@ -92,7 +93,8 @@ class AcceptanceModel:
         num_judged = len(sample.drafted)
         if num_judged > 0:
             fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
-            verdicts = self._paces.weigh(sample) or _count(sample.drafted, sample.accepted)
+            weighed = self._paces.weigh(sample) if self._paces is not None else None
+            verdicts = weighed or _count(sample.drafted, sample.accepted)
             self._learn(verdicts, min(sample.asked_draft_length, self._max), fade, 1)
         elif sample.first_token_verdicts and self._max:
             num_judged = len(sample.first_token_verdicts)

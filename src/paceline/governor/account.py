@@ -10,6 +10,10 @@ accounts is for what no account foresees: a lucky probe that switches on a losin
 
 from __future__ import annotations
 
+FIRST_TOKEN_SHARE = 0.002
+"""Of the time at length 0, what a worker may take that tells of first tokens
+(`engine.first_token`). Half of what exploring has; chosen by hand."""
+
 # Chosen by hand on the simulator.
 _SHARE = 0.004
 _FIRST_STEPS = 1.0

@@ -148,9 +148,8 @@ class CostModel:
         if cell is None:
             cell = _Cell(step, sample.duration_s)
             if len(self._cells) >= _MAX_CELLS:
-                oldest = self._cells.pop(next(iter(self._cells)))
-                self._sums -= oldest.entered
-            self._measured = {key[:2], *(known[:2] for known in self._cells)}
+                self._sums -= self._cells.pop(self._most_forgettable()).entered
+            self._measured = {known[:2] for known in (key, *self._cells) if known[3] == 0}
         else:
             self._sums -= cell.entered
             cell.blend(step, sample.duration_s)
@@ -206,8 +205,13 @@ class CostModel:
         return seconds
 
     def is_measured(self, num_requests: int, length: int) -> bool:
-        """Whether a step of about this size was seen with this draft length."""
+        """Whether a decode step of about this size was seen with this draft length."""
         return (length, num_requests.bit_length()) in self._measured
+
+    def _most_forgettable(self) -> tuple[int, int, int, int]:
+        """The cell not visited for longest, of those with prompt tokens if there are any: these
+        come in many shapes, and would drive out the others."""
+        return next((key for key in self._cells if key[3] > 0), next(iter(self._cells)))
 
     def _undrafted_s(self, num_requests: int, context_tokens: int) -> float:
         base, request, _, context, *_ = self._coefficients

@@ -52,11 +52,6 @@ class Forecast:
             return self
         return Forecast(self.tokens[:count], self.seconds[:count], self.values[:count])
 
-    def best_drafting(self) -> int:
-        """The best length but 0."""
-        drafting = self.values[1:]
-        return 1 + drafting.index(max(drafting))
-
 
 def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> Forecast:
     """The forecast for a load with requests; needs a cost that is ready."""

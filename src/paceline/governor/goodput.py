@@ -24,7 +24,7 @@ import math
 from dataclasses import replace
 
 from paceline.governor.acceptance import AcceptanceModel
-from paceline.governor.account import Account
+from paceline.governor.account import FIRST_TOKEN_SHARE, Account
 from paceline.governor.bursts import Bursts
 from paceline.governor.cost import CostModel
 from paceline.governor.forecast import Forecast, make_forecast
@@ -43,6 +43,8 @@ class GoodputPolicy:
     """Maximises expected tokens per second. One instance per engine."""
 
     name = "goodput"
+    weighs_paces = True
+    """Whether a verdict counts by its request's pace (`pace`)."""
 
     def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
         """`max_step_s` is the objective for the time between two chunks of an answer."""
@@ -51,7 +53,7 @@ class GoodputPolicy:
         if not max_step_s > 0.0:
             raise ValueError(f"max_step_s is {max_step_s}; it must be positive")
         self._max_step_s = max_step_s
-        self._acceptance = AcceptanceModel(max_draft_length)
+        self._acceptance = AcceptanceModel(max_draft_length, weighs_paces=self.weighs_paces)
         self._cost = CostModel()
         self._account = Account()
         self._neighbours = Neighbours(self._acceptance, self._cost, self._account)
@@ -94,6 +96,9 @@ class GoodputPolicy:
             tokens = self._hindsight.due(forecast.seconds[self._length])
             if tokens:
                 return replace(plan, hindsight_tokens=tokens)
+        if load.has_first_token_verdicts and self._length == 0:
+            self._account.pay(FIRST_TOKEN_SHARE * forecast.seconds[0])
+            return replace(plan, asks_first_tokens=True)
         return plan
 
     def _weigh(self, load: EngineLoad, forecast: Forecast) -> Forecast:

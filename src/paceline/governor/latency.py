@@ -44,6 +44,7 @@ class LatencyPolicy(GoodputPolicy):
     """Minimises the expected time per output token of the slowest answers."""
 
     name = "latency"
+    weighs_paces = False  # that requests differ is in its own formula
 
     def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
         super().__init__(max_draft_length, max_step_s=max_step_s)

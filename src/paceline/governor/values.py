@@ -75,9 +75,8 @@ class StepSample:
     first_token_verdicts: tuple[int, ...] = ()
     """From steps at draft length 0 whose drafter keeps up and was asked for a first token all the
     same: 1 for each decoding request whose token the target then made, 0 for each where it made
-    another, (num_judged,). The chance of a 1 is that of acceptance where the drafter takes its
-    likeliest token, also for a request that samples; requests whose drafts are drawn at random are
-    not among them (two draws agree less often than a draft is accepted)."""
+    another, (num_judged,). Of drafters that take their likeliest token: the chance of a 1 is then
+    that of acceptance, also for a request that samples."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -102,8 +101,6 @@ class StepSample:
                 f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
-        if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
-            raise ValueError(f"first_token_verdicts are {self.first_token_verdicts}; only 0 or 1")
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 
@@ -138,6 +135,9 @@ class DraftPlan:
     reason: str
     hindsight_tokens: int = 0
     """Have the draft model judge in hindsight, computing at most so many tokens; 0 for no."""
+    asks_first_tokens: bool = False
+    """At length 0, have a drafter that keeps up tell whether its first token comes, when it is time
+    (`EngineLoad.has_first_token_verdicts`)."""
     is_exploring: bool = False
     """To learn something: another length than what is thought the best."""
     expected_tokens_per_s: float | None = None

@@ -56,11 +56,27 @@ def test_dflash_always_drafts_in_one_pass() -> None:
     assert drafter_control(dspark).how == "cut"
 
 
-def test_an_mtp_of_several_modules_is_cut_under_v2_only() -> None:
-    """Model Runner V1 runs the first module again and again, as often as it is asked."""
+def test_an_mtp_of_several_modules_is_refused_under_v2_only() -> None:
+    """Cut, the KV caches of its later modules would keep what nobody verified."""
     assert drafter_control(Drafting("mtp", has_many_mtp_modules=True)).how == "ask"
-    many = Drafting("mtp", use_v2_model_runner=True, has_many_mtp_modules=True)
-    assert drafter_control(many).how == "cut"
+    many = drafter_control(Drafting("mtp", use_v2_model_runner=True, has_many_mtp_modules=True))
+    assert many.how == "refuse"
+    assert "num_speculative_tokens to 1" in many.why
+
+
+@pytest.mark.parametrize("method", ["draft_model", "eagle3", "mtp"])
+def test_drafts_in_one_pass_are_trimmed_or_say_what_to_change(method: str) -> None:
+    assert drafter_control(Drafting(method, is_parallel=True)).how == "trim"
+    under_v2 = drafter_control(Drafting(method, use_v2_model_runner=True, is_parallel=True))
+    assert under_v2.how == "refuse"
+    assert "parallel_drafting" in under_v2.why
+    assert "VLLM_USE_V2_MODEL_RUNNER" in under_v2.why
+
+
+def test_an_unknown_method_is_told_which_are_known() -> None:
+    control = drafter_control(Drafting("crystal_ball"))
+    assert control.how == "refuse"
+    assert "eagle3, medusa, mtp" in control.why
 
 
 def test_both_tables_have_the_same_methods() -> None:

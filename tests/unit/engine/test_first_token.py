@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from paceline.engine.first_token import FirstTokenOrders
+from paceline.governor.values import DraftPlan
+
+OFF = DraftPlan(0, "off", asks_first_tokens=True)
 
 
 def test_a_dearer_output_layer_is_asked_for_less_often() -> None:
@@ -13,9 +16,13 @@ def test_a_dearer_output_layer_is_asked_for_less_often() -> None:
     assert FirstTokenOrders(0.07).pause_steps == 35
 
 
+def test_there_are_steps_between_two_orders_however_cheap_they_are() -> None:
+    assert FirstTokenOrders(0.0001).pause_steps == 5
+
+
 def test_it_is_due_in_every_fifth_step_at_length_0() -> None:
     orders = FirstTokenOrders(0.01)
-    assert [orders.is_due(0) for _ in range(11)] == [False] * 4 + [True] + [False] * 4 + [
+    assert [orders.is_due(OFF) for _ in range(11)] == [False] * 4 + [True] + [False] * 4 + [
         True,
         False,
     ]
@@ -23,8 +30,13 @@ def test_it_is_due_in_every_fifth_step_at_length_0() -> None:
 
 def test_nothing_is_asked_for_while_drafting_and_at_once_afterwards() -> None:
     orders = FirstTokenOrders(0.01)
-    assert not any(orders.is_due(3) for _ in range(9))
-    assert orders.is_due(0)
+    assert not any(orders.is_due(DraftPlan(3, "drafting")) for _ in range(9))
+    assert orders.is_due(OFF)
+
+
+def test_nothing_is_asked_for_a_policy_that_does_not_ask() -> None:
+    orders = FirstTokenOrders(0.01)
+    assert not any(orders.is_due(DraftPlan(0, "held at 0")) for _ in range(9))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from paceline.governor import cost
 from paceline.governor.cost import CostModel
 from paceline.governor.values import StepSample
 
@@ -200,3 +201,35 @@ def test_the_first_draft_token_may_be_free() -> None:
     assert model.predict_s(4, 4, 0, 1) == pytest.approx(0.006, rel=0.03)
     assert model.predict_s(4, 0, 0, 0) == pytest.approx(0.006, rel=0.03)
     assert model.predict_s(4, 12, 0, 3) == pytest.approx(0.008, rel=0.05)
+
+
+def test_rebuilding_the_sums_changes_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights grow with every step; brought back to 1 every few dozen steps, or never."""
+    predictions = []
+    for max_weight in (1.02, 1e6):
+        monkeypatch.setattr(cost, "_MAX_WEIGHT", max_weight)
+        draw, model = random.Random(3), CostModel()
+        for _ in range(400):
+            length = draw.choice([0, 1, 4])
+            duration_s = true_s(8, 8 * length, length) * draw.lognormvariate(0, 0.05)
+            model.observe(step(8, 8 * length, length, duration_s, prompt=draw.choice([0, 0, 50])))
+        predictions.append([model.predict_s(8, 8 * k, 0, k) for k in range(5)])
+    assert predictions[0] == pytest.approx(predictions[1], rel=1e-6)
+
+
+def test_a_length_seen_only_beside_a_long_prompt_is_not_measured() -> None:
+    model = CostModel()
+    model.observe(step(8, 0, 0, true_s(8, 0, 0)))
+    model.observe(step(8, 16, 2, 1.5, prompt=8000))
+    assert model.is_measured(8, 0)
+    assert not model.is_measured(8, 2)
+
+
+def test_shapes_with_prompts_do_not_drive_out_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One decode shape, then more shapes with prompts than there is room for."""
+    monkeypatch.setattr(cost, "_MAX_CELLS", 6)
+    model = CostModel()
+    model.observe(step(8, 0, 0, true_s(8, 0, 0)))
+    for doubling in range(12):
+        model.observe(step(8, 0, 0, 0.1 + 0.001 * 2**doubling, prompt=2**doubling))
+    assert model.is_measured(8, 0)
