@@ -181,7 +181,7 @@ def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
 
 
 def refused(**changes: Any) -> str:
-    from paceline.engine.scheduler import _refuse_what_must_not_be_served
+    from paceline.engine.scheduler import _refuse_what_loses, _refuse_what_must_not_be_served
 
     given = {
         "method": "draft_model",
@@ -206,6 +206,7 @@ def refused(**changes: Any) -> str:
         use_v2_model_runner=given["use_v2"],
     )
     try:
+        _refuse_what_loses(config.speculative_config)
         _refuse_what_must_not_be_served(config)
     except ValueError as error:
         return str(error)
@@ -243,3 +244,21 @@ def test_what_must_not_be_served_is_refused_in_words(
 ) -> None:
     """What was given, what is allowed, what to do instead."""
     assert (complaint in refused(**changes)) if complaint else not refused(**changes)
+
+
+def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the seams are looked at: who asks for this scheduler is not served invented tokens."""
+    from paceline.engine import scheduler
+
+    monkeypatch.setattr(scheduler, "unfit_for", lambda *_: "nothing fits")
+    invented = SimpleNamespace(
+        vllm_config=SimpleNamespace(
+            additional_config={},
+            speculative_config=SimpleNamespace(rejection_sample_method="synthetic"),
+        ),
+        num_spec_tokens=4,
+    )
+    with pytest.raises(ValueError, match="serves only lossless methods"):
+        scheduler._start_governor(invented)
