@@ -29,7 +29,7 @@ from paceline.gateway import GatewaySettings, Replica, serve_gateway
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(900),
 ]
 
 MODEL = "tiny"
@@ -86,7 +86,7 @@ class Stack:
 
     async def until_draft_length(self, length: int) -> None:
         """Wait for the first step that was planned with it."""
-        for _ in range(250):
+        for _ in range(1500):
             shown = (await self.admin.get("/admin/governor")).json()["replicas"]["r0"]
             if shown["draft_length"] == length and not shown["reason"].startswith("as set"):
                 return
@@ -146,7 +146,7 @@ async def stack(engine: Engine) -> AsyncIterator[Stack]:
 def _wait_until_healthy(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
     transport = httpx.HTTPTransport(uds=str(socket))
     with httpx.Client(base_url="http://engine", transport=transport) as client:
-        for _ in range(1800):
+        for _ in range(4000):
             if process.poll() is not None:
                 pytest.fail(f"the engine ended: {log.read_text()[-3000:]}")
             with suppress(httpx.TransportError):
@@ -262,7 +262,7 @@ async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bo
     for request in requests:
         request.cancel()
     await asyncio.wait(requests)
-    await stack.until_running(lambda num: num == 0, within_s=2)
+    await stack.until_running(lambda num: num == 0, within_s=20)
     (replica,) = (await stack.admin.get("/admin/replicas")).json()["replicas"]
     assert replica["in_flight"] == 0
 

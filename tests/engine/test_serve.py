@@ -20,10 +20,11 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-READY_WITHIN_S = 150.0
-GONE_WITHIN_S = 15.0
+# A start takes 25 s on two idle cores; seen are four times that on busy ones.
+READY_WITHIN_S = 400.0
+GONE_WITHIN_S = 60.0
 MODEL = "paceline-demo"
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "def f(x):"}], "max_tokens": 8}
 COMPLETION = {"model": MODEL, "prompt": "def f(x):\n", "max_tokens": 8, "temperature": 0}
@@ -162,7 +163,7 @@ def test_serves_again_by_itself_after_the_engine_is_killed(serving: Serving, vic
     """The engine core alone, then the API server alone: 503 while down, then back."""
     before = serving.server.descendants()
     os.kill(serving.process(victim), signal.SIGKILL)
-    down = serving.wait_status(503, within_s=30)
+    down = serving.wait_status(503, within_s=GONE_WITHIN_S)
     assert int(down.headers["retry-after"]) >= 1
     refused = serving.post("/v1/completions", COMPLETION)
     assert refused.status_code == 503, refused.text
@@ -188,14 +189,18 @@ def test_ending_while_the_engine_starts_leaves_nothing(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     server = start(tmp_path)
-    deadline_s = time.monotonic() + 60
-    while not any("EngineCore" in name for name in server.descendants().values()):
-        assert server.process.poll() is None, (tmp_path / "stderr").read_text()
-        assert time.monotonic() < deadline_s, "no engine core within a minute"
-        time.sleep(0.1)
-    processes = server.descendants()
-    server.process.send_signal(number)
-    assert server.process.wait(timeout=30) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+    try:
+        deadline_s = time.monotonic() + READY_WITHIN_S
+        while not any("EngineCore" in name for name in server.descendants().values()):
+            assert server.process.poll() is None, (tmp_path / "stderr").read_text()
+            assert time.monotonic() < deadline_s, "no engine core came"
+            time.sleep(0.1)
+        processes = server.descendants()
+        server.process.send_signal(number)
+        ended = server.process.wait(timeout=GONE_WITHIN_S)
+    finally:
+        server.process.kill()  # nothing any more, unless the test has failed
+    assert ended == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     assert_gone(processes)
 
 
