@@ -262,7 +262,7 @@ async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bo
     for request in requests:
         request.cancel()
     await asyncio.wait(requests)
-    await stack.until_running(lambda num: num == 0, within_s=20)
+    await stack.until_running(lambda num: num == 0, within_s=2)
     (replica,) = (await stack.admin.get("/admin/replicas")).json()["replicas"]
     assert replica["in_flight"] == 0
 
