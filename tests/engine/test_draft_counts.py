@@ -9,8 +9,6 @@ import pytest
 from paceline.engine.settings import PluginSettings
 from paceline.engine.steering import Steering
 
-scheduler = pytest.importorskip("paceline.engine.scheduler")
-
 pytestmark = pytest.mark.engine
 
 
@@ -18,13 +16,16 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
     """vLLM's own counters, fed the same: 3 of 3 tokens invalid, 4 drafted of which 1 invalid."""
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
+    from paceline.engine.evidence import WorkerEvidence
+    from paceline.engine.governed_steps import GovernedSteps
+
     steering = Steering(PluginSettings(), max_draft_length=8, method="ngram")
-    governor = scheduler._Governor(
+    governor = GovernedSteps(
         steering,
         max_draft_length=8,
         trims=False,
         drafter_rests=False,
-        has_hindsight=False,
+        evidence=WorkerEvidence(has_hindsight=False, first_tokens=None),
         not_sampled_because=None,
         seams={},
     )

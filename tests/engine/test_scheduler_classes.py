@@ -172,16 +172,16 @@ def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
 ) -> None:
     """Of Model Runner V2's draft model; serving goes on with vLLM's own."""
     from paceline.engine.drafters import Drafting
-    from paceline.engine.scheduler import _take_control
+    from paceline.engine.governed_steps import take_control
 
     executor = SimpleNamespace(collective_rpc=lambda method: answer)
-    control = _take_control(Drafting("draft_model", use_v2_model_runner=True), executor)
+    control = take_control(Drafting("draft_model", use_v2_model_runner=True), executor)
     assert control.how == ("cut" if cause else "teach")
     assert (f"always drafts the maximum: {cause}" in caplog.text) == bool(cause)
 
 
 def refused(**changes: Any) -> str:
-    from paceline.engine.scheduler import _refuse_what_loses, _refuse_what_must_not_be_served
+    from paceline.engine.refusals import refuse_what_loses, refuse_what_must_not_be_served
 
     given = {
         "method": "draft_model",
@@ -206,8 +206,8 @@ def refused(**changes: Any) -> str:
         use_v2_model_runner=given["use_v2"],
     )
     try:
-        _refuse_what_loses(config.speculative_config)
-        _refuse_what_must_not_be_served(config)
+        refuse_what_loses(config.speculative_config)
+        refuse_what_must_not_be_served(config)
     except ValueError as error:
         return str(error)
     return ""
@@ -250,9 +250,9 @@ def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before the seams are looked at: who asks for this scheduler is not served invented tokens."""
-    from paceline.engine import scheduler
+    from paceline.engine import governed_steps
 
-    monkeypatch.setattr(scheduler, "unfit_for", lambda *_: "nothing fits")
+    monkeypatch.setattr(governed_steps, "unfit_for", lambda *_: "nothing fits")
     invented = SimpleNamespace(
         vllm_config=SimpleNamespace(
             additional_config={},
@@ -261,4 +261,4 @@ def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
         num_spec_tokens=4,
     )
     with pytest.raises(ValueError, match="serves only lossless methods"):
-        scheduler._start_governor(invented)
+        governed_steps.start_governor(invented)
