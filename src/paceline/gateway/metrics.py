@@ -22,7 +22,7 @@ _TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 
 _TPOT_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
 _QUEUE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
-_STATE_VALUES = {"down": 0, "starting": 1, "ready": 2}
+_STATE_VALUES = {"down": 0, "starting": 1, "ready": 2, "draining": 3}
 
 _GOVERNOR_GAUGES = (
     ("draft_length", "draft_length", "Draft tokens per request that the governor planned last."),
@@ -149,7 +149,7 @@ class _Snapshot(Collector):
 
     def collect(self) -> Iterator[Metric]:
         state = GaugeMetricFamily(
-            "paceline_replica_state", "0 down, 1 starting, 2 ready.", labels=["replica"]
+            "paceline_replica_state", "0 down, 1 starting, 2 ready, 3 draining.", labels=["replica"]
         )
         restarts = CounterMetricFamily(
             "paceline_replica_restarts", "Times a replica was started again.", labels=["replica"]

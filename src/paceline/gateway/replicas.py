@@ -6,11 +6,12 @@ The boundary to whoever starts and watches the engines, and the choice among the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-ReplicaState = Literal["starting", "ready", "down"]
+ReplicaState = Literal["starting", "ready", "draining", "down"]
+"""Only `ready` takes new requests; `draining` ends those it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Replica:
     name: str
     """Unique among the replicas, stable over restarts; a metric label."""
     address: str
-    """Path of a Unix socket, or an http:// URL without a path."""
+    """Path of a Unix socket, or an http:// or https:// URL without a path."""
     model: str
     """The model id that clients name."""
     state: ReplicaState
@@ -30,14 +31,22 @@ class Replica:
     """Longest prompt plus answer in tokens; None when not known."""
     num_restarts: int | None = None
     """How often it was started again; None when the source does not count."""
+    dialect: str = "vllm"
+    """Which server it is, a name of the dialect table."""
+    drafts: bool = False
+    """Whether it drafts speculatively; vLLM then refuses `min_p` and `logit_bias`."""
+    key: str | None = field(default=None, repr=False)
+    """Sent to it as a bearer token; None for none."""
+    max_in_flight: int | None = None
+    """Most requests it is given at a time; None for the gateway's own setting."""
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty; a replica needs one, it labels its metrics")
-        if not self.address.startswith(("/", "http://")):
+        if not self.address.startswith(("/", "http://", "https://")):
             raise ValueError(
                 f"address is {self.address!r}; allowed are the absolute path of a Unix socket "
-                "and an http:// URL"
+                "and an http:// or https:// URL"
             )
 
     @property

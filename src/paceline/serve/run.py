@@ -41,6 +41,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         control_socket=supervisor.command.control_socket,
         max_model_len=supervisor.status.max_model_len,
         num_restarts=supervisor.status.num_restarts,
+        drafts=supervisor.command.control_socket is not None,
     )
 
 
