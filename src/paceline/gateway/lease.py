@@ -1,17 +1,17 @@
 """Who holds what while a replica works on a request, and when is it given back?
 
-One lease per attempt. It owns the in-flight count, the upstream connection and the outcome, and
-gives all of them back exactly once, however the attempt ends.
+One lease per attempt. It owns the in-flight count, the upstream connection, the breaker's ticket
+and the outcome, and gives all of them back exactly once, however the attempt ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
+import time
 from types import TracebackType
 from typing import Protocol
 
+from paceline.gateway.breaker import Breakers, Ticket
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 
@@ -30,6 +30,7 @@ class Lease:
         self._ledger = ledger
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
+        self._ticket: Ticket | None = None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -45,8 +46,14 @@ class Lease:
         """Have this connection closed when the lease ends."""
         self._upstream = upstream
 
+    def cut(self, outcome: Outcome) -> None:
+        """End the attempt from outside: whoever reads from the connection finds it broken."""
+        self.end(outcome)
+        if self._upstream is not None:
+            self._upstream.close()
+
     async def __aenter__(self) -> Lease:
-        self._ledger._raise(self.replica.name)
+        self._ticket = self._ledger._take(self)
         return self
 
     async def __aexit__(
@@ -60,33 +67,44 @@ class Lease:
         else:
             self.end(Outcome.INTERNAL_ERROR)
         assert self._outcome is not None
+        assert self._ticket is not None
         if self._upstream is not None:
             self._upstream.close()
-        self._ledger._release(self.replica.name, self._outcome)
+        self._ledger._release(self, self._ticket, self._outcome)
 
 
 class Ledger:
-    """Requests in flight per replica. `repr` shows them."""
+    """The open leases of every replica. `repr` shows how many."""
 
-    def __init__(self, on_release: Callable[[str, Outcome], None] | None = None) -> None:
-        self._in_flight: Counter[str] = Counter()
-        self._on_release = on_release
+    def __init__(self, breakers: Breakers) -> None:
+        self._breakers = breakers
+        self._open: dict[str, set[Lease]] = {}
 
     def lease(self, replica: Replica) -> Lease:
         return Lease(replica, self)
 
     def num_in_flight(self, replica_name: str) -> int:
-        return self._in_flight[replica_name]
+        return len(self._open.get(replica_name, ()))
 
-    def _raise(self, name: str) -> None:
-        self._in_flight[name] += 1
+    def cut(self, replica_name: str, outcome: Outcome) -> int:
+        """End all attempts of a replica; returns how many there were."""
+        leases = list(self._open.get(replica_name, ()))
+        for lease in leases:
+            lease.cut(outcome)
+        return len(leases)
 
-    def _release(self, name: str, outcome: Outcome) -> None:
-        self._in_flight[name] -= 1
-        if not self._in_flight[name]:
-            del self._in_flight[name]  # replicas come and go; the ledger stays small
-        if self._on_release is not None:
-            self._on_release(name, outcome)
+    def _take(self, lease: Lease) -> Ticket:
+        name = lease.replica.name
+        self._open.setdefault(name, set()).add(lease)
+        return self._breakers.began(name, time.monotonic())
+
+    def _release(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
+        name = lease.replica.name
+        leases = self._open[name]
+        leases.remove(lease)
+        if not leases:
+            del self._open[name]  # replicas come and go; the ledger stays small
+        self._breakers.ended(ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:
-        return f"Ledger({dict(self._in_flight)})"
+        return f"Ledger({ {name: len(leases) for name, leases in self._open.items()} })"

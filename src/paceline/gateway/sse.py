@@ -1,7 +1,7 @@
 """What must the gateway see of a stream that it passes through?
 
 Bytes go through unparsed, but only whole events at a time, so that a stream can be ended with an
-error event at any moment. On the way it notes three things by their bytes: the `[DONE]` that ends
+error event, or continued elsewhere, at any moment. On the way it notes three things by their bytes: the `[DONE]` that ends
 a complete stream, an error event of the engine, and the usage, where the client asked for it.
 None of the marks can occur inside an event's JSON text: there, quotes and line ends are escaped.
 """
@@ -9,6 +9,7 @@ None of the marks can occur inside an event's JSON text: there, quotes and line 
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 _DONE = b"data: [DONE]"
 _ERROR = b'data: {"error"'
@@ -16,8 +17,43 @@ _USAGE = b'"usage":{'
 _COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
 
 
+class Relay(Protocol):
+    """What stands between an engine's stream and the client. One stream, never used again."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes of the engine in, bytes for the client out: nothing, or whole events.
+
+        Part of an event only when `is_inside_event` is true afterwards. ValueError when the bytes
+        are no stream at all.
+        """
+        ...
+
+    @property
+    def saw_done(self) -> bool:
+        """The stream is complete."""
+        ...
+
+    @property
+    def error(self) -> bytes | None:
+        """The JSON of the engine's error event, once there was one."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """The stream is complete although the engine has more to say: it must be aborted."""
+        ...
+
+    @property
+    def is_inside_event(self) -> bool: ...
+
+    @property
+    def num_output_tokens(self) -> int | None:
+        """Tokens of the answer; None where the stream did not tell."""
+        ...
+
+
 class EventRelay:
-    """Bytes in, whole events out."""
+    """Bytes in, the same bytes out, whole events at a time."""
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max_event_bytes = max_event_bytes
@@ -25,8 +61,13 @@ class EventRelay:
         self._is_inside_event = False
         self.saw_done = False
         """The engine said that the stream is complete."""
+        self.error: bytes | None = None
+        """The JSON of the engine's error event; what it sent behind that is dropped."""
         self.num_output_tokens: int | None = None
         """Completion tokens of the last usage seen; None when there was none."""
+
+    is_cut = False
+    """The engine alone says when its stream ends."""
 
     @property
     def is_inside_event(self) -> bool:
@@ -35,6 +76,8 @@ class EventRelay:
 
     def feed(self, data: bytes) -> bytes:
         """What may go to the client now: whole events, or nothing."""
+        if self.error is not None:
+            return b""
         if self._held:
             data = self._held + data
             self._held = b""
@@ -47,6 +90,8 @@ class EventRelay:
             data = data[:end]
         if data:
             self._is_inside_event = False
+            if has_error(data):
+                data, self.error = split_at_error(data)
             self._note(data)
         return data
 
@@ -63,8 +108,8 @@ def has_error(events: bytes) -> bool:
     return events.startswith(_ERROR) or b"\n" + _ERROR in events
 
 
-def split_at_error(events: bytes) -> tuple[bytes, bytes, bytes]:
-    """(events before the first error, the JSON of the error event, events after it).
+def split_at_error(events: bytes) -> tuple[bytes, bytes]:
+    """(events before the first error, the JSON of the error event).
 
     Call it only when `has_error` is true.
     """
@@ -72,7 +117,7 @@ def split_at_error(events: bytes) -> tuple[bytes, bytes, bytes]:
     end = events.find(b"\n", start)
     end = len(events) if end < 0 else end
     json_start = start + len(b"data: ")
-    return events[:start], events[json_start:end].rstrip(), events[end:].lstrip(b"\r\n")
+    return events[:start], events[json_start:end].rstrip()
 
 
 def _end_of(mark: bytes, data: bytes) -> int:

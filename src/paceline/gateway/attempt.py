@@ -1,0 +1,184 @@
+"""How does a request fare with one replica?
+
+From the sending to the last byte of the answer, or to what went wrong. What the replica gets right
+goes to the client as it comes; what it gets wrong is told to the caller alone, who may try another
+one. Deadlines of the replica are kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.gateway.checks import CheckedRequest
+from paceline.gateway.engine_errors import outcome_of, problem_of, status_in
+from paceline.gateway.errors import Problem, unavailable
+from paceline.gateway.lease import Lease
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.reply import Reply
+from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.sse import Relay
+from paceline.gateway.upstream import Broken, Unreachable, UpstreamResponse, Upstreams
+
+_MAX_ERROR_BYTES = 256 * 1024
+
+
+class AttemptObserver(Protocol):
+    """Told of the times of one request. Must not block or raise."""
+
+    def first_bytes(self) -> None:
+        """The first event of a stream is about to be sent. Only the first call counts."""
+        ...
+
+    def stream_completed(self, num_output_tokens: int | None) -> None:
+        """The stream is complete; the tokens are known only where it told them."""
+        ...
+
+
+class ProgressNote(Protocol):
+    """Told that a replica works. Must not block or raise."""
+
+    def __call__(self, replica_name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How it ended."""
+
+    outcome: Outcome
+    problem: Problem | None = None
+    """What the client reads unless somebody else answers; None when the answer is complete."""
+    detail: str = ""
+    """For the log."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.problem is None
+
+
+COMPLETED = AttemptEnd(Outcome.COMPLETED)
+
+
+class Attempt:
+    """One request to one replica."""
+
+    def __init__(
+        self,
+        request: CheckedRequest,
+        request_id: str,
+        lease: Lease,
+        reply: Reply,
+        upstreams: Upstreams,
+        observer: AttemptObserver,
+        settings: GatewaySettings,
+    ) -> None:
+        self._request = request
+        self._request_id = request_id
+        self._lease = lease
+        self._reply = reply
+        self._upstreams = upstreams
+        self._observer = observer
+        self._settings = settings
+
+    async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
+        """Send `body`, and the answer to the client; the lease then has an outcome.
+
+        A stream goes through `relay`. Does not raise what the replica does wrong.
+        """
+        settings = self._settings
+        limit_s = settings.response_timeout_s
+        if self._request.is_stream:
+            limit_s = settings.first_byte_timeout_s
+        begins_stream = not self._reply.has_begun
+        try:
+            async with asyncio.timeout(limit_s) as deadline:
+                end = await self._exchange(path, body, relay, deadline)
+        except TimeoutError:
+            if self._request.is_stream and self._reply.has_begun and begins_stream:
+                limit_s = settings.stall_timeout_s
+            end = AttemptEnd(
+                Outcome.TIMED_OUT,
+                Problem(504, f"The engine sent nothing for {limit_s:g} s.", "engine_timeout"),
+                f"nothing for {limit_s:g} s",
+            )
+        except Unreachable as error:
+            end = self._unavailable(
+                Outcome.UNREACHABLE, "The engine cannot be reached just now.", error
+            )
+        except Broken as error:
+            end = self._unavailable(
+                Outcome.BROKEN, "The engine's answer ended before it was complete.", error
+            )
+        self._lease.end(end.outcome)
+        return end
+
+    async def _exchange(
+        self, path: str, body: bytes, relay: Relay, deadline: asyncio.Timeout
+    ) -> AttemptEnd:
+        response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
+        self._lease.own(response)
+        if response.status != 200:
+            return self._failed(response.status, await response.read_all(_MAX_ERROR_BYTES))
+        if self._request.is_stream and response.is_event_stream:
+            return await self._relay_stream(response, relay, deadline)
+        if self._reply.has_begun:
+            raise Broken("the answer that was to continue a stream is no stream")
+        whole = await response.read_all(self._settings.max_response_bytes)
+        deadline.reschedule(None)
+        await self._reply.whole(200, whole)
+        return COMPLETED
+
+    async def _relay_stream(
+        self, response: UpstreamResponse, relay: Relay, deadline: asyncio.Timeout
+    ) -> AttemptEnd:
+        settings, now = self._settings, asyncio.get_running_loop().time
+        has_first = False
+        while data := await _read_unless_done(response, relay):
+            try:
+                events = relay.feed(data)
+            except ValueError as error:
+                raise Broken(str(error)) from error
+            if events:
+                has_first = True
+                self._observer.first_bytes()
+                if not self._reply.has_begun:
+                    await self._reply.begin_stream()
+                deadline.reschedule(None)  # for a client that does not read, see `protocol`
+                await self._reply.chunk(events, ends_event=not relay.is_inside_event)
+            if relay.error is not None:
+                return self._failed(status_in(relay.error), relay.error)
+            if has_first:
+                deadline.reschedule(now() + settings.stall_timeout_s)
+        deadline.reschedule(None)
+        if not relay.saw_done:
+            raise Broken("the stream ended without [DONE]")
+        await self._reply.end_stream()
+        self._observer.stream_completed(relay.num_output_tokens)
+        return COMPLETED
+
+    def _failed(self, status: int, body: bytes) -> AttemptEnd:
+        problem = problem_of(
+            status,
+            body,
+            self._request.route.prompt_param,
+            self._request.fields,
+            self._settings.retry_after_s,
+        )
+        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {body[:500]!r}")
+
+    def _unavailable(self, outcome: Outcome, message: str, error: Exception) -> AttemptEnd:
+        problem = unavailable(message, self._settings.retry_after_s)
+        return AttemptEnd(outcome, problem, str(error))
+
+
+async def _read_unless_done(response: UpstreamResponse, relay: Relay) -> bytes:
+    """The next bytes; none at the end, and none once a complete stream breaks or must be cut."""
+    if relay.is_cut:
+        return b""
+    try:
+        return await response.read_some()
+    except Broken:
+        if relay.saw_done:
+            return b""
+        raise

@@ -1,0 +1,61 @@
+"""Behind which token does the other replica go on, and which text is still owed to the client?
+
+Ids run ahead of text: a character whose bytes are spread over tokens is held back until it is
+whole, and with stop strings the engine holds back some characters more. Going on behind an
+unfinished character would lose it, or worse: vLLM's decode stream, begun with a prompt that ends so,
+gives out the whole prompt once the character is whole. So the seam is put where the text of the ids
+is whole, a few ids back if need be; those are generated again. They never reached the client, so a
+greedy stream comes out the same, and a sampled one keeps its distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+MAX_REWIND_IDS = 8
+"""A character has at most four bytes, so at most three ids are pending; more is another fault."""
+
+CONTEXT_IDS = 4
+"""Ids of the prompt decoded along: some tokenizers drop the blank before a text's first word."""
+
+_UNFINISHED = "\ufffd"
+
+Detokenise = Callable[[Sequence[int]], Awaitable[str]]
+"""Text of these ids. May raise what the replica's failing raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where a stream is taken up again."""
+
+    num_ids: int
+    """Ids of the answer that stand."""
+    owed_text: str
+    """Text of these that the client has not had."""
+
+
+async def find_seam(
+    prompt_ids: Sequence[int], emitted_ids: Sequence[int], delivered: str, detokenise: Detokenise
+) -> Seam | None:
+    """The seam, or None when the ids do not give the text that went out."""
+    if not emitted_ids:
+        return Seam(0, "") if not delivered else None
+    context = list(prompt_ids[-CONTEXT_IDS:])
+    before = await detokenise(context) if context else ""
+    for num_ids in range(len(emitted_ids), max(len(emitted_ids) - MAX_REWIND_IDS, 0) - 1, -1):
+        text = before
+        if num_ids:
+            text = await detokenise([*context, *emitted_ids[:num_ids]])
+        owed = owed_text(delivered, text, before)
+        if owed is not None:
+            return Seam(num_ids, owed)
+    return None
+
+
+def owed_text(delivered: str, decoded: str, before: str) -> str | None:
+    """What of the decoded text behind `before` has not been delivered; None if there is no seam."""
+    if not decoded.startswith(before) or decoded.endswith(_UNFINISHED):
+        return None
+    text = decoded[len(before) :]
+    return text[len(delivered) :] if text.startswith(delivered) else None

@@ -1,0 +1,59 @@
+"""Does the answer end here, although its stop string began before the seam?
+
+The engine that goes on looks for stop strings in its own output alone, so it is not asked to: the
+gateway looks, in the text of both. As vLLM does (`check_stop_strings`): of several stop strings in
+one piece the first of the list wins, and unless they are to be shown, as many characters are held
+back as could be the beginning of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopScanner:
+    """Text in, text that may go out."""
+
+    def __init__(self, stops: Sequence[str], *, shows_stop: bool, delivered: str) -> None:
+        """`delivered` is the text that went out already; a stop string may begin in it."""
+        self._stops = stops
+        self._shows_stop = shows_stop
+        self._reach = max(map(len, stops), default=1) - 1
+        """The longest unfinished beginning of a stop string."""
+        self._text = delivered[-self._reach :] if self._reach else ""
+        self._num_sent = len(self._text)
+        self.matched: str | None = None
+        """The stop string that ended the answer."""
+
+    def feed(self, text: str) -> str:
+        """What may go out now; nothing more after a match."""
+        if self.matched is not None:
+            return ""
+        self._text += text
+        end = self._find(max(len(self._text) - len(text) - self._reach, 0))
+        if end is None:
+            end = len(self._text) - (0 if self._shows_stop else self._reach)
+        out = self._text[self._num_sent : end]
+        self._num_sent = max(self._num_sent, end)
+        surplus = min(self._num_sent, len(self._text)) - self._reach
+        if surplus > 0:
+            self._text = self._text[surplus:]
+            self._num_sent -= surplus
+        return out
+
+    def flush(self) -> str:
+        """What was held back; call it when the engine has ended the answer by itself."""
+        if self.matched is not None:
+            return ""
+        out = self._text[self._num_sent :]
+        self._num_sent = len(self._text)
+        return out
+
+    def _find(self, start: int) -> int | None:
+        """Where the answer ends, if a stop string is complete."""
+        for stop in self._stops:
+            at = self._text.find(stop, start)
+            if at >= 0:
+                self.matched = stop
+                return at + len(stop) if self._shows_stop else at
+        return None
