@@ -53,11 +53,24 @@ class AttemptEnd:
     """For the log."""
 
     @property
-    def is_complete(self) -> bool:
-        return self.problem is None
+    def may_pass(self) -> bool:
+        """Whether the same request may fare better elsewhere."""
+        return self.problem is not None and self.problem.status in (429, 503, 504)
 
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
+
+
+def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
+    """The replica could not be asked."""
+    problem = unavailable("The engine cannot be reached just now.", settings.retry_after_s)
+    return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
+
+
+def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
+    """The answer stays incomplete."""
+    message = "The engine's answer ended before it was complete."
+    return AttemptEnd(Outcome.BROKEN, unavailable(message, settings.retry_after_s), detail)
 
 
 class Attempt:
@@ -103,13 +116,9 @@ class Attempt:
                 f"nothing for {limit_s:g} s",
             )
         except Unreachable as error:
-            end = self._unavailable(
-                Outcome.UNREACHABLE, "The engine cannot be reached just now.", error
-            )
+            end = unreachable(str(error), settings)
         except Broken as error:
-            end = self._unavailable(
-                Outcome.BROKEN, "The engine's answer ended before it was complete.", error
-            )
+            end = broken(str(error), settings)
         self._lease.end(end.outcome)
         return end
 
@@ -166,10 +175,6 @@ class Attempt:
             self._settings.retry_after_s,
         )
         return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {body[:500]!r}")
-
-    def _unavailable(self, outcome: Outcome, message: str, error: Exception) -> AttemptEnd:
-        problem = unavailable(message, self._settings.retry_after_s)
-        return AttemptEnd(outcome, problem, str(error))
 
 
 async def _read_unless_done(response: UpstreamResponse, relay: Relay) -> bytes:

@@ -14,31 +14,39 @@ import uuid
 
 import msgspec
 
+from paceline.gateway.admission import Admission, Overloaded, deadline_of
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
-from paceline.gateway.checks import CHAT, COMPLETIONS, Route, check_context, check_request
+from paceline.gateway.capabilities import can_serve, explain_unserved
+from paceline.gateway.checks import (
+    CHAT,
+    COMPLETIONS,
+    CheckedRequest,
+    Route,
+    check_context,
+    check_request,
+)
 from paceline.gateway.errors import (
     INTERNAL,
     STOPPING,
+    Problem,
     Refusal,
+    deadline_exceeded,
     method_not_allowed,
     model_not_found,
     not_found,
     unavailable,
 )
-from paceline.gateway.exchange import Exchange
-from paceline.gateway.lease import Ledger
-from paceline.gateway.metrics import GatewayMetrics, RequestTimes
+from paceline.gateway.journey import Ground, Journey
+from paceline.gateway.metrics import RequestTimes
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import (
     ReplicaSource,
-    choose_replica,
     explain_unready,
     longest_context,
 )
 from paceline.gateway.reply import Reply, run_while_connected
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.upstream import Upstreams
 
 logger = logging.getLogger(__name__)
 
@@ -50,18 +58,14 @@ class DataApp:
     """The data port."""
 
     def __init__(
-        self,
-        settings: GatewaySettings,
-        source: ReplicaSource,
-        upstreams: Upstreams,
-        ledger: Ledger,
-        metrics: GatewayMetrics,
+        self, settings: GatewaySettings, source: ReplicaSource, ground: Ground, admission: Admission
     ) -> None:
         self._settings = settings
         self._source = source
-        self._upstreams = upstreams
-        self._ledger = ledger
-        self._metrics = metrics
+        self._ground = ground
+        self._router = ground.router
+        self._metrics = ground.metrics
+        self._admission = admission
         self._started_at_s = int(time.time())
         self.is_stopping = False
         """Set when the gateway drains: `/ready` then sends clients elsewhere."""
@@ -119,27 +123,54 @@ class DataApp:
         self, route: Route, request_id: str, scope: Scope, receive: Receive, reply: Reply
     ) -> Outcome:
         check_headers(scope, self._settings)
+        deadline_s = deadline_of(scope, self._settings.admission)
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
         request = check_request(route, body, self._settings)
-        replicas = [r for r in self._source.replicas() if r.model == request.model]
+        self._check_served(request)
+        work = self._work(request, request_id, reply, times, deadline_s)
+        outcome = await run_while_connected(work, receive)
+        return Outcome.CLIENT_GONE if outcome is None else outcome
+
+    def _check_served(self, request: CheckedRequest) -> None:
+        """Refuse what no replica of the fleet could answer, now or later."""
+        replicas = self._router.of_model(request.model)
         if not replicas:
             raise model_not_found(request.model, self._model_ids())
         check_context(request, longest_context(replicas))
-        replica = choose_replica(replicas, self._ledger.num_in_flight)
-        if replica is None:
-            raise Refusal(
-                unavailable(explain_unready(replicas), self._settings.retry_after_s),
-                Outcome.UNAVAILABLE,
-            )
-        async with self._ledger.lease(replica) as lease:
-            times.sent_upstream(request.num_choices)
-            exchange = Exchange(
-                request, request_id, lease, reply, self._upstreams, times, self._settings
-            )
-            if not await run_while_connected(exchange.run(), receive):
-                lease.end(Outcome.CLIENT_GONE)
-        return lease.outcome or Outcome.INTERNAL_ERROR
+        if not any(can_serve(replica, request.needs) for replica in replicas):
+            raise Refusal(explain_unserved(request.needs))
+
+    async def _work(
+        self,
+        request: CheckedRequest,
+        request_id: str,
+        reply: Reply,
+        times: RequestTimes,
+        deadline_s: float,
+    ) -> Outcome:
+        """Wait to be let in, and have the request answered, before its deadline."""
+        try:
+            async with (
+                asyncio.timeout(deadline_s),
+                self._admission.slot(deadline_s),
+            ):
+                replica = self._router.choose(request.model, request.needs)
+                if replica is None:
+                    raise Refusal(self._unavailable(request.model), Outcome.UNAVAILABLE)
+                times.sent_upstream(request.num_choices)
+                journey = Journey(self._ground, request, request_id, reply, times, {})
+                return await journey.run(replica)
+        except TimeoutError:
+            await reply.problem(deadline_exceeded(deadline_s))
+            return Outcome.EXPIRED
+        except Overloaded as overloaded:
+            raise Refusal(overloaded.problem, Outcome.OVERLOADED) from None
+
+    def _unavailable(self, model: str) -> Problem:
+        return unavailable(
+            explain_unready(self._router.of_model(model)), self._settings.retry_after_s
+        )
 
     async def _answer_ready(self, reply: Reply) -> None:
         replicas = self._source.replicas()

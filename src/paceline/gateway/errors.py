@@ -114,6 +114,15 @@ def unavailable(message: str, retry_after_s: int) -> Problem:
     return Problem(503, message, "engine_unavailable", retry_after_s=retry_after_s)
 
 
+def deadline_exceeded(deadline_s: float) -> Problem:
+    return Problem(
+        504,
+        f"The answer was not complete within {deadline_s:g} s, the deadline of this request "
+        "(x-request-timeout-ms).",
+        "deadline_exceeded",
+    )
+
+
 def context_length_exceeded(message: str, param: str) -> Problem:
     return Problem(400, message, "context_length_exceeded", param)
 

@@ -50,6 +50,11 @@ class Replica:
             )
 
     @property
+    def tells_token_ids(self) -> bool:
+        """Whether its streams can carry token ids, so that they can be continued elsewhere."""
+        return self.dialect == "vllm"
+
+    @property
     def is_unix(self) -> bool:
         return self.address.startswith("/")
 
@@ -65,17 +70,6 @@ class ReplicaSource(Protocol):
         served yet).
         """
         ...
-
-
-def choose_replica(
-    replicas: Sequence[Replica], num_in_flight: Callable[[str], int]
-) -> Replica | None:
-    """The ready replica with the fewest requests in flight; the first of equals.
-
-    None when none is ready.
-    """
-    ready = [replica for replica in replicas if replica.state == "ready"]
-    return min(ready, key=lambda replica: num_in_flight(replica.name), default=None)
 
 
 def longest_context(replicas: Sequence[Replica]) -> int | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from paceline.gateway.asgi import Headers, Receive, Send
 from paceline.gateway.body import linger
 from paceline.gateway.errors import Problem
+
+T = TypeVar("T")
 
 
 class Reply:
@@ -24,6 +26,11 @@ class Reply:
         self._is_inside_event = False
         self.has_begun = False
         self.is_complete = False
+
+    @property
+    def is_inside_event(self) -> bool:
+        """Part of an event has gone out, its end has not."""
+        return self._is_inside_event
 
     async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """A JSON answer in one piece."""
@@ -79,8 +86,8 @@ class Reply:
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def run_while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> bool:
-    """Run the work until it ends (True) or the client leaves (False; the work is cancelled).
+async def run_while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    """Run the work to its result, or to None when the client leaves (the work is cancelled).
 
     The body must have been read: what `receive` brings is thrown away. Exceptions of the work, and
     a cancellation from outside, pass through after both tasks have ended.
@@ -89,10 +96,7 @@ async def run_while_connected(work: Coroutine[Any, Any, None], receive: Receive)
     watching = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            return False
-        working.result()
-        return True
+        return working.result() if working.done() else None
     finally:
         working.cancel()
         watching.cancel()

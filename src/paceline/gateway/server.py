@@ -15,14 +15,19 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from paceline.gateway.admission import Admission
 from paceline.gateway.admin_app import AdminApp
 from paceline.gateway.asgi import App
+from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp
+from paceline.gateway.failure_policy import Budgets
 from paceline.gateway.governor_changes import GovernorChanges
+from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.protocol import GuardedProtocol
 from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.routing import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.upstream import Upstreams
 
@@ -72,9 +77,12 @@ async def serve_gateway(
         admin_socket = stack.enter_context(
             _bind(settings.admin_host, settings.admin_port, "admin_port")
         )
-        ledger, metrics = Ledger(), GatewayMetrics()
+        metrics, breakers = GatewayMetrics(), Breakers(settings.failures)
+        ledger = Ledger(breakers)
         async with Upstreams(settings) as upstreams:
-            data = DataApp(settings, source, upstreams, ledger, metrics)
+            router = Router(source, ledger, breakers)
+            ground = Ground(settings, router, upstreams, ledger, Budgets(), metrics)
+            data = DataApp(settings, source, ground, Admission())
             admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
             async with (
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,

@@ -86,11 +86,14 @@ class Upstreams:
         Cancelling it closes the connection, which the engine takes as an abort.
         """
         session, base = self._session(replica)
+        headers = {"content-type": "application/json", "x-request-id": request_id}
+        if replica.key is not None:
+            headers["authorization"] = f"Bearer {replica.key}"
         try:
             response = await session.post(
                 base + path,
                 data=body,
-                headers={"content-type": "application/json", "x-request-id": request_id},
+                headers=headers,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

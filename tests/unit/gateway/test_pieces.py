@@ -123,9 +123,15 @@ def test_events_with_carriage_returns_are_whole_too() -> None:
 def test_an_error_event_is_found_among_others() -> None:
     events = b'data: 1\n\ndata: {"error": {"code": 500}}\n\ndata: [DONE]\n\n'
     assert has_error(events)
-    before, error, after = split_at_error(events)
-    assert (before, error) == (b"data: 1\n\n", b'{"error": {"code": 500}}')
-    assert after == b"data: [DONE]\n\n"
+    assert split_at_error(events) == (b"data: 1\n\n", b'{"error": {"code": 500}}')
+
+
+def test_nothing_passes_behind_an_error_event() -> None:
+    relay = EventRelay(max_event_bytes=1000)
+    assert relay.feed(b'data: 1\n\ndata: {"error": 1}\n\ndata: [DONE]\n\n') == b"data: 1\n\n"
+    assert relay.error == b'{"error": 1}'
+    assert not relay.saw_done
+    assert relay.feed(b"data: 2\n\n") == b""
 
 
 @pytest.mark.parametrize(

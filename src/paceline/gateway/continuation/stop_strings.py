@@ -32,7 +32,7 @@ class StopScanner:
         self._text += text
         end = self._find(max(len(self._text) - len(text) - self._reach, 0))
         if end is None:
-            end = len(self._text) - (0 if self._shows_stop else self._reach)
+            end = max(len(self._text) - (0 if self._shows_stop else self._reach), 0)
         out = self._text[self._num_sent : end]
         self._num_sent = max(self._num_sent, end)
         surplus = min(self._num_sent, len(self._text)) - self._reach

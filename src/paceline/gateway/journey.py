@@ -1,0 +1,213 @@
+"""How does a request come to its answer, over as many replicas as it takes?
+
+Choose a replica, attempt, see how it ended, and let `failure_policy` say what is next: another
+replica from the beginning while the client has had nothing, another one from the last token once it
+has, or the problem. A request that its client leaves is cancelled here, wherever it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paceline.gateway.attempt import (
+    COMPLETED,
+    Attempt,
+    AttemptEnd,
+    AttemptObserver,
+    broken,
+    unreachable,
+)
+from paceline.gateway.body_edit import with_fields
+from paceline.gateway.checks import CheckedRequest
+from paceline.gateway.continuation.continuing import CannotContinue, StreamMemory
+from paceline.gateway.failure_policy import Budgets, Ended, NextStep, choose_next_step
+from paceline.gateway.lease import Lease, Ledger
+from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.replicas import Replica
+from paceline.gateway.reply import Reply
+from paceline.gateway.routing import Router
+from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.sse import EventRelay
+from paceline.gateway.upstream import Broken, Unreachable, Upstreams
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 0.05
+"""How often a request that waits for a replica looks for one."""
+_KEEP_ALIVE_S = 5.0
+"""A client whose stream waits for a replica reads a comment so often; clients skip comments."""
+_KEEP_ALIVE = b": waiting for a replica\n\n"
+_MAX_SIDE_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all requests of a gateway share."""
+
+    settings: GatewaySettings
+    router: Router
+    upstreams: Upstreams
+    ledger: Ledger
+    budgets: Budgets
+    metrics: GatewayMetrics
+
+
+class Journey:
+    """One request, from its being let in to the end of its answer."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        request: CheckedRequest,
+        request_id: str,
+        reply: Reply,
+        observer: AttemptObserver,
+        engine_fields: Mapping[str, object],
+    ) -> None:
+        """`engine_fields` go into what is sent to replicas that speak vLLM's dialect."""
+        self._ground = ground
+        self._request = request
+        self._request_id = request_id
+        self._reply = reply
+        self._observer = observer
+        self._engine_fields = engine_fields
+        self._memory = StreamMemory(request.parsed) if request.is_stream else None
+        self._num_breaks = 0
+        """How often the stream broke that the client reads."""
+
+    async def run(self, first: Replica) -> Outcome:
+        """Until the client has its answer, or the problem. `first` is where it begins."""
+        failed: list[str] = []
+        replica: Replica | None = first
+        while replica is not None:
+            async with self._ground.ledger.lease(replica) as lease:
+                end = await self._attempt(lease)
+                lease.end(end.outcome)
+            if end.problem is None:
+                break
+            failed.append(replica.name)
+            self._num_breaks += self._reply.has_begun
+            if self._next_step(replica, end, len(failed)) is NextStep.GIVE_UP:
+                break
+            if self._memory is not None and self._memory.needs_no_engine:
+                return await self._close(self._memory)
+            replica = await self._find_another(failed)
+        self._count_continuation(end)
+        if end.problem is not None:
+            await self._reply.problem(end.problem)
+        return end.outcome
+
+    def _next_step(self, replica: Replica, end: AttemptEnd, num_attempts: int) -> NextStep:
+        why_not = self._why_not_continued() if self._reply.has_begun else None
+        step = choose_next_step(
+            Ended(
+                outcome=end.outcome,
+                may_pass=end.may_pass,
+                has_begun=self._reply.has_begun,
+                can_continue=why_not is None,
+                num_attempts=num_attempts,
+            ),
+            self._ground.budgets,
+            time.monotonic(),
+        )
+        logger.warning(
+            "request %s: replica %s: %s: %s; next: %s%s",
+            self._request_id, replica.name, end.outcome.value, end.detail, step.value,
+            f" ({why_not})" if why_not else "",
+        )  # fmt: skip
+        return step
+
+    def _why_not_continued(self) -> str | None:
+        if self._reply.is_inside_event:
+            return "an event was cut in the middle"
+        return "it is no stream" if self._memory is None else self._memory.why_not
+
+    async def _attempt(self, lease: Lease) -> AttemptEnd:
+        attempt = Attempt(
+            self._request,
+            self._request_id,
+            lease,
+            self._reply,
+            self._ground.upstreams,
+            self._observer,
+            self._ground.settings,
+        )
+        if self._reply.has_begun:
+            return await self._go_on(attempt, lease)
+        fields = dict(self._fields_for(lease.replica))
+        if self._request.is_stream:
+            memory = self._memory = StreamMemory(self._request.parsed)
+            if memory.is_tracked and lease.replica.tells_token_ids:
+                body = self._body({**fields, "return_token_ids": True})
+                return await attempt.run(self._request.route.path, body, memory.relay())
+        relay = EventRelay(self._ground.settings.max_event_bytes)
+        return await attempt.run(self._request.route.path, self._body(fields), relay)
+
+    async def _go_on(self, attempt: Attempt, lease: Lease) -> AttemptEnd:
+        """Have this replica take the begun stream up."""
+        memory, replica = self._memory, lease.replica
+        assert memory is not None
+
+        async def ask(path: str, body: bytes) -> tuple[int, bytes]:
+            response = await self._ground.upstreams.post(replica, path, body, self._request_id)
+            try:
+                return response.status, await response.read_all(_MAX_SIDE_ANSWER_BYTES)
+            finally:
+                response.close()
+
+        try:
+            async with asyncio.timeout(self._ground.settings.first_byte_timeout_s):
+                resumption = await memory.resume(
+                    ask, replica.max_model_len, self._fields_for(replica)
+                )
+        except CannotContinue as error:
+            return broken(str(error), self._ground.settings)
+        except (Broken, Unreachable, TimeoutError) as error:
+            return unreachable(str(error), self._ground.settings)
+        if isinstance(resumption, bytes):
+            await self._reply.chunk(resumption)
+            await self._reply.end_stream()
+            return COMPLETED
+        return await attempt.run(resumption.path, resumption.body, resumption.relay)
+
+    async def _close(self, memory: StreamMemory) -> Outcome:
+        """The answer was whole when the replica died: what stood behind it is made here."""
+        await self._reply.chunk(memory.closing_events())
+        await self._reply.end_stream()
+        return Outcome.COMPLETED
+
+    async def _find_another(self, failed: list[str]) -> Replica | None:
+        """A replica for the next attempt, waited for if need be; None when none came in time.
+
+        One that did not fail this request before, if there is one.
+        """
+        loop, settings = asyncio.get_running_loop(), self._ground.settings
+        begun_at_s = told_at_s = loop.time()
+        while True:
+            replica = self._ground.router.choose(
+                self._request.model, self._request.needs, failed
+            )
+            if replica is not None:
+                return replica
+            if loop.time() - begun_at_s > settings.failures.replica_wait_s:
+                return None
+            if self._reply.has_begun and loop.time() - told_at_s > _KEEP_ALIVE_S:
+                told_at_s = loop.time()
+                await self._reply.chunk(_KEEP_ALIVE)
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _fields_for(self, replica: Replica) -> Mapping[str, object]:
+        return self._engine_fields if replica.dialect == "vllm" else {}
+
+    def _body(self, fields: Mapping[str, object]) -> bytes:
+        return with_fields(self._request.body, self._request.parsed, fields)
+
+    def _count_continuation(self, end: AttemptEnd) -> None:
+        """For the metrics: of the streams that broke, those that came to their end."""
+        if self._num_breaks:
+            self._ground.metrics.stream_broke(is_complete=end.problem is None)

@@ -1,0 +1,74 @@
+"""Which requests can be continued."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paceline.gateway.continuation.eligibility import why_not_continued
+from paceline.gateway.fields import CHAT_FIELDS, COMPLETION_FIELDS
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+COMPLETION = {"model": "m", "prompt": "def f():", "stream": True}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"temperature": 0.7, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": 3},
+        {"max_tokens": 5, "stop": ["\n\n"], "include_stop_str_in_output": True},
+        {"min_tokens": 3, "stop_token_ids": [7]},
+        {"n": 1, "logprobs": False, "tools": [], "tool_choice": "none"},
+        {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1.2},
+        {"response_format": {"type": "text"}, "structured_outputs": None},
+        {"min_tokens": 0, "stop": "x"},
+    ],
+)
+def test_what_the_ids_tell_survives(changes: dict[str, Any]) -> None:
+    assert why_not_continued({**CHAT, **changes}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"n": 2}, "n "),
+        ({"logprobs": True}, "logprobs"),
+        ({"presence_penalty": 0.1}, "presence_penalty"),
+        ({"frequency_penalty": -0.1}, "frequency_penalty"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"structured_outputs": {"regex": "a*"}}, "structured_outputs"),
+        ({"echo": True}, "echo"),
+        ({"stop": "x", "min_tokens": 2}, "min_tokens"),
+        ({"skip_special_tokens": False}, "skip_special_tokens"),
+        ({"thinking_token_budget": 5}, "thinking_token_budget"),
+        ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
+    ],
+)
+def test_what_the_ids_do_not_tell_is_lost(changes: dict[str, Any], reason: str) -> None:
+    why = why_not_continued({**CHAT, **changes})
+    assert why is not None
+    assert reason in why
+
+
+def test_no_scores_are_lost_by_taking_none_for_no() -> None:
+    """`logprobs: 0` in a completions request asks for the score of the chosen token."""
+    assert why_not_continued({**COMPLETION, "logprobs": 0}) is not None
+
+
+def test_one_prompt_may_be_text_or_ids_but_not_several() -> None:
+    assert why_not_continued({**COMPLETION, "prompt": [1, 2, 3]}) is None
+    assert why_not_continued({**COMPLETION, "prompt": ["a"]}) is not None
+    assert why_not_continued({**COMPLETION, "prompt": [[1, 2], [3]]}) is not None
+
+
+def test_every_field_that_survives_or_is_harmless_is_one_that_clients_can_send() -> None:
+    """A name nobody can send would be a slip of the pen."""
+    from paceline.gateway.continuation import eligibility
+
+    known = {*CHAT_FIELDS, *COMPLETION_FIELDS, "n", "cache_salt", "ignore_eos", "use_beam_search"}
+    assert known >= eligibility._SURVIVES
+    assert known >= set(eligibility._HARMLESS)
