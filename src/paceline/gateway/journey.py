@@ -22,6 +22,7 @@ from paceline.gateway.attempt import (
     unreachable,
 )
 from paceline.gateway.body_edit import with_fields
+from paceline.gateway.capabilities import Needs
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.continuation.continuing import CannotContinue, StreamMemory
 from paceline.gateway.failure_policy import Budgets, Ended, NextStep, choose_next_step
@@ -64,6 +65,7 @@ class Journey:
         self,
         ground: Ground,
         request: CheckedRequest,
+        needs: Needs,
         request_id: str,
         reply: Reply,
         observer: AttemptObserver,
@@ -72,6 +74,7 @@ class Journey:
         """`engine_fields` go into what is sent to replicas that speak vLLM's dialect."""
         self._ground = ground
         self._request = request
+        self._needs = needs
         self._request_id = request_id
         self._reply = reply
         self._observer = observer
@@ -190,7 +193,7 @@ class Journey:
         begun_at_s = told_at_s = loop.time()
         while True:
             replica = self._ground.router.choose(
-                self._request.model, self._request.needs, failed
+                self._request.model, self._needs, failed
             )
             if replica is not None:
                 return replica

@@ -5,7 +5,7 @@ The boundary to whoever starts and watches the engines, and the choice among the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol

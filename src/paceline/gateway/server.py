@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from paceline.gateway.admission import Admission
 from paceline.gateway.admin_app import AdminApp
+from paceline.gateway.admission import Admission
 from paceline.gateway.asgi import App
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
 from paceline.gateway.lease import Ledger
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.replicas import choose_replica, longest_context
+from paceline.gateway.replicas import longest_context
+from paceline.gateway.routing import Router
 from paceline.gateway.sse import EventRelay, has_error, split_at_error
 
 from .conftest import SETTINGS, FixedReplicas
@@ -70,12 +71,18 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
     assert repr(ledger) == "Ledger({})"
 
 
-def test_the_least_loaded_ready_replica_is_chosen() -> None:
-    loads = {"r0": 2, "r1": 1, "r2": 0}
-    assert choose_replica([R0, R1, DOWN], loads.__getitem__) is R1
-    assert choose_replica([R0, R1], lambda _: 0) is R0
-    assert choose_replica([DOWN], loads.__getitem__) is None
-    assert choose_replica([], loads.__getitem__) is None
+async def test_the_least_loaded_ready_replica_is_chosen() -> None:
+    breakers = Breakers(FailureSettings())
+    ledger, source = Ledger(breakers), FixedReplicas([R0, R1, DOWN])
+    router = Router(source, ledger, breakers)
+    assert router.choose("tiny", Needs()) is R0
+    async with ledger.lease(R0):
+        assert router.choose("tiny", Needs()) is R1
+        assert router.choose("tiny", Needs(), failed=["r1"]) is R0
+    assert router.choose("tiny", Needs(), failed=["r0", "r1"]) is R0
+    assert router.choose("other", Needs()) is None
+    source.current = [DOWN]
+    assert router.choose("tiny", Needs()) is None
 
 
 def test_the_longest_context_is_unknown_when_one_is() -> None:

@@ -58,19 +58,21 @@ class SplicedRelay:
 
     def feed(self, data: bytes) -> bytes:
         """Events for the client. ValueError for what is no event of a completions stream."""
+        if self.saw_done:
+            return b""
         out: list[bytes] = []
         events = self._relay.feed(data)
         if self._relay.is_inside_event:
             raise ValueError(f"an event is longer than {_MAX_HELD_BYTES} bytes")
         for line in events.split(b"\n"):
-            if self.saw_done or not line.startswith(b"data: {"):
+            if not line.startswith(b"data: {"):
                 continue
             try:
                 chunk = decode_chunk(line[6:])
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"an event is no chunk of a stream: {error}") from error
-            for choice in chunk.choices:
-                out.append(self._chunk(choice))
+            if self._trail.finish_reason is None:
+                out.extend(map(self._chunk, chunk.choices))
         if self._trail.finish_reason is not None and (
             self._relay.saw_done or self._stops.matched is not None
         ):

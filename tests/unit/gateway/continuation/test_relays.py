@@ -1,0 +1,182 @@
+"""Streams before and behind the seam, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.gateway.continuation.seam import Seam
+from paceline.gateway.continuation.spliced_relay import SplicedRelay, StreamTail
+from paceline.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.gateway.continuation.trail import TokenTrail
+
+from .streams import (
+    DONE,
+    chat_chunk,
+    chunks_in,
+    completion_chunk,
+    event,
+    role_chunk,
+    text_in,
+)
+
+CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+WITH_IDS = role_chunk([1, 2, 3]) + chat_chunk('é "token_ids":[9] 🚲', [4, 5]) + chat_chunk("!", [6])
+WITHOUT = role_chunk(None) + chat_chunk('é "token_ids":[9] 🚲', None) + chat_chunk("!", None)
+
+
+def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[TokenTrail, bytes]:
+    trail = TokenTrail()
+    return trail, TrackedRelay(trail, shows_ids=shows_ids).feed(data)
+
+
+def begun(data: bytes = WITH_IDS) -> TokenTrail:
+    return tracked(data)[0]
+
+
+def test_the_client_gets_the_bytes_of_a_stream_without_ids() -> None:
+    trail, sent = tracked(WITH_IDS)
+    assert sent == WITHOUT
+    assert list(trail.prompt_ids or ()) == [1, 2, 3]
+    assert list(trail.emitted_ids) == [4, 5, 6]
+    assert trail.delivered_text == 'é "token_ids":[9] 🚲!'
+    assert trail.can_be_continued
+
+
+def test_a_client_that_asked_for_ids_keeps_them() -> None:
+    assert tracked(WITH_IDS, shows_ids=True)[1] == WITH_IDS
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, len(WITH_IDS)), max_size=10))
+def test_pieces_make_no_difference(cuts: list[int]) -> None:
+    trail = TokenTrail()
+    relay = TrackedRelay(trail, shows_ids=False)
+    edges = [0, *sorted(cuts), len(WITH_IDS)]
+    sent = b"".join(relay.feed(WITH_IDS[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    assert sent == WITHOUT
+    assert list(trail.emitted_ids) == [4, 5, 6]
+
+
+def test_half_an_event_is_not_remembered() -> None:
+    whole = role_chunk([1]) + chat_chunk("a", [4])
+    trail, sent = tracked(whole + chat_chunk("b", [5])[:-1])
+    assert list(trail.emitted_ids) == [4]
+    assert text_in(sent) == "a"
+
+
+@pytest.mark.parametrize(
+    ("event_bytes", "reason"),
+    [
+        (chat_chunk("a", None), "does not tell token ids"),
+        (event({"choices": [{"index": 1, "delta": {}, "token_ids": [1]}]}), "several answers"),
+        (event({"choices": [{"delta": {"reasoning": "hm"}, "token_ids": [1]}]}), "reasoning"),
+        (event({"choices": [{"delta": {"tool_calls": [{}]}, "token_ids": [1]}]}), "tool calls"),
+        (b"data: {not json}\n\n", "no chunk"),
+        (event({"choices": [{"text": "a", "token_ids": [2**40]}]}), "no chunk"),
+    ],
+)
+def test_a_stream_that_tells_less_cannot_be_continued(event_bytes: bytes, reason: str) -> None:
+    trail, sent = tracked(role_chunk([1]) + event_bytes)
+    assert not trail.can_be_continued
+    assert reason in (trail.lost or "")
+    assert sent.startswith(role_chunk(None))
+    assert len(sent) > len(role_chunk(None)), "what cannot be continued still passes"
+
+
+def test_a_continued_chat_looks_like_one_stream() -> None:
+    trail = begun()
+    relay = SplicedRelay(CHAT, trail, Seam(3, ""))
+    sent = relay.feed(completion_chunk(" on", [7], prompt_ids=[1, 2, 3, 4, 5, 6]))
+    assert sent == chat_chunk(" on", None)
+    sent = relay.feed(completion_chunk("", [8], finish="stop") + DONE)
+    assert sent == chat_chunk("", None, finish="stop") + DONE
+    assert relay.saw_done
+    assert not relay.is_cut
+    assert list(trail.emitted_ids) == [4, 5, 6, 7, 8]
+
+
+def test_a_continued_completion_keeps_its_id() -> None:
+    trail = begun(completion_chunk("a", [4], prompt_ids=[1]))
+    relay = SplicedRelay({"model": "m", "prompt": "x"}, trail, Seam(1, ""))
+    other = completion_chunk("b", [5]).replace(b"cmpl-2", b"cmpl-9").replace(b":18,", b":99,")
+    assert relay.feed(other) == completion_chunk("b", None)
+
+
+def test_usage_counts_the_answer_on_both_sides_of_the_seam() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    relay = SplicedRelay(request, begun(), Seam(3, ""))
+    sent = relay.feed(completion_chunk("b", [7, 8], finish="length") + DONE)
+    *_, usage = chunks_in(sent)
+    assert usage["choices"] == []
+    assert usage["usage"] == {"prompt_tokens": 3, "total_tokens": 8, "completion_tokens": 5}
+    assert sent.endswith(DONE)
+
+
+def test_usage_is_not_told_unless_asked_for() -> None:
+    relay = SplicedRelay(CHAT, begun(), Seam(3, ""))
+    sent = relay.feed(completion_chunk("b", [7], finish="length") + DONE)
+    assert b"usage" not in sent
+
+
+def test_continuous_usage_goes_on() -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    relay = SplicedRelay({**CHAT, "stream_options": options}, begun(), Seam(3, ""))
+    (chunk,) = chunks_in(relay.feed(completion_chunk("b", [7])))
+    assert chunk["usage"]["completion_tokens"] == 4
+
+
+def test_owed_text_comes_first_and_ids_behind_the_seam_are_forgotten() -> None:
+    trail = begun()
+    relay = SplicedRelay(CHAT, trail, Seam(2, "owed "))
+    assert text_in(relay.feed(completion_chunk("new", [9]))) == "owed new"
+    assert list(trail.emitted_ids) == [4, 5, 9]
+
+
+def test_a_stop_string_over_the_seam_ends_the_answer_and_the_engine() -> None:
+    trail = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
+    relay = SplicedRelay({**CHAT, "stop": ["END"]}, trail, Seam(3, "E"))
+    sent = relay.feed(completion_chunk("ND rest", [7, 8]))
+    (last,) = chunks_in(sent)
+    assert last["choices"][0]["delta"]["content"] == ""
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert last["choices"][0]["stop_reason"] == "END"
+    assert sent.endswith(DONE)
+    assert relay.is_cut, "the engine would go on writing"
+    assert relay.feed(completion_chunk("more", [9])) == b""
+
+
+def test_an_answer_with_no_tokens_left_is_ended_without_an_engine() -> None:
+    sent = SplicedRelay(CHAT, begun(), Seam(3, "rest")).finish("length")
+    assert sent == chat_chunk("rest", None, finish="length") + DONE
+
+
+def test_a_whole_answer_without_its_end_is_closed() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    trail = begun(WITH_IDS + chat_chunk("", [7], finish="stop"))
+    assert trail.finish_reason == "stop"
+    sent = StreamTail(request, trail).render_end()
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks_in(sent)] == [4]
+    assert sent.endswith(DONE)
+
+
+def test_usage_that_went_out_is_not_sent_again() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    usage = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 3}})
+    trail = begun(WITH_IDS + chat_chunk("", [7], finish="stop") + usage)
+    assert StreamTail(request, trail).render_end() == DONE
+
+
+def test_an_error_of_the_engine_that_goes_on_is_no_chunk() -> None:
+    relay = SplicedRelay(CHAT, begun(), Seam(3, ""))
+    assert relay.feed(b'data: {"error":{"message":"x","code":500}}\n\n' + DONE) == b""
+    assert relay.error is not None
+    assert not relay.saw_done
+
+
+def test_bytes_that_are_no_stream_are_refused() -> None:
+    with pytest.raises(ValueError, match="no chunk"):
+        SplicedRelay(CHAT, begun(), Seam(3, "")).feed(b"data: {broken\n\n")
