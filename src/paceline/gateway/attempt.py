@@ -53,9 +53,9 @@ class AttemptEnd:
     """For the log."""
 
     @property
-    def may_pass(self) -> bool:
-        """Whether the same request may fare better elsewhere."""
-        return self.problem is not None and self.problem.status in (429, 503, 504)
+    def repeats(self) -> bool:
+        """Whether the same request is likely to fail like this wherever it is sent."""
+        return self.problem is not None and self.problem.status == 500
 
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
@@ -149,8 +149,10 @@ class Attempt:
             except ValueError as error:
                 raise Broken(str(error)) from error
             if events:
-                has_first = True
-                self._observer.first_bytes()
+                if not has_first:
+                    has_first = True
+                    self._observer.first_bytes()
+                    self._lease.answered()
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()
                 deadline.reschedule(None)  # for a client that does not read, see `protocol`

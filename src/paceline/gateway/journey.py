@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from paceline.gateway import failure_policy
 from paceline.gateway.attempt import (
     COMPLETED,
     Attempt,
@@ -25,12 +27,13 @@ from paceline.gateway.body_edit import with_fields
 from paceline.gateway.capabilities import Needs
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.continuation.continuing import CannotContinue, StreamMemory
-from paceline.gateway.failure_policy import Budgets, Ended, NextStep, choose_next_step
+from paceline.gateway.failure_policy import Step, next_step
 from paceline.gateway.lease import Lease, Ledger
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 from paceline.gateway.reply import Reply
+from paceline.gateway.retry_budget import RetryBudget
 from paceline.gateway.routing import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.sse import EventRelay
@@ -54,7 +57,8 @@ class Ground:
     router: Router
     upstreams: Upstreams
     ledger: Ledger
-    budgets: Budgets
+    retries: RetryBudget
+    continuations: RetryBudget
     metrics: GatewayMetrics
 
 
@@ -80,50 +84,96 @@ class Journey:
         self._observer = observer
         self._engine_fields = engine_fields
         self._memory = StreamMemory(request.parsed) if request.is_stream else None
+        self._failed: set[str] = set()
+        """Replicas that failed this request."""
+        self._num_attempts = self._num_continuations = self._num_repeating_errors = 0
         self._num_breaks = 0
         """How often the stream broke that the client reads."""
+        self._waited_s = 0.0
 
     async def run(self, first: Replica) -> Outcome:
         """Until the client has its answer, or the problem. `first` is where it begins."""
-        failed: list[str] = []
-        replica: Replica | None = first
-        while replica is not None:
-            async with self._ground.ledger.lease(replica) as lease:
-                end = await self._attempt(lease)
-                lease.end(end.outcome)
+        replica = first
+        while True:
+            end = await self._lease_and_attempt(replica)
             if end.problem is None:
                 break
-            failed.append(replica.name)
-            self._num_breaks += self._reply.has_begun
-            if self._next_step(replica, end, len(failed)) is NextStep.GIVE_UP:
+            if (step := self._next_step(replica, end)) in (Step.FINISHED, Step.GIVE_UP):
                 break
             if self._memory is not None and self._memory.needs_no_engine:
-                return await self._close(self._memory)
-            replica = await self._find_another(failed)
-        self._count_continuation(end)
+                end = await self._close(self._memory)
+                break
+            found = await self._find_replica(waits=step is Step.WAIT_FOR_REPLICA)
+            if found is None:
+                break
+            replica = found
+        if self._num_breaks:
+            self._ground.metrics.stream_broke(is_complete=end.problem is None)
         if end.problem is not None:
             await self._reply.problem(end.problem)
         return end.outcome
 
-    def _next_step(self, replica: Replica, end: AttemptEnd, num_attempts: int) -> NextStep:
+    async def _lease_and_attempt(self, replica: Replica) -> AttemptEnd:
+        self._num_continuations += self._reply.has_begun
+        self._num_attempts += not self._reply.has_begun
+        async with self._ground.ledger.lease(replica) as lease:
+            end = await self._attempt(lease)
+            lease.end(end.outcome)
+        if end.problem is not None:
+            self._failed.add(replica.name)
+            self._num_breaks += self._reply.has_begun
+            self._num_repeating_errors += end.repeats
+        return end
+
+    def _next_step(self, replica: Replica, end: AttemptEnd) -> Step:
+        """What is next; spends the budget of it."""
+        ground, now_s = self._ground, time.monotonic()
         why_not = self._why_not_continued() if self._reply.has_begun else None
-        step = choose_next_step(
-            Ended(
+        other = ground.router.choose(self._request.model, self._needs, self._failed, forced=False)
+        decision = next_step(
+            failure_policy.AttemptEnd(
                 outcome=end.outcome,
-                may_pass=end.may_pass,
-                has_begun=self._reply.has_begun,
+                has_client_bytes=self._reply.has_begun,
                 can_continue=why_not is None,
-                num_attempts=num_attempts,
+                num_attempts=self._num_attempts,
+                num_continuations=self._num_continuations,
+                num_repeating_errors=self._num_repeating_errors,
+                time_left_s=math.inf,  # the deadline cancels the whole journey
+                waited_s=self._waited_s,
+                has_other_replica=other is not None,
+                num_retries_left=ground.retries.num_left(now_s),
+                num_continuations_left=ground.continuations.num_left(now_s),
             ),
-            self._ground.budgets,
-            time.monotonic(),
+            ground.settings.failures,
         )
         logger.warning(
-            "request %s: replica %s: %s: %s; next: %s%s",
-            self._request_id, replica.name, end.outcome.value, end.detail, step.value,
-            f" ({why_not})" if why_not else "",
+            "request %s: replica %s: %s: %s; next: %s, %s%s",
+            self._request_id, replica.name, end.outcome.value, end.detail,
+            decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "",
         )  # fmt: skip
-        return step
+        return decision.step
+
+    async def _find_replica(self, *, waits: bool) -> Replica | None:
+        """The replica for the next attempt, waited for if need be; spends the budget of it.
+
+        None when none came in time, or the budget went meanwhile.
+        """
+        ground, loop = self._ground, asyncio.get_running_loop()
+        told_at_s = loop.time()
+        budget = ground.continuations if self._reply.has_begun else ground.retries
+        avoid: Collection[str] = () if waits else self._failed
+        while True:
+            replica = ground.router.choose(self._request.model, self._needs, avoid, forced=False)
+            if replica is not None:
+                return replica if budget.try_spend(time.monotonic()) else None
+            avoid = ()
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            self._waited_s += _LOOK_AGAIN_S
+            if self._waited_s > ground.settings.failures.replica_wait_s:
+                return None
+            if self._reply.has_begun and loop.time() - told_at_s > _KEEP_ALIVE_S:
+                told_at_s = loop.time()
+                await self._reply.chunk(_KEEP_ALIVE)
 
     def _why_not_continued(self) -> str | None:
         if self._reply.is_inside_event:
@@ -178,39 +228,14 @@ class Journey:
             return COMPLETED
         return await attempt.run(resumption.path, resumption.body, resumption.relay)
 
-    async def _close(self, memory: StreamMemory) -> Outcome:
+    async def _close(self, memory: StreamMemory) -> AttemptEnd:
         """The answer was whole when the replica died: what stood behind it is made here."""
         await self._reply.chunk(memory.closing_events())
         await self._reply.end_stream()
-        return Outcome.COMPLETED
-
-    async def _find_another(self, failed: list[str]) -> Replica | None:
-        """A replica for the next attempt, waited for if need be; None when none came in time.
-
-        One that did not fail this request before, if there is one.
-        """
-        loop, settings = asyncio.get_running_loop(), self._ground.settings
-        begun_at_s = told_at_s = loop.time()
-        while True:
-            replica = self._ground.router.choose(
-                self._request.model, self._needs, failed
-            )
-            if replica is not None:
-                return replica
-            if loop.time() - begun_at_s > settings.failures.replica_wait_s:
-                return None
-            if self._reply.has_begun and loop.time() - told_at_s > _KEEP_ALIVE_S:
-                told_at_s = loop.time()
-                await self._reply.chunk(_KEEP_ALIVE)
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        return COMPLETED
 
     def _fields_for(self, replica: Replica) -> Mapping[str, object]:
         return self._engine_fields if replica.dialect == "vllm" else {}
 
     def _body(self, fields: Mapping[str, object]) -> bytes:
         return with_fields(self._request.body, self._request.parsed, fields)
-
-    def _count_continuation(self, end: AttemptEnd) -> None:
-        """For the metrics: of the streams that broke, those that came to their end."""
-        if self._num_breaks:
-            self._ground.metrics.stream_broke(is_complete=end.problem is None)

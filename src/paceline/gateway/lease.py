@@ -46,6 +46,11 @@ class Lease:
         """Have this connection closed when the lease ends."""
         self._upstream = upstream
 
+    def answered(self) -> None:
+        """The first bytes of a good answer came."""
+        assert self._ticket is not None
+        self._ledger._answered(self._ticket)
+
     def cut(self, outcome: Outcome) -> None:
         """End the attempt from outside: whoever reads from the connection finds it broken."""
         self.end(outcome)
@@ -97,6 +102,9 @@ class Ledger:
         name = lease.replica.name
         self._open.setdefault(name, set()).add(lease)
         return self._breakers.began(name, time.monotonic())
+
+    def _answered(self, ticket: Ticket) -> None:
+        self._breakers.answered(ticket, time.monotonic())
 
     def _release(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
         name = lease.replica.name

@@ -97,22 +97,8 @@ class GatewayMetrics:
             registry=self.registry,
         )
 
-        self._continuations = Counter(
-            "paceline_continuations",
-            "Streams that lost their replica after they had begun, by whether they came to their "
-            "end elsewhere: completed, lost.",
-            ["result"],
-            registry=self.registry,
-        )
-        for result in ("completed", "lost"):
-            self._continuations.labels(result)
-
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()
-
-    def stream_broke(self, *, is_complete: bool) -> None:
-        """A stream lost its replica after it had begun; did it come to its end elsewhere?"""
-        self._continuations.labels("completed" if is_complete else "lost").inc()
 
     def render(
         self,
@@ -143,8 +129,6 @@ class RequestTimes:
         self._metrics._queue.observe(time.monotonic() - self._read_at_s)
 
     def first_bytes(self) -> None:
-        if self._first_at_s is not None:
-            return
         self._first_at_s = time.monotonic()
         self._metrics._ttft.observe(self._first_at_s - self._read_at_s)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
-from paceline.gateway.breaker import Breakers
+from paceline.gateway.breaker import Breakers, BreakerState
 from paceline.gateway.capabilities import Needs, can_serve
 from paceline.gateway.lease import Ledger
 from paceline.gateway.replicas import Replica, ReplicaSource
@@ -28,22 +28,27 @@ class Router:
         """Its replicas, ready or not; empty when it is not served here."""
         return [replica for replica in self._source.replicas() if replica.model == model]
 
-    def choose(self, model: str, needs: Needs, failed: Collection[str] = ()) -> Replica | None:
-        """The replica for the next attempt; None when none is ready.
+    def choose(
+        self, model: str, needs: Needs, avoid: Collection[str] = (), *, forced: bool = True
+    ) -> Replica | None:
+        """The replica for the next attempt; None when there is none.
 
-        One of those that did not fail this request before, if there is any.
+        Those in `avoid` are left out. With `forced`, when every breaker is open, one of these all
+        the same: better a doubtful replica than none.
         """
-        able = [
-            replica
+        able = {
+            replica.name: replica
             for replica in self.of_model(model)
-            if replica.state == "ready" and can_serve(replica, needs)
-        ]
-        if not able:
-            return None
-        names = self._breakers.admitted([replica.name for replica in able], time.monotonic())
-        admitted = [replica for replica in able if replica.name in names]
-        fresh = [replica for replica in admitted if replica.name not in failed]
-        return self._least_loaded(fresh or admitted)
+            if replica.state == "ready"
+            and replica.name not in avoid
+            and can_serve(replica, needs)
+        }
+        now_s = time.monotonic()
+        names = self._breakers.admitted(list(able), now_s)
+        if not forced:
+            states = self._breakers.states(now_s)
+            names = [name for name in names if states.get(name) is not BreakerState.OPEN]
+        return self._least_loaded([able[name] for name in names])
 
     def _least_loaded(self, replicas: Sequence[Replica]) -> Replica | None:
         """The first of equals."""

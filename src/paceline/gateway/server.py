@@ -20,13 +20,13 @@ from paceline.gateway.admission import Admission
 from paceline.gateway.asgi import App
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp
-from paceline.gateway.failure_policy import Budgets
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.protocol import GuardedProtocol
 from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.retry_budget import RetryBudget
 from paceline.gateway.routing import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.upstream import Upstreams
@@ -81,7 +81,7 @@ async def serve_gateway(
         ledger = Ledger(breakers)
         async with Upstreams(settings) as upstreams:
             router = Router(source, ledger, breakers)
-            ground = Ground(settings, router, upstreams, ledger, Budgets(), metrics)
+            ground = Ground(settings, router, upstreams, ledger, *_budgets(settings), metrics)
             data = DataApp(settings, source, ground, Admission())
             admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
             async with (
@@ -99,6 +99,15 @@ async def serve_gateway(
                     _servers=(data_task, admin_task),
                 )
                 data.is_stopping = True
+
+
+def _budgets(settings: GatewaySettings) -> tuple[RetryBudget, RetryBudget]:
+    """For attempts that begin anew, and for streams that are continued."""
+    failures = settings.failures
+    return (
+        RetryBudget(failures.retry_fraction, failures.retry_reserve),
+        RetryBudget(failures.continuation_fraction, failures.continuation_reserve),
+    )
 
 
 class _Server(uvicorn.Server):

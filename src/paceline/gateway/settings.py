@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from paceline.gateway.admission import AdmissionSettings
-from paceline.gateway.failure_policy import FailureSettings
-
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
@@ -54,11 +51,6 @@ class GatewaySettings:
     """Longest server-sent event that is held back until it is whole; longer ones pass in parts."""
     max_response_bytes: int = 64 * 1024 * 1024
     """Longest answer that is not streamed; it is held until whole, so that it can fail as one."""
-
-    failures: FailureSettings = FailureSettings()
-    """When another replica is tried, and when one is left alone."""
-    admission: AdmissionSettings = AdmissionSettings()
-    """How many requests are let in, and who waits."""
 
     retry_after_s: int = 5
     """What a 503 tells the client to wait; clients ignore more than 120 s."""

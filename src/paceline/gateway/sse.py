@@ -1,9 +1,10 @@
 """What must the gateway see of a stream that it passes through?
 
 Bytes go through unparsed, but only whole events at a time, so that a stream can be ended with an
-error event, or continued elsewhere, at any moment. On the way it notes three things by their bytes: the `[DONE]` that ends
-a complete stream, an error event of the engine, and the usage, where the client asked for it.
-None of the marks can occur inside an event's JSON text: there, quotes and line ends are escaped.
+error event, or continued elsewhere, at any moment. On the way it notes three things by their bytes:
+the `[DONE]` that ends a complete stream, an error event of the engine, and the usage, where the
+client asked for it. None of the marks can occur inside an event's JSON text: there, quotes and line
+ends are escaped.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Ids run ahead of text: a character whose bytes are spread over tokens is held back until it is
 whole, and with stop strings the engine holds back some characters more. Going on behind an
-unfinished character would lose it, or worse: vLLM's decode stream, begun with a prompt that ends so,
-gives out the whole prompt once the character is whole. So the seam is put where the text of the ids
-is whole, a few ids back if need be; those are generated again. They never reached the client, so a
-greedy stream comes out the same, and a sampled one keeps its distribution.
+unfinished character would lose it, or worse: vLLM's decode stream, begun with a prompt that ends
+so, gives out the whole prompt once the character is whole. So the seam is put where the text of the
+ids is whole, a few ids back if need be; those are generated again. They never reached the client,
+so a greedy stream comes out the same, and a sampled one keeps its distribution.
 """
 
 from __future__ import annotations

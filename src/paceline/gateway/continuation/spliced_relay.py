@@ -1,8 +1,8 @@
 """How does a continued stream look to its client? As if nothing had happened.
 
 The other replica answers a completions request; its events are put into the shape of the stream
-that was begun: the same id, time, model and kind of chunk, usage over the whole answer, stop strings
-over the seam.
+that was begun: the same id, time, model and kind of chunk, usage over the whole answer, stop
+strings over the seam.
 """
 
 from __future__ import annotations
