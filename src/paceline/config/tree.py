@@ -20,6 +20,7 @@ BUNDLED = "bundled"
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Frozen(BaseModel):
@@ -114,6 +115,34 @@ class SloSettings(_Frozen):
     computed in pieces small enough for it, and `goodput` and `latency` draft no further."""
 
 
+class FailureSettings(_Frozen):
+    """What happens when a replica fails."""
+
+    max_failure_fraction: float = Field(default=0.5, gt=0, le=1)
+    """A replica that fails this share of its last requests, or more, takes none for a while. One
+    that refuses a connection is out at once."""
+    min_samples: int = Field(default=10, ge=1)
+    """With fewer requests than this in 30 s, the share ejects no replica."""
+    max_open_s: float = Field(default=30.0, ge=1)
+    """Longest time until an ejected replica is tried again; the first time it is one second."""
+    max_attempts: int = Field(default=3, ge=1)
+    """Most attempts for one request before its first byte; 1 tries once and never again."""
+    max_continuations: int = Field(default=3, ge=0)
+    """Most times that a stream which has begun is continued by another replica."""
+    retry_fraction: Fraction = 0.2
+    """Retries may add this share to the requests of the last 10 s, …"""
+    retry_reserve: int = Field(default=256, ge=0)
+    """… and this many more: at least as many as one replica takes at a time, so that none is lost
+    when it dies."""
+    replica_wait_s: Seconds = 10.0
+    """When no replica can take a request that failed, it waits for one for so long."""
+    silence_s: Seconds = 30.0
+    """A replica whose only stream brings nothing for so long may be hung; with three streams or
+    more it takes a third of it. Rises with the silences that the replica usually has."""
+    first_silence_s: Seconds = 60.0
+    """The same while no stream has begun: prompts are being computed, which brings no bytes."""
+
+
 class Settings(_Frozen):
     """Everything that can be set."""
 
@@ -123,3 +152,5 @@ class Settings(_Frozen):
     """What is served, and how the engine runs."""
     slo: SloSettings = SloSettings()
     """What is promised to clients."""
+    failures: FailureSettings = FailureSettings()
+    """What happens when a replica fails."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from paceline.gateway.breaker import BreakerState
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 
@@ -23,6 +25,8 @@ _TPOT_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2,
 _QUEUE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 _STATE_VALUES = {"down": 0, "starting": 1, "ready": 2, "draining": 3}
+
+_BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 _GOVERNOR_GAUGES = (
     ("draft_length", "draft_length", "Draft tokens per request that the governor planned last."),
@@ -54,6 +58,19 @@ _GOVERNOR_COUNTERS = (
 )
 
 GovernorState = Mapping[str, object]
+
+
+class Continuation(StrEnum):
+    """What became of a stream that had begun when its replica failed."""
+
+    RESUMED = "resumed"
+    """Another replica sent the next tokens."""
+    FAILED = "failed"
+    """The other replica failed before it sent any."""
+    NOT_CONTINUABLE = "not_continuable"
+    """The request is of a kind that cannot be continued."""
+    GAVE_UP = "gave_up"
+    """No replica, time, attempt or budget was left."""
 
 
 class GatewayMetrics:
@@ -96,6 +113,49 @@ class GatewayMetrics:
             ["replica"],
             registry=self.registry,
         )
+        self._init_failures()
+
+    def _init_failures(self) -> None:
+        self._breaker_state = Gauge(
+            "paceline_breaker_state",
+            "0 closed (takes requests), 1 half-open (one tries it), 2 open (takes none).",
+            ["replica"],
+            registry=self.registry,
+        )
+        self._retries = Counter(
+            "paceline_retries",
+            "Attempts made again before the first byte, by how the one before them ended.",
+            ["kind"],
+            registry=self.registry,
+        )
+        for outcome in (
+            Outcome.UNREACHABLE,
+            Outcome.BROKEN,
+            Outcome.TIMED_OUT,
+            Outcome.ENGINE_ERROR,
+        ):
+            self._retries.labels(outcome.value)
+        self._continuations = Counter(
+            "paceline_continuations",
+            "Streams that had begun when their replica failed, by what became of them.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in Continuation:
+            self._continuations.labels(result.value)
+
+    def breakers_are(self, states: Mapping[str, BreakerState]) -> None:
+        """Replaces what was known of all replicas."""
+        self._breaker_state.clear()
+        for name, state in states.items():
+            self._breaker_state.labels(name).set(_BREAKER_VALUES[state])
+
+    def retried(self, after: Outcome) -> None:
+        """An attempt is made again; `after` is how the one before it ended."""
+        self._retries.labels(after.value).inc()
+
+    def continuation_ended(self, result: Continuation) -> None:
+        self._continuations.labels(result.value).inc()
 
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()

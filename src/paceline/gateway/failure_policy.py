@@ -1,0 +1,138 @@
+"""An attempt has ended: what becomes of the request?
+
+One pure function from values to the next step. Carrying the step out, and spending the budgets, is
+left to `data_app`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.outcomes import Outcome
+
+
+class Step(StrEnum):
+    FINISHED = "finished"
+    """The client has its answer, gets the engine's own refusal, or is gone."""
+    RETRY_ELSEWHERE = "retry_elsewhere"
+    """Make the request again, on a replica that has not failed it. Spends a retry."""
+    CONTINUE_ELSEWHERE = "continue_elsewhere"
+    """Have another replica go on after the last token sent. Spends a continuation."""
+    WAIT_FOR_REPLICA = "wait_for_replica"
+    """Nobody can take it now. Wait for a replica, the one that failed included; then retry or
+    continue, which is spent then. The first attempt of a request is free."""
+    GIVE_UP = "give_up"
+    """Tell the client that it failed."""
+
+
+class Reason(StrEnum):
+    """Why this step; for the log and for tests."""
+
+    COMPLETED = "completed"
+    ENGINE_REFUSED = "engine_refused"
+    CONTINUATION_REFUSED = "continuation_refused"
+    CLIENT_GONE = "client_gone"
+    STOPPING = "stopping"
+    OWN_FAULT = "own_fault"
+    REPLICA_FAILED = "replica_failed"
+    NO_REPLICA = "no_replica"
+    NOT_CONTINUABLE = "not_continuable"
+    FAILS_AGAIN = "fails_again"
+    NO_TIME_LEFT = "no_time_left"
+    NO_ATTEMPT_LEFT = "no_attempt_left"
+    NO_BUDGET_LEFT = "no_budget_left"
+    NO_REPLICA_CAME = "no_replica_came"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    step: Step
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """Everything that the next step depends on, as of the end of an attempt."""
+
+    outcome: Outcome
+    """How the attempt ended; UNAVAILABLE when there was no replica to make it on."""
+    has_client_bytes: bool
+    """Whether the client has received anything of the answer, from any attempt."""
+    can_continue: bool
+    """Whether what it has received can be continued token by token. Not read before that."""
+    num_attempts: int
+    """Attempts made until now that began the answer anew, this one included."""
+    num_continuations: int
+    """Attempts made until now that continued it, this one included."""
+    num_repeating_errors: int
+    """Attempts, this one included, that ended with an error which is likely to come again with the
+    same request: an engine's 500 after which it serves on."""
+    time_left_s: float
+    """Until the request's deadline; infinite when it has none."""
+    waited_s: float
+    """How long this request has waited for a replica until now, over all its waits."""
+    has_other_replica: bool
+    """Whether a replica that has not failed this request can take it now."""
+    num_retries_left: int
+    """In the budget of all requests."""
+    num_continuations_left: int
+    """In the budget of all streams that have begun."""
+
+
+_ENDS = {
+    Outcome.COMPLETED: Decision(Step.FINISHED, Reason.COMPLETED),
+    Outcome.ENGINE_REFUSED: Decision(Step.FINISHED, Reason.ENGINE_REFUSED),
+    Outcome.CLIENT_GONE: Decision(Step.FINISHED, Reason.CLIENT_GONE),
+    Outcome.SHUT_DOWN: Decision(Step.GIVE_UP, Reason.STOPPING),
+    Outcome.REFUSED: Decision(Step.GIVE_UP, Reason.OWN_FAULT),
+    Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, Reason.OWN_FAULT),
+}
+"""Outcomes after which another replica could do nothing better."""
+
+
+def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
+    """The first of these rules that applies.
+
+    1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
+       fault itself: GIVE_UP. A 4xx is never tried again, but a client that has bytes cannot be
+       given it as its answer: GIVE_UP.
+    2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
+    3. An error that repeats has come twice: GIVE_UP. The second engine settles that the request is
+       to blame; a third would only do the work again.
+    4. No time, no attempt of this kind, or no budget left: GIVE_UP.
+    5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
+       RETRY_ELSEWHERE.
+    6. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
+    """
+    if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:
+        return _give_up(Reason.CONTINUATION_REFUSED)
+    decided = _ENDS.get(end.outcome)
+    if decided is not None:
+        return decided
+    if end.has_client_bytes and not end.can_continue:
+        return _give_up(Reason.NOT_CONTINUABLE)
+    if end.num_repeating_errors >= 2:
+        return _give_up(Reason.FAILS_AGAIN)
+    if not end.time_left_s > 0:
+        return _give_up(Reason.NO_TIME_LEFT)
+    if end.has_client_bytes:
+        has_attempt = end.num_continuations < settings.max_continuations
+        num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE
+    else:
+        has_attempt = end.num_attempts < settings.max_attempts
+        num_left, step = end.num_retries_left, Step.RETRY_ELSEWHERE
+    if not has_attempt:
+        return _give_up(Reason.NO_ATTEMPT_LEFT)
+    if num_left < 1 and end.num_attempts:
+        return _give_up(Reason.NO_BUDGET_LEFT)
+    if end.has_other_replica:
+        return Decision(step, Reason.REPLICA_FAILED)
+    if end.waited_s < settings.replica_wait_s:
+        return Decision(Step.WAIT_FOR_REPLICA, Reason.NO_REPLICA)
+    return _give_up(Reason.NO_REPLICA_CAME)
+
+
+def _give_up(reason: Reason) -> Decision:
+    return Decision(Step.GIVE_UP, reason)
