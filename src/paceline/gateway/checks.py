@@ -7,7 +7,7 @@ on unchanged, so nothing is rewritten here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.gateway.errors import Refusal, context_length_exceeded, invalid
@@ -47,10 +47,14 @@ class CheckedRequest:
     is_stream: bool
     num_choices: int
     """Answers asked for, over all prompts."""
+    num_prompts: int
+    """Prompts in the request; each is answered by itself."""
     min_prompt_tokens: int
     """The longest prompt has at least so many tokens, whatever the tokenizer."""
     fields: frozenset[str]
     """Names of the fields sent with a value."""
+    parsed: Mapping[str, Any] = field(repr=False)
+    """The body as decoded. Nobody may change it."""
 
 
 def check_request(route: Route, body: bytes, settings: GatewaySettings) -> CheckedRequest:
@@ -77,8 +81,10 @@ def check_request(route: Route, body: bytes, settings: GatewaySettings) -> Check
         model=model,
         is_stream=request.get("stream") is True,
         num_choices=num_choices * num_prompts,
+        num_prompts=num_prompts,
         min_prompt_tokens=min_tokens,
         fields=frozenset(name for name, value in request.items() if value),
+        parsed=request,
     )
 
 
