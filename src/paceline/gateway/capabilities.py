@@ -7,11 +7,10 @@ out. Decisions on values, to be asked before the choice among replicas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.gateway.checks import CheckedRequest
-from paceline.gateway.errors import Problem, unavailable
+from paceline.gateway.errors import Problem
 from paceline.gateway.replicas import Replica
 
 _MIN_P_IGNORED = 1e-5
@@ -23,9 +22,6 @@ _ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "tgi"})
 choice is allowed"), TGI marks `n` as unused. vLLM, SGLang and TensorRT-LLM serve it, with and
 without drafts."""
 
-_MAY_BECOME_READY = ("starting", "ready", "down")
-"""States from which a replica may yet take the request: one that drains will not."""
-
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -36,15 +32,10 @@ class Needs:
     num_choices: int = 1
     """Answers to one prompt."""
 
-    @property
-    def is_any(self) -> bool:
-        """Every replica of the model will do."""
-        return not self.undrafted and self.num_choices == 1
 
-
-def needs_of(request: CheckedRequest) -> Needs:
-    """What this request asks of a replica."""
-    return Needs(_undrafted_fields(request.parsed), request.num_choices // request.num_prompts)
+def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
+    """What this decoded body asks of a replica."""
+    return Needs(_undrafted_fields(parsed), num_choices)
 
 
 def can_serve(replica: Replica, needs: Needs) -> bool:
@@ -54,17 +45,8 @@ def can_serve(replica: Replica, needs: Needs) -> bool:
     return needs.num_choices == 1 or replica.dialect not in _ONE_CHOICE_DIALECTS
 
 
-def explain_unserved(replicas: Sequence[Replica], needs: Needs, retry_after_s: int) -> Problem:
-    """What to tell the client when no ready replica can serve the request.
-
-    `replicas` are all of the model, in whatever state. A 503 when one of them could serve it but
-    is not ready; a 400 when none could, for then waiting does not help.
-    """
-    able = [replica for replica in replicas if can_serve(replica, needs)]
-    if not replicas or any(replica.state in _MAY_BECOME_READY for replica in able):
-        return unavailable(
-            "No replica that can serve this request as asked is ready just now.", retry_after_s
-        )
+def explain_unserved(needs: Needs) -> Problem:
+    """What to tell the client when no replica of the model, ready or not, can serve it."""
     if needs.undrafted:
         names = " and ".join(needs.undrafted)
         return Problem(

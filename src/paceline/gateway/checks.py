@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.gateway.capabilities import Needs, needs_of
 from paceline.gateway.errors import Refusal, context_length_exceeded, invalid
 from paceline.gateway.fields import CHAT_FIELDS, COMPLETION_FIELDS, Check, integer, refusal_reason
 from paceline.gateway.settings import GatewaySettings
@@ -53,6 +54,8 @@ class CheckedRequest:
     """The longest prompt has at least so many tokens, whatever the tokenizer."""
     fields: frozenset[str]
     """Names of the fields sent with a value."""
+    needs: Needs
+    """What a replica must be able to do."""
     parsed: Mapping[str, Any] = field(repr=False)
     """The body as decoded. Nobody may change it."""
 
@@ -84,6 +87,7 @@ def check_request(route: Route, body: bytes, settings: GatewaySettings) -> Check
         num_prompts=num_prompts,
         min_prompt_tokens=min_tokens,
         fields=frozenset(name for name, value in request.items() if value),
+        needs=needs_of(request, num_choices),
         parsed=request,
     )
 

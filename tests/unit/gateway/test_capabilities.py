@@ -6,22 +6,20 @@ import json
 
 import pytest
 
-from paceline.gateway.capabilities import Needs, can_serve, explain_unserved, needs_of
+from paceline.gateway.capabilities import Needs, can_serve, explain_unserved
 from paceline.gateway.checks import CHAT, COMPLETIONS, check_request
-from paceline.gateway.replicas import Replica, ReplicaState
+from paceline.gateway.replicas import Replica
 
 from .conftest import SETTINGS, chat
 from .fake_engine import MODEL
 
 
 def needs(**fields: object) -> Needs:
-    return needs_of(check_request(CHAT, json.dumps(chat(**fields)).encode(), SETTINGS))
+    return check_request(CHAT, json.dumps(chat(**fields)).encode(), SETTINGS).needs
 
 
-def replica(
-    *, drafts: bool = False, dialect: str = "vllm", state: ReplicaState = "ready"
-) -> Replica:
-    return Replica("r", "/r.sock", MODEL, state, drafts=drafts, dialect=dialect)
+def replica(*, drafts: bool = False, dialect: str = "vllm") -> Replica:
+    return Replica("r", "/r.sock", MODEL, "ready", drafts=drafts, dialect=dialect)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +41,13 @@ def test_a_request_needs_only_what_has_an_effect(
     fields: dict[str, object], expected: Needs
 ) -> None:
     assert needs(**fields) == expected
-    assert expected.is_any is (expected == Needs())
 
 
 def test_several_prompts_are_not_several_choices() -> None:
     body = json.dumps({"model": MODEL, "prompt": ["a", "b", "c"], "n": 2}).encode()
     request = check_request(COMPLETIONS, body, SETTINGS)
     assert (request.num_prompts, request.num_choices) == (3, 6)
-    assert needs_of(request) == Needs(num_choices=2)
+    assert request.needs == Needs(num_choices=2)
 
 
 @pytest.mark.parametrize(
@@ -69,29 +66,16 @@ def test_who_can_serve_what(needs: Needs, drafting: bool, plain: bool, llamacpp:
 
 
 def test_where_all_replicas_draft_the_field_is_named() -> None:
-    problem = explain_unserved([replica(drafts=True)], needs(min_p=0.1), 5)
+    problem = explain_unserved(needs(min_p=0.1))
     assert (problem.status, problem.code, problem.param) == (400, "unsupported_parameter", "min_p")
     assert "Leave it out" in problem.message
     assert "--draft none" in problem.message
 
 
 def test_where_no_replica_gives_several_answers_n_is_named() -> None:
-    problem = explain_unserved([replica(dialect="tgi")], needs(n=3), 5)
+    problem = explain_unserved(needs(n=3))
     assert (problem.status, problem.param) == (400, "n")
     assert "n must be 1 here, not 3" in problem.message
-
-
-@pytest.mark.parametrize(
-    ("state", "status"), [("starting", 503), ("down", 503), ("ready", 503), ("draining", 400)]
-)
-def test_a_replica_that_could_is_worth_waiting_for_unless_it_leaves(
-    state: ReplicaState, status: int
-) -> None:
-    """`ready` happens: it may be full, or set aside by its breaker."""
-    replicas = [replica(drafts=True), replica(state=state)]
-    problem = explain_unserved(replicas, needs(logit_bias={"1": 5}), 5)
-    assert problem.status == status
-    assert problem.retry_after_s == (5 if status == 503 else None)
 
 
 def test_the_body_is_kept_as_decoded() -> None:
