@@ -95,6 +95,7 @@ class AdminApp:
         answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
         in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
+        self._metrics.breakers_are(self._ledger.breaker_states())
         text = self._metrics.render(replicas, in_flight, states)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 

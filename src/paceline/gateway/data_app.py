@@ -17,7 +17,7 @@ import msgspec
 from paceline.gateway.admission import Admission, Overloaded, deadline_of
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
-from paceline.gateway.capabilities import Needs, can_serve, explain_unserved, needs_of
+from paceline.gateway.capabilities import can_serve, explain_unserved
 from paceline.gateway.checks import (
     CHAT,
     COMPLETIONS,
@@ -126,25 +126,23 @@ class DataApp:
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
         request = check_request(route, body, self._settings)
-        needs = needs_of(request)
-        self._check_served(request, needs)
-        work = self._work(request, needs, request_id, reply, times, deadline_s)
+        self._check_served(request)
+        work = self._work(request, request_id, reply, times, deadline_s)
         outcome = await run_while_connected(work, receive)
         return Outcome.CLIENT_GONE if outcome is None else outcome
 
-    def _check_served(self, request: CheckedRequest, needs: Needs) -> None:
+    def _check_served(self, request: CheckedRequest) -> None:
         """Refuse what no replica of the fleet could answer, now or later."""
         replicas = self._router.of_model(request.model)
         if not replicas:
             raise model_not_found(request.model, self._model_ids())
         check_context(request, longest_context(replicas))
-        if not any(can_serve(replica, needs) for replica in replicas):
-            raise Refusal(explain_unserved(replicas, needs, self._settings.retry_after_s))
+        if not any(can_serve(replica, request.needs) for replica in replicas):
+            raise Refusal(explain_unserved(request.needs))
 
     async def _work(
         self,
         request: CheckedRequest,
-        needs: Needs,
         request_id: str,
         reply: Reply,
         times: RequestTimes,
@@ -156,11 +154,11 @@ class DataApp:
                 asyncio.timeout(deadline_s),
                 self._admission.slot(deadline_s),
             ):
-                replica = self._router.choose(request.model, needs)
+                replica = self._router.choose(request.model, request.needs)
                 if replica is None:
-                    raise self._unready(request.model, needs)
+                    raise self._unready(request.model)
                 times.sent_upstream(request.num_choices)
-                journey = Journey(self._ground, request, needs, request_id, reply, times, {})
+                journey = Journey(self._ground, request, request_id, reply, times, {})
                 return await journey.run(replica)
         except TimeoutError:
             await reply.problem(deadline_exceeded(deadline_s))
@@ -168,12 +166,9 @@ class DataApp:
         except Overloaded as overloaded:
             raise Refusal(overloaded.problem, Outcome.OVERLOADED) from None
 
-    def _unready(self, model: str, needs: Needs) -> Refusal:
-        replicas, retry_after_s = self._router.of_model(model), self._settings.retry_after_s
-        if any(replica.state == "ready" for replica in replicas):
-            problem = explain_unserved(replicas, needs, retry_after_s)
-        else:
-            problem = unavailable(explain_unready(replicas), retry_after_s)
+    def _unready(self, model: str) -> Refusal:
+        replicas = self._router.of_model(model)
+        problem = unavailable(explain_unready(replicas), self._settings.retry_after_s)
         return Refusal(problem, Outcome.UNAVAILABLE)
 
     async def _answer_ready(self, reply: Reply) -> None:

@@ -24,12 +24,11 @@ from paceline.gateway.attempt import (
     unreachable,
 )
 from paceline.gateway.body_edit import with_fields
-from paceline.gateway.capabilities import Needs
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.continuation.continuing import CannotContinue, StreamMemory
 from paceline.gateway.failure_policy import Step, next_step
 from paceline.gateway.lease import Lease, Ledger
-from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.metrics import Continuation, GatewayMetrics
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 from paceline.gateway.reply import Reply
@@ -69,7 +68,6 @@ class Journey:
         self,
         ground: Ground,
         request: CheckedRequest,
-        needs: Needs,
         request_id: str,
         reply: Reply,
         observer: AttemptObserver,
@@ -78,7 +76,6 @@ class Journey:
         """`engine_fields` go into what is sent to replicas that speak vLLM's dialect."""
         self._ground = ground
         self._request = request
-        self._needs = needs
         self._request_id = request_id
         self._reply = reply
         self._observer = observer
@@ -87,8 +84,6 @@ class Journey:
         self._failed: set[str] = set()
         """Replicas that failed this request."""
         self._num_attempts = self._num_continuations = self._num_repeating_errors = 0
-        self._num_breaks = 0
-        """How often the stream broke that the client reads."""
         self._waited_s = 0.0
 
     async def run(self, first: Replica) -> Outcome:
@@ -103,33 +98,36 @@ class Journey:
             if self._memory is not None and self._memory.needs_no_engine:
                 end = await self._close(self._memory)
                 break
-            found = await self._find_replica(waits=step is Step.WAIT_FOR_REPLICA)
+            found = await self._find_replica(end.outcome, waits=step is Step.WAIT_FOR_REPLICA)
             if found is None:
                 break
             replica = found
-        if self._num_breaks:
-            self._ground.metrics.stream_broke(is_complete=end.problem is None)
         if end.problem is not None:
             await self._reply.problem(end.problem)
         return end.outcome
 
     async def _lease_and_attempt(self, replica: Replica) -> AttemptEnd:
-        self._num_continuations += self._reply.has_begun
-        self._num_attempts += not self._reply.has_begun
+        continues = self._reply.has_begun
+        self._num_continuations += continues
+        self._num_attempts += not continues
         async with self._ground.ledger.lease(replica) as lease:
             end = await self._attempt(lease)
             lease.end(end.outcome)
         if end.problem is not None:
             self._failed.add(replica.name)
-            self._num_breaks += self._reply.has_begun
             self._num_repeating_errors += end.repeats
+        if continues:
+            resumed = end.problem is None or lease.has_answered
+            self._ground.metrics.continuation_ended(
+                Continuation.RESUMED if resumed else Continuation.FAILED
+            )
         return end
 
     def _next_step(self, replica: Replica, end: AttemptEnd) -> Step:
         """What is next; spends the budget of it."""
         ground, now_s = self._ground, time.monotonic()
         why_not = self._why_not_continued() if self._reply.has_begun else None
-        other = ground.router.choose(self._request.model, self._needs, self._failed, forced=False)
+        other = self._choose(avoid=self._failed)
         decision = next_step(
             failure_policy.AttemptEnd(
                 outcome=end.outcome,
@@ -151,21 +149,29 @@ class Journey:
             self._request_id, replica.name, end.outcome.value, end.detail,
             decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "",
         )  # fmt: skip
+        if decision.step is Step.GIVE_UP and self._reply.has_begun:
+            is_kind = decision.reason is failure_policy.Reason.NOT_CONTINUABLE
+            ground.metrics.continuation_ended(
+                Continuation.NOT_CONTINUABLE if is_kind else Continuation.GAVE_UP
+            )
         return decision.step
 
-    async def _find_replica(self, *, waits: bool) -> Replica | None:
+    def _choose(self, avoid: Collection[str]) -> Replica | None:
+        request = self._request
+        return self._ground.router.choose(request.model, request.needs, avoid, forced=False)
+
+    async def _find_replica(self, after: Outcome, *, waits: bool) -> Replica | None:
         """The replica for the next attempt, waited for if need be; spends the budget of it.
 
         None when none came in time, or the budget went meanwhile.
         """
         ground, loop = self._ground, asyncio.get_running_loop()
         told_at_s = loop.time()
-        budget = ground.continuations if self._reply.has_begun else ground.retries
         avoid: Collection[str] = () if waits else self._failed
         while True:
-            replica = ground.router.choose(self._request.model, self._needs, avoid, forced=False)
+            replica = self._choose(avoid)
             if replica is not None:
-                return replica if budget.try_spend(time.monotonic()) else None
+                return replica if self._spend(after) else None
             avoid = ()
             await asyncio.sleep(_LOOK_AGAIN_S)
             self._waited_s += _LOOK_AGAIN_S
@@ -174,6 +180,15 @@ class Journey:
             if self._reply.has_begun and loop.time() - told_at_s > _KEEP_ALIVE_S:
                 told_at_s = loop.time()
                 await self._reply.chunk(_KEEP_ALIVE)
+
+    def _spend(self, after: Outcome) -> bool:
+        ground, now_s = self._ground, time.monotonic()
+        if self._reply.has_begun:
+            return ground.continuations.try_spend(now_s)
+        if not ground.retries.try_spend(now_s):
+            return False
+        ground.metrics.retried(after)
+        return True
 
     def _why_not_continued(self) -> str | None:
         if self._reply.is_inside_event:

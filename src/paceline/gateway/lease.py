@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol
 
-from paceline.gateway.breaker import Breakers, Ticket
+from paceline.gateway.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 
@@ -31,6 +32,8 @@ class Lease:
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
         self._ticket: Ticket | None = None
+        self.has_answered = False
+        """The first bytes of a good answer came."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -47,7 +50,8 @@ class Lease:
         self._upstream = upstream
 
     def answered(self) -> None:
-        """The first bytes of a good answer came."""
+        """Say that the first bytes of a good answer came."""
+        self.has_answered = True
         assert self._ticket is not None
         self._ledger._answered(self._ticket)
 
@@ -97,6 +101,9 @@ class Ledger:
         for lease in leases:
             lease.cut(outcome)
         return len(leases)
+
+    def breaker_states(self) -> Mapping[str, BreakerState]:
+        return self._breakers.states(time.monotonic())
 
     def _take(self, lease: Lease) -> Ticket:
         name = lease.replica.name

@@ -39,9 +39,7 @@ class Router:
         able = {
             replica.name: replica
             for replica in self.of_model(model)
-            if replica.state == "ready"
-            and replica.name not in avoid
-            and can_serve(replica, needs)
+            if replica.state == "ready" and replica.name not in avoid and can_serve(replica, needs)
         }
         now_s = time.monotonic()
         names = self._breakers.admitted(list(able), now_s)

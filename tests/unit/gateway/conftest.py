@@ -15,10 +15,12 @@ import pytest_asyncio
 import uvloop
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
+from paceline.gateway.failure_settings import FailureSettings
 
 from .fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(
+    failures=FailureSettings(replica_wait_s=0.1),
     port=0,
     admin_port=0,
     max_body_bytes=100_000,

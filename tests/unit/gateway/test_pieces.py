@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
+from paceline.gateway.breaker import Breakers, Ticket
+from paceline.gateway.capabilities import Needs
+from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.lease import Ledger
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import longest_context
@@ -38,23 +42,33 @@ class Upstream:
         self.num_closed += 1
 
 
+class NotedBreakers(Breakers):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(FailureSettings())
+        self.ends: list[tuple[str, Outcome]] = []
+
+    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
+        self.ends.append((ticket.name, outcome))
+
+
 async def test_a_lease_releases_once_with_its_first_outcome() -> None:
-    released: list[tuple[str, Outcome]] = []
-    ledger = Ledger(lambda name, outcome: released.append((name, outcome)))
-    upstream = Upstream()
+    breakers, upstream = NotedBreakers(), Upstream()
+    ledger = Ledger(breakers)
     async with ledger.lease(R0) as lease:
         assert ledger.num_in_flight("r0") == 1
         lease.own(upstream)
         lease.end(Outcome.BROKEN)
         lease.end(Outcome.CLIENT_GONE)
-    assert released == [("r0", Outcome.BROKEN)]
+    assert breakers.ends == [("r0", Outcome.BROKEN)]
     assert (ledger.num_in_flight("r0"), upstream.num_closed) == (0, 1)
     assert repr(ledger) == "Ledger({})"
 
 
 async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
-    released: list[Outcome] = []
-    ledger = Ledger(lambda _, outcome: released.append(outcome))
+    breakers = NotedBreakers()
+    ledger = Ledger(breakers)
 
     async def hold() -> None:
         async with ledger.lease(R0):
@@ -67,8 +81,32 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
     await asyncio.sleep(0)
     holding.cancel()
     await asyncio.wait([holding])
-    assert released == [Outcome.INTERNAL_ERROR, Outcome.SHUT_DOWN]
+    assert [outcome for _, outcome in breakers.ends] == [
+        Outcome.INTERNAL_ERROR,
+        Outcome.SHUT_DOWN,
+    ]
     assert repr(ledger) == "Ledger({})"
+
+
+async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
+    breakers, upstreams = NotedBreakers(), [Upstream(), Upstream()]
+    ledger = Ledger(breakers)
+    async with ledger.lease(R0) as one, ledger.lease(R0) as two, ledger.lease(R1):
+        one.own(upstreams[0])
+        two.own(upstreams[1])
+        assert ledger.cut("r0", Outcome.TIMED_OUT) == 2
+        assert [upstream.num_closed for upstream in upstreams] == [1, 1]
+    assert breakers.ends[1:] == [("r0", Outcome.TIMED_OUT)] * 2
+
+
+async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> None:
+    breakers = Breakers(FailureSettings())
+    router = Router(FixedReplicas([R0, R1]), Ledger(breakers), breakers)
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    assert router.choose("tiny", Needs()) is R1
+    assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
+    assert router.choose("tiny", Needs(), avoid=["r1"], forced=False) is None
 
 
 async def test_the_least_loaded_ready_replica_is_chosen() -> None:
@@ -78,8 +116,8 @@ async def test_the_least_loaded_ready_replica_is_chosen() -> None:
     assert router.choose("tiny", Needs()) is R0
     async with ledger.lease(R0):
         assert router.choose("tiny", Needs()) is R1
-        assert router.choose("tiny", Needs(), failed=["r1"]) is R0
-    assert router.choose("tiny", Needs(), failed=["r0", "r1"]) is R0
+        assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
+    assert router.choose("tiny", Needs(), avoid=["r0", "r1"]) is None
     assert router.choose("other", Needs()) is None
     source.current = [DOWN]
     assert router.choose("tiny", Needs()) is None

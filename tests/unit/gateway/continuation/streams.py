@@ -12,7 +12,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+    return (
+        b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+    )
 
 
 def role_chunk(prompt_ids: list[int] | None) -> bytes:
