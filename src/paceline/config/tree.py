@@ -34,7 +34,7 @@ class ServerSettings(_Frozen):
     port: Port = 8000
     """Data port, with the OpenAI API; 0 lets the system choose."""
     admin_host: str = "127.0.0.1"
-    """Address of the admin port; it has no key, so keep it on loopback or a private network."""
+    """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics and the governor; 0 lets the system choose."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
@@ -114,6 +114,22 @@ class SloSettings(_Frozen):
     computed in pieces small enough for it, and `goodput` and `latency` draft no further."""
 
 
+class KeysSettings(_Frozen):
+    """Who may use the server. `paceline keys` makes and revokes keys."""
+
+    file: Path | None = None
+    """File of the API keys, hashed; without one the data port asks for no key. Changes are noticed
+    while the server runs."""
+    admin_key_file: Path | None = None
+    """File of the admin port's keys, hashed; without one that port asks for no key and must stay
+    on loopback."""
+    salt_file: Path | None = None
+    """File of the secret that keeps tenants apart in the engines' prefix caches, made at its first
+    use; by default `file` with `.salt` added. Gateways of one fleet share it."""
+    metrics_need_key: bool = False
+    """Whether `/metrics` asks for the admin key too."""
+
+
 class Settings(_Frozen):
     """Everything that can be set."""
 
@@ -123,3 +139,5 @@ class Settings(_Frozen):
     """What is served, and how the engine runs."""
     slo: SloSettings = SloSettings()
     """What is promised to clients."""
+    keys: KeysSettings = KeysSettings()
+    """Who may use the server. `paceline keys` makes and revokes keys."""

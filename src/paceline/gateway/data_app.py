@@ -7,6 +7,7 @@ lease it, exchange. A plain ASGI application.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import re
 import time
@@ -16,6 +17,7 @@ import msgspec
 
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
+from paceline.gateway.body_edit import with_fields
 from paceline.gateway.checks import CHAT, COMPLETIONS, Route, check_context, check_request
 from paceline.gateway.errors import (
     INTERNAL,
@@ -27,6 +29,7 @@ from paceline.gateway.errors import (
     unavailable,
 )
 from paceline.gateway.exchange import Exchange
+from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics, RequestTimes
 from paceline.gateway.outcomes import Outcome
@@ -62,6 +65,7 @@ class DataApp:
         self._upstreams = upstreams
         self._ledger = ledger
         self._metrics = metrics
+        self._access = DataAccess(settings)
         self._started_at_s = int(time.time())
         self.is_stopping = False
         """Set when the gateway drains: `/ready` then sends clients elsewhere."""
@@ -80,7 +84,7 @@ class DataApp:
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
         elif path == b"/v1/models":
-            await reply.whole(200, self._models())
+            await self._answer_models(scope, reply)
         elif path == b"/health":
             await reply.whole(200, b'{"status":"alive"}')
         else:
@@ -118,10 +122,11 @@ class DataApp:
     async def _serve(
         self, route: Route, request_id: str, scope: Scope, receive: Receive, reply: Reply
     ) -> Outcome:
+        tenant = self._access.authenticate(scope)
         check_headers(scope, self._settings)
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
-        request = check_request(route, body, self._settings)
+        request = check_request(route, body, self._settings, tenant)
         replicas = [r for r in self._source.replicas() if r.model == request.model]
         if not replicas:
             raise model_not_found(request.model, self._model_ids())
@@ -132,6 +137,8 @@ class DataApp:
                 unavailable(explain_unready(replicas), self._settings.retry_after_s),
                 Outcome.UNAVAILABLE,
             )
+        added = self._access.engine_fields(tenant, replica)
+        request = dataclasses.replace(request, body=with_fields(body, request.names, added))
         async with self._ledger.lease(replica) as lease:
             times.sent_upstream(request.num_choices)
             exchange = Exchange(
@@ -151,6 +158,14 @@ class DataApp:
             return
         reason = "The server is stopping." if self.is_stopping else explain_unready(replicas)
         await reply.problem(unavailable(reason, self._settings.retry_after_s))
+
+    async def _answer_models(self, scope: Scope, reply: Reply) -> None:
+        try:
+            self._access.authenticate(scope)
+        except Refusal as refusal:
+            await reply.problem(refusal.problem)
+        else:
+            await reply.whole(200, self._models())
 
     def _model_ids(self) -> list[str]:
         return sorted({replica.model for replica in self._source.replicas()})

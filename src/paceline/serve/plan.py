@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline import demo
-from paceline.config import BUNDLED, EngineSettings, ServerSettings, Settings
+from paceline.config import BUNDLED, EngineSettings, Settings
 from paceline.engine.command import EngineCommand, EngineSpec, num_workers, render_command
 from paceline.engine.hardware import Hardware
 from paceline.engine.layout import LayoutWishes, choose_layout
@@ -23,6 +23,7 @@ from paceline.engine.model_folder import (
 )
 from paceline.engine.speculation import Drafter, choose_drafter
 from paceline.gateway import GatewaySettings
+from paceline.gateway.keys.settings import KeySettings
 
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair."""
@@ -80,7 +81,7 @@ def make_plan(
         engines.append(EnginePlan(name, command))
         reasons += [reason for reason in layout.reasons if reason not in reasons]
     return ServePlan(
-        gateway=gateway_settings(settings.server),
+        gateway=gateway_settings(settings),
         engines=tuple(engines),
         served_name=spec.served_name,
         start_timeout_s=engine.start_timeout_s,
@@ -90,9 +91,9 @@ def make_plan(
     )
 
 
-def gateway_settings(server: ServerSettings) -> GatewaySettings:
+def gateway_settings(settings: Settings) -> GatewaySettings:
     """The gateway's settings, as far as the configuration has them."""
-    return GatewaySettings(**dict(server))
+    return GatewaySettings(**dict(settings.server), keys=KeySettings(**dict(settings.keys)))
 
 
 def _models(engine: EngineSettings) -> tuple[str, str]:
