@@ -35,7 +35,7 @@ class ServerSettings(_Frozen):
     port: Port = 8000
     """Data port, with the OpenAI API; 0 lets the system choose."""
     admin_host: str = "127.0.0.1"
-    """Address of the admin port; it has no key, so keep it on loopback or a private network."""
+    """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics and the governor; 0 lets the system choose."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
@@ -143,6 +143,22 @@ class FailureSettings(_Frozen):
     """The same while no stream has begun: prompts are being computed, which brings no bytes."""
 
 
+class KeysSettings(_Frozen):
+    """Who may use the server. `paceline keys` makes and revokes keys."""
+
+    file: Path | None = None
+    """File of the API keys, hashed; without one the data port asks for no key. Changes are noticed
+    while the server runs."""
+    admin_key_file: Path | None = None
+    """File of the admin port's keys, hashed; without one that port asks for no key and must stay
+    on loopback."""
+    salt_file: Path | None = None
+    """File of the secret that keeps tenants apart in the engines' prefix caches, made at its first
+    use; by default `file` with `.salt` added. Gateways of one fleet share it."""
+    metrics_need_key: bool = False
+    """Whether `/metrics` asks for the admin key too."""
+
+
 class Settings(_Frozen):
     """Everything that can be set."""
 
@@ -154,3 +170,5 @@ class Settings(_Frozen):
     """What is promised to clients."""
     failures: FailureSettings = FailureSettings()
     """What happens when a replica fails."""
+    keys: KeysSettings = KeysSettings()
+    """Who may use the server. `paceline keys` makes and revokes keys."""

@@ -1,6 +1,6 @@
 """What may an operator see and set?
 
-The admin port: metrics, the governors, the replicas. It has no key, so it belongs on loopback; a
+The admin port: metrics, the governors, the replicas. Without a key it belongs on loopback; a
 browser on the same machine is kept out by the Host header and by asking for JSON.
 """
 
@@ -23,6 +23,7 @@ from paceline.gateway.errors import (
     unavailable,
 )
 from paceline.gateway.governor_changes import GovernorChanges
+from paceline.gateway.keys.access import AdminAccess
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.replicas import Replica, ReplicaSource
@@ -53,6 +54,7 @@ class AdminApp:
         self._ledger = ledger
         self._metrics = metrics
         self._changes = changes
+        self._access = AdminAccess(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -65,7 +67,10 @@ class AdminApp:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
-        if not _is_trusted_host(header(scope, b"host"), self._settings.admin_host):
+        may_come_by_any_name = self._access.authenticate(scope)
+        if not may_come_by_any_name and not _is_trusted_host(
+            header(scope, b"host"), self._settings.admin_host
+        ):
             raise Refusal(
                 Problem(
                     403,

@@ -13,6 +13,7 @@ from typing import Any
 from paceline.gateway.capabilities import Needs, needs_of
 from paceline.gateway.errors import Refusal, context_length_exceeded, invalid
 from paceline.gateway.fields import CHAT_FIELDS, COMPLETION_FIELDS, Check, integer, refusal_reason
+from paceline.gateway.keys.ring import Tenant, granted_to
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
 
@@ -60,12 +61,16 @@ class CheckedRequest:
     """The body as decoded. Nobody may change it."""
 
 
-def check_request(route: Route, body: bytes, settings: GatewaySettings) -> CheckedRequest:
-    """Read the body and refuse what the engine should not see."""
+def check_request(
+    route: Route, body: bytes, settings: GatewaySettings, tenant: Tenant | None = None
+) -> CheckedRequest:
+    """Read the body and refuse what the engine should not see of this tenant."""
     request = parse_object(body, settings.max_json_depth, settings.max_json_keys)
+    granted = granted_to(tenant, settings.granted_fields)
     for name, value in request.items():
-        _check_field(route, name, value, settings)
-    if "prompt_logprobs" not in settings.granted_fields:
+        if name not in granted:
+            _check_field(route, name, value, settings)
+    if "prompt_logprobs" not in granted:
         _refuse_hidden_prompt_logprobs(route, request)
     model = request.get("model")
     if not isinstance(model, str):
@@ -105,7 +110,7 @@ def check_context(request: CheckedRequest, max_model_len: int | None) -> None:
 
 
 def _check_field(route: Route, name: str, value: object, settings: GatewaySettings) -> None:
-    if value is None or name in settings.granted_fields:
+    if value is None:
         return
     check = integer(1, settings.max_choices) if name == "n" else route.fields.get(name)
     if check is None:

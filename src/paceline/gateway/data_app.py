@@ -7,6 +7,7 @@ lease it, exchange. A plain ASGI application.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import re
 import time
@@ -37,6 +38,8 @@ from paceline.gateway.errors import (
     unavailable,
 )
 from paceline.gateway.journey import Ground, Journey
+from paceline.gateway.keys.access import DataAccess
+from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.metrics import RequestTimes
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import (
@@ -65,6 +68,7 @@ class DataApp:
         self._router = ground.router
         self._metrics = ground.metrics
         self._admission = admission
+        self._access = DataAccess(settings)
         self._started_at_s = int(time.time())
         self.is_stopping = False
         """Set when the gateway drains: `/ready` then sends clients elsewhere."""
@@ -83,7 +87,7 @@ class DataApp:
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
         elif path == b"/v1/models":
-            await reply.whole(200, self._models())
+            await self._answer_models(scope, reply)
         elif path == b"/health":
             await reply.whole(200, b'{"status":"alive"}')
         else:
@@ -121,13 +125,14 @@ class DataApp:
     async def _serve(
         self, route: Route, request_id: str, scope: Scope, receive: Receive, reply: Reply
     ) -> Outcome:
+        tenant = self._access.authenticate(scope)
         check_headers(scope, self._settings)
         deadline_s = deadline_of(scope, self._settings.admission)
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
-        request = check_request(route, body, self._settings)
+        request = check_request(route, body, self._settings, tenant)
         self._check_served(request)
-        work = self._work(request, request_id, reply, times, deadline_s)
+        work = self._work(request, tenant, request_id, reply, times, deadline_s)
         outcome = await run_while_connected(work, receive)
         return Outcome.CLIENT_GONE if outcome is None else outcome
 
@@ -143,6 +148,7 @@ class DataApp:
     async def _work(
         self,
         request: CheckedRequest,
+        tenant: Tenant | None,
         request_id: str,
         reply: Reply,
         times: RequestTimes,
@@ -158,7 +164,8 @@ class DataApp:
                 if replica is None:
                     raise self._unready(request.model)
                 times.sent_upstream(request.num_choices)
-                journey = Journey(self._ground, request, request_id, reply, times, {})
+                engine_fields = functools.partial(self._access.engine_fields, tenant)
+                journey = Journey(self._ground, request, request_id, reply, times, engine_fields)
                 return await journey.run(replica)
         except TimeoutError:
             await reply.problem(deadline_exceeded(deadline_s))
@@ -181,6 +188,14 @@ class DataApp:
             return
         reason = "The server is stopping." if self.is_stopping else explain_unready(replicas)
         await reply.problem(unavailable(reason, self._settings.retry_after_s))
+
+    async def _answer_models(self, scope: Scope, reply: Reply) -> None:
+        try:
+            self._access.authenticate(scope)
+        except Refusal as refusal:
+            await reply.problem(refusal.problem)
+        else:
+            await reply.whole(200, self._models())
 
     def _model_ids(self) -> list[str]:
         return sorted({replica.model for replica in self._source.replicas()})

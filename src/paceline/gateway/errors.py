@@ -64,6 +64,8 @@ class Problem:
         if self.status == 500:
             # OpenAI's own clients obey it; by themselves they would send the fault again.
             headers.append((b"x-should-retry", b"false"))
+        if self.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
         if self.closes_connection:
             headers.append((b"connection", b"close"))
         if self.allow is not None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from paceline.gateway import failure_policy
@@ -48,6 +48,10 @@ _KEEP_ALIVE = b": waiting for a replica\n\n"
 _MAX_SIDE_ANSWER_BYTES = 16 * 1024 * 1024
 
 
+EngineFields = Callable[[Replica], Mapping[str, object]]
+"""Fields of the gateway's own that go into the body for this replica."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What all requests of a gateway share."""
@@ -71,9 +75,8 @@ class Journey:
         request_id: str,
         reply: Reply,
         observer: AttemptObserver,
-        engine_fields: Mapping[str, object],
+        engine_fields: EngineFields,
     ) -> None:
-        """`engine_fields` go into what is sent to replicas that speak vLLM's dialect."""
         self._ground = ground
         self._request = request
         self._request_id = request_id
@@ -207,7 +210,7 @@ class Journey:
         )
         if self._reply.has_begun:
             return await self._go_on(attempt, lease)
-        fields = dict(self._fields_for(lease.replica))
+        fields = dict(self._engine_fields(lease.replica))
         if self._request.is_stream:
             memory = self._memory = StreamMemory(self._request.parsed)
             if memory.is_tracked and lease.replica.tells_token_ids:
@@ -231,7 +234,7 @@ class Journey:
         try:
             async with asyncio.timeout(self._ground.settings.first_byte_timeout_s):
                 resumption = await memory.resume(
-                    ask, replica.max_model_len, self._fields_for(replica)
+                    ask, replica.max_model_len, self._engine_fields(replica)
                 )
         except CannotContinue as error:
             return broken(str(error), self._ground.settings)
@@ -248,9 +251,6 @@ class Journey:
         await self._reply.chunk(memory.closing_events())
         await self._reply.end_stream()
         return COMPLETED
-
-    def _fields_for(self, replica: Replica) -> Mapping[str, object]:
-        return self._engine_fields if replica.dialect == "vllm" else {}
 
     def _body(self, fields: Mapping[str, object]) -> bytes:
         return with_fields(self._request.body, self._request.parsed, fields)

@@ -6,10 +6,12 @@ file and no environment.
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field, fields
 
 from paceline.gateway.admission import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.keys.settings import KeySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class GatewaySettings:
     port: int = 8000
     """Data port; 0 lets the system choose."""
     admin_host: str = "127.0.0.1"
-    """Address of the admin port; keep it on loopback, it has no key yet."""
+    """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
     admin_port: int = 8001
     """Admin port; 0 lets the system choose."""
 
@@ -66,12 +68,14 @@ class GatewaySettings:
     """How many requests are let in, and who waits."""
     failures: FailureSettings = field(default_factory=FailureSettings)
     """How it deals with replicas that fail."""
+    keys: KeySettings = field(default_factory=KeySettings)
+    """API keys, the admin key, and the tenants' cache salts."""
 
     def __post_init__(self) -> None:
         for name in ("port", "admin_port"):
             if not 0 <= getattr(self, name) <= 65_535:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed are 0 to 65535")
-        for name in (each.name for each in fields(self)):
+        for name in (one.name for one in fields(self)):
             value = getattr(self, name)
             if name.startswith("max_") and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
@@ -79,3 +83,19 @@ class GatewaySettings:
                 raise ValueError(f"{name} is {value}; it must be more than 0 seconds")
         if not 1 <= self.retry_after_s <= 120:
             raise ValueError(f"retry_after_s is {self.retry_after_s}; allowed are 1 to 120 seconds")
+        if self.keys.admin_key_file is None and not is_loopback(self.admin_host):
+            raise ValueError(
+                f"admin_host is {self.admin_host!r}, where others can reach the admin port, and "
+                "there is no key for it; set keys.admin_key_file (paceline keys create --admin "
+                "makes the file), or set admin_host to 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this address can be reached from this machine alone, as far as its text says."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -129,6 +129,7 @@ def _serve(loaded: LoadedSettings) -> int:
     from paceline.engine.model_folder import ModelUnfit
     from paceline.engine.supervisor import EngineFailed
     from paceline.gateway import PortTaken
+    from paceline.gateway.keys.record import KeysUnusable
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
     from paceline.serve.screen import Screen
@@ -154,7 +155,7 @@ def _serve(loaded: LoadedSettings) -> int:
     try:
         with Screen(plan.served_name) as screen:
             uvloop.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
-    except (EngineFailed, PortTaken) as error:
+    except (EngineFailed, KeysUnusable, PortTaken) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: no waiting for requests in flight
         return 0

@@ -24,6 +24,7 @@ from paceline.engine.model_folder import (
 from paceline.engine.speculation import Drafter, choose_drafter
 from paceline.gateway import GatewaySettings
 from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.keys.settings import KeySettings
 
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair."""
@@ -96,6 +97,7 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
     return GatewaySettings(
         **dict(settings.server),
         failures=FailureSettings(**dict(settings.failures)),
+        keys=KeySettings(**dict(settings.keys)),
     )
 
 

@@ -1,0 +1,82 @@
+"""What do the two ports ask before they serve anybody?
+
+One object per port. Each answers from memory, except for a look at the keys' file once per second.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from paceline.gateway.asgi import Scope
+from paceline.gateway.errors import Problem, Refusal
+from paceline.gateway.keys.file import KeyFile
+from paceline.gateway.keys.ring import Tenant, unauthorized
+from paceline.gateway.keys.salt import read_or_create_secret, salt_of
+from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import GatewaySettings, is_loopback
+
+logger = logging.getLogger(__name__)
+
+_SALTED_DIALECTS = frozenset({"vllm"})
+"""Servers that know `cache_salt`; others may refuse a field that they do not know."""
+
+
+class DataAccess:
+    """Of the data port. `KeysUnusable` when the files cannot be used at the start."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        keys = settings.keys
+        self._keys = None if keys.file is None else KeyFile(keys.file)
+        self._secret = None if keys.salt_path is None else read_or_create_secret(keys.salt_path)
+        if self._keys is None and not is_loopback(settings.host):
+            logger.warning(
+                "the data port listens on %s and asks for no key: whoever reaches it may use it; "
+                "set keys.file",
+                settings.host,
+            )
+
+    def authenticate(self, scope: Scope) -> Tenant | None:
+        """Who sends this request; None when keys are off. Raises `Refusal` (401)."""
+        return None if self._keys is None else _authenticate(self._keys, scope)
+
+    def engine_fields(self, tenant: Tenant | None, replica: Replica) -> Mapping[str, object]:
+        """Fields that the body sent to this replica gets besides the client's."""
+        if tenant is None or self._secret is None or replica.dialect not in _SALTED_DIALECTS:
+            return {}
+        return {"cache_salt": salt_of(self._secret, tenant.name)}
+
+
+class AdminAccess:
+    """Of the admin port. `KeysUnusable` when its file cannot be used at the start."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        path = settings.keys.admin_key_file
+        self._keys = None if path is None else KeyFile(path)
+        self._open_paths = () if settings.keys.metrics_need_key else ("/metrics",)
+        self._is_on_network = not is_loopback(settings.admin_host)
+
+    def authenticate(self, scope: Scope) -> bool:
+        """Whether the request may come by any host name. Raises `Refusal` (401).
+
+        A page that had its own name point to this machine (DNS rebinding) is kept out by the Host
+        header as long as the port is for this machine alone; it has no key in any case.
+        """
+        if self._keys is None or scope["path"] in self._open_paths:
+            return self._is_on_network
+        _authenticate(self._keys, scope)
+        return True
+
+
+def _authenticate(keys: KeyFile, scope: Scope) -> Tenant:
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    found: Tenant | Problem
+    if len(given) > 1:
+        found = unauthorized("There is more than one Authorization header; send one.")
+    else:
+        authorization = given[0].decode("latin-1") if given else None
+        found = keys.ring().authenticate(authorization, time.time())
+    if isinstance(found, Problem):
+        raise Refusal(found)
+    return found

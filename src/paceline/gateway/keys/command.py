@@ -1,0 +1,219 @@
+"""`paceline keys`: how does an operator make, see and revoke keys?
+
+Only the file is touched; gateways that use it notice within a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.config import ConfigError, load_settings
+from paceline.gateway.keys.file import change_text, read_text
+from paceline.gateway.keys.key_text import hash_secret, join_key, make_key
+from paceline.gateway.keys.record import (
+    MAX_KEYS,
+    KeyRecord,
+    KeysUnusable,
+    parse_lines,
+    parse_records,
+    render_line,
+)
+
+_EXAMPLES = """\b
+Examples:
+  paceline keys create --tenant acme
+      Prints the key, this once
+  paceline keys create --tenant acme --grant priority --expires 90d
+  paceline keys create --admin --tenant ops
+      A key for the admin port (keys.admin_key_file)
+  paceline keys list
+  paceline keys revoke k3v9x2ab
+"""
+
+_SPAN = re.compile(r"(\d{1,5})([dh])")
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What says which file is meant; the same for every subcommand."""
+    for option in (
+        click.option("--admin", is_flag=True, help="Keys of the admin port, not of the data port."),
+        click.option(
+            "--file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="The file of keys; by default keys.file (with --admin keys.admin_key_file).",
+        ),
+        click.option(
+            "--config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Settings file; by default paceline.yaml, if there is one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("keys", epilog=_EXAMPLES, short_help="Create, list and revoke API keys.")
+def keys() -> None:
+    """Create, list and revoke the keys that clients and operators show the gateway.
+
+    The file holds hashes only, so a key can be shown once and never again.
+    """
+
+
+@keys.command("create", epilog=_EXAMPLES)
+@click.option("--tenant", required=True, metavar="NAME", help="Who will use it; several keys may.")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="FIELD",
+    help="An engine field that this key may use although it is refused by default; repeatable.",
+)
+@click.option(
+    "--expires",
+    metavar="WHEN",
+    help="90d, 12h, or a date such as 2027-01-31 or 2027-01-31T12:00+01:00; UTC where it has no "
+    "zone. By default it does not expire.",
+)
+@_options
+def create(
+    tenant: str,
+    grants: tuple[str, ...],
+    expires: str | None,
+    admin: bool,
+    file: Path | None,
+    config: Path | None,
+) -> None:
+    """Make a key, and print it: the key on standard output, what it is on standard error."""
+    path = _path(admin, file, config)
+    if admin and grants:
+        raise click.UsageError("--grant is for the data port; leave it out with --admin")
+    now = datetime.now(UTC).replace(microsecond=0)
+    expires_at = None if expires is None else _moment(expires, now)
+    key_id, secret = make_key()
+    try:
+        record = KeyRecord(
+            id=key_id,
+            tenant=tenant,
+            secret_sha256=hash_secret(secret),
+            created_at=now,
+            expires_at=expires_at,
+            granted_fields=tuple(sorted(set(grants))),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+    def add(text: str) -> str:
+        records = parse_records(text)
+        if len(records) >= MAX_KEYS:
+            raise KeysUnusable(f"there are {MAX_KEYS} keys already; revoke some")
+        if any(known.id == key_id for known in records):
+            raise KeysUnusable("the id drawn is taken already; run it again")
+        return text + ("" if text.endswith("\n") or not text else "\n") + render_line(record)
+
+    _change(path, add)
+    until = "" if expires_at is None else f", until {expires_at.isoformat()}"
+    click.echo(f"paceline: key {key_id} of {tenant}{until}; it is shown only now", err=True)
+    click.echo(join_key(key_id, secret))
+
+
+@keys.command("list", epilog=_EXAMPLES)
+@_options
+def show(admin: bool, file: Path | None, config: Path | None) -> None:
+    """Show the keys: id, tenant, dates and granted fields. Secrets are not kept."""
+    path = _path(admin, file, config)
+    try:
+        records = parse_records(read_text(path))
+    except KeysUnusable as error:
+        raise _failed(path, error) from None
+    now = datetime.now(UTC)
+    rows = [("ID", "TENANT", "CREATED", "EXPIRES", "GRANTED")]
+    for record in records:
+        expires = "never" if record.expires_at is None else record.expires_at.isoformat()
+        if record.expires_at is not None and record.expires_at <= now:
+            expires += " (expired)"
+        granted = " ".join(record.granted_fields) or "-"
+        rows.append((record.id, record.tenant, record.created_at.isoformat(), expires, granted))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("  ".join(cells).rstrip())
+
+
+@keys.command("revoke", epilog=_EXAMPLES)
+@click.argument("key_id", metavar="ID")
+@_options
+def revoke(key_id: str, admin: bool, file: Path | None, config: Path | None) -> None:
+    """Take a key out of the file. Gateways refuse it within a second; what runs goes on."""
+    path = _path(admin, file, config)
+
+    def remove(text: str) -> str:
+        lines = list(parse_lines(text))
+        kept = [line for line, record in lines if record is None or record.id != key_id]
+        if len(kept) == len(lines):
+            raise click.UsageError(
+                f"{path} has no key of the id {key_id[:50]!r}; paceline keys list shows them"
+            )
+        return "".join(kept)
+
+    _change(path, remove)
+    click.echo(f"paceline: key {key_id} is revoked", err=True)
+
+
+def _path(admin: bool, file: Path | None, config: Path | None) -> Path:
+    if file is not None:
+        return file
+    try:
+        settings = load_settings({}, os.environ, config).settings.keys
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    name, path = (
+        ("keys.admin_key_file", settings.admin_key_file) if admin else ("keys.file", settings.file)
+    )
+    if path is None:
+        raise click.UsageError(
+            f"{name} is not set, so no gateway uses keys; set it in paceline.yaml, or give --file"
+        )
+    return path
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    span = _SPAN.fullmatch(text)
+    try:
+        if span is not None:
+            number = int(span[1])
+            moment = now + (timedelta(days=number) if span[2] == "d" else timedelta(hours=number))
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise click.UsageError(
+            f"--expires is {text[:50]!r}; allowed are a number of days or hours (90d, 12h) and a "
+            "date (2027-01-31, 2027-01-31T12:00+01:00)"
+        ) from None
+    if moment <= now:
+        raise click.UsageError(f"--expires is {text!r}, which has passed")
+    return moment
+
+
+def _change(path: Path, change: Callable[[str], str]) -> None:
+    try:
+        change_text(path, change)
+    except KeysUnusable as error:
+        raise _failed(path, error) from None
+
+
+def _failed(path: Path, error: KeysUnusable) -> click.ClickException:
+    """Ends with exit code 1."""
+    named = str(error) if str(path) in str(error) else f"{path}, {error}"
+    return click.ClickException(named)

@@ -1,0 +1,169 @@
+"""How are the keys read, noticed when they change, and written?
+
+A reader sees the whole old file or the whole new one: writers replace it in one step, one at a
+time. What cannot be read leaves the keys in force that were there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from paceline.gateway.keys.record import MAX_FILE_BYTES, KeysUnusable, parse_records
+from paceline.gateway.keys.ring import KeyRing
+
+logger = logging.getLogger(__name__)
+
+_CHECK_INTERVAL_S = 1.0
+"""Chosen by hand: a revoked key works at most this long, and a look costs microseconds."""
+
+_Version = tuple[int, int, int] | None
+"""Inode, length and time of the last change, also of its mode, of what was read; None when it was
+not there."""
+
+
+class KeyFile:
+    """The keys of one file, as it is now. `KeysUnusable` when it cannot be read at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._version, self._ring = _read(path)
+        self._checked_at_s = time.monotonic()
+
+    def ring(self) -> KeyRing:
+        """The keys in force. Looks at the file at most once per second; does not raise."""
+        now_s = time.monotonic()
+        if now_s - self._checked_at_s >= _CHECK_INTERVAL_S:
+            self._checked_at_s = now_s
+            self._read_if_changed()
+        return self._ring
+
+    def _read_if_changed(self) -> None:
+        version = _version_of(self._path)
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            self._version, self._ring = _read(self._path)
+        except KeysUnusable as error:
+            logger.error("%s; the keys read before stay in force", error)
+        else:
+            logger.info("%s: %d keys are in force", self._path, len(self._ring))
+
+
+def change_text(path: Path, change: Callable[[str], str]) -> None:
+    """Replace the text of a file of keys in one step; a new file gets mode 0600.
+
+    Whoever calls it at the same time waits. Raises `KeysUnusable` when that cannot be done, and
+    what `change` raises; the file is then as it was.
+    """
+    path = Path(os.path.realpath(path))  # a link stays a link
+    try:
+        with _locked(path.parent):
+            before = read_text(path) if path.exists() else ""
+            _replace(path, change(before).encode())
+    except OSError as error:
+        raise KeysUnusable(f"{path} cannot be written: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of keys, within its limit."""
+    return _read_bounded(path)[1]
+
+
+def create_private(path: Path, content: bytes) -> None:
+    """A new file that only its owner may read; FileExistsError when there is one already.
+
+    It appears whole, so that nobody reads the half of it.
+    """
+    temporary = _write_beside(path, content, 0o600)
+    try:
+        os.link(temporary, path)
+    finally:
+        temporary.unlink()
+
+
+def _read(path: Path) -> tuple[_Version, KeyRing]:
+    version, text = _read_bounded(path)
+    try:
+        return version, KeyRing(parse_records(text))
+    except KeysUnusable as error:
+        raise KeysUnusable(f"{path}, {error}") from None
+
+
+def _read_bounded(path: Path) -> tuple[_Version, str]:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise KeysUnusable(
+            f"{path} does not exist; paceline keys create makes it with its first key"
+        ) from None
+    except OSError as error:
+        raise KeysUnusable(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise KeysUnusable(f"{path} is longer than {MAX_FILE_BYTES} bytes")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        logger.warning("%s may be changed by other users; take that away: chmod go-w", path)
+    try:
+        return (status.st_ino, status.st_size, status.st_ctime_ns), content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise KeysUnusable(f"{path}, line {line}: it is not UTF-8") from None
+
+
+def _version_of(path: Path) -> _Version:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_ctime_ns
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer at a time. The folder is locked, since the file itself is replaced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.fsync(descriptor)  # the new name outlives a power cut
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Keeps mode and owner: the gateway may run as another user than whoever creates keys."""
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        _write_beside(path, content, 0o600).replace(path)
+        return
+    temporary = _write_beside(path, content, stat.S_IMODE(before.st_mode))
+    try:
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(temporary, before.st_uid, before.st_gid)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink()
+        raise
+
+
+def _write_beside(path: Path, content: bytes, mode: int) -> Path:
+    """A file of this content in the same folder, under a name of its own."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
