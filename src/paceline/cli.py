@@ -15,6 +15,7 @@ import paceline
 _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "serve": ("paceline.serve.command", "serve", "Serve a model with governed speculation."),
+    "simulate": ("paceline.standin.command", "simulate", "Run a simulated vLLM server."),
 }
 
 
