@@ -16,6 +16,7 @@ _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "serve": ("paceline.serve.command", "serve", "Serve a model with governed speculation."),
+    "simulate": ("paceline.standin.command", "simulate", "Run a simulated vLLM server."),
 }
 
 

@@ -1,0 +1,110 @@
+"""`paceline simulate`: a simulated vLLM server as a command."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import click
+import uvloop
+
+from paceline.standin.server import StandIn
+from paceline.standin.settings import StandInSettings
+
+_DEFAULTS = StandInSettings()
+
+
+def _counts(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter("must be counts such as 1 or 1,3,2") from None
+
+
+@click.command(
+    epilog="What it imitates and what not: docs/simulate.md.",
+    context_settings={"show_default": True},
+)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", default=8100, type=click.IntRange(0, 65535), help="Port; 0: a free one.")
+@click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path),
+    help="Listen on this Unix socket instead.",
+)
+@click.option("--model", default=_DEFAULTS.model, help="Name of the model.")
+@click.option("--max-model-len", default=_DEFAULTS.max_model_len, help="Context, in tokens.")
+@click.option("--tpot-ms", default=_DEFAULTS.tpot_ms, help="Time per output token.")
+@click.option(
+    "--prefill-tokens-per-s",
+    default=_DEFAULTS.prefill_tokens_per_s,
+    help="Rate at which prompts are read, one after another.",
+)
+@click.option("--max-num-seqs", default=_DEFAULTS.max_num_seqs, help="Sequences at once.")
+@click.option(
+    "--tokens-per-chunk",
+    default="1",
+    callback=_counts,
+    help="Tokens of each chunk in turn, as under speculation, e.g. 1,3,2.",
+)
+@click.option("--speculates", is_flag=True, help="Refuse min_p and logit_bias as vLLM then does.")
+@click.option(
+    "--eos-every-tokens",
+    default=_DEFAULTS.eos_every_tokens,
+    help="Answers end by themselves after so many tokens on average; 0: never.",
+)
+@click.option("--seed", default=_DEFAULTS.seed, help="For what is drawn.")
+def simulate(
+    host: str,
+    port: int,
+    socket_path: Path | None,
+    model: str,
+    max_model_len: int,
+    tpot_ms: float,
+    prefill_tokens_per_s: float,
+    max_num_seqs: int,
+    tokens_per_chunk: tuple[int, ...],
+    speculates: bool,
+    eos_every_tokens: int,
+    seed: int,
+) -> None:
+    """Run a simulated vLLM server: no model, known tokens, known times.
+
+    \b
+    Examples:
+      paceline simulate --port 8100 --model m
+          http://127.0.0.1:8100/v1, 50 tokens/s for each of 256 streams
+      paceline simulate --tpot-ms 5 --tokens-per-chunk 1,3,2 --speculates
+          Chunks of several tokens, as under speculation
+    """
+    try:
+        settings = StandInSettings(
+            model=model,
+            max_model_len=max_model_len,
+            tpot_ms=tpot_ms,
+            prefill_tokens_per_s=prefill_tokens_per_s,
+            max_num_seqs=max_num_seqs,
+            tokens_per_chunk=tokens_per_chunk,
+            speculates=speculates,
+            eos_every_tokens=eos_every_tokens,
+            seed=seed,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        uvloop.run(_serve(StandIn(settings, host=host, port=port, socket_path=socket_path)))
+    except OSError as error:
+        raise click.ClickException(f"Cannot listen: {error}") from None
+
+
+async def _serve(server: StandIn) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with server:
+        print(f"Simulated vLLM on {server.url}", file=sys.stderr)
+        await stopped.wait()

@@ -1,0 +1,219 @@
+"""How do HTTP requests come in and answers go out?
+
+HTTP/1.1 on asyncio transports with httptools and no task per request: an `Exchange` is handed to
+`route` once its request is complete, and answered whenever. Headers and framing are uvicorn's,
+under which vLLM runs: one chunk per event. Closing or half-closing by the peer is an abort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import cast
+
+import httptools
+
+_CRLF = b"\r\n"
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+_date = (0, b"")
+
+
+class Exchange:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_connection",
+        "_keeps_alive",
+        "body",
+        "headers",
+        "is_answered",
+        "is_begun",
+        "method",
+        "on_gone",
+        "on_writable",
+        "path",
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._keeps_alive = True
+        self.method = ""
+        self.path = ""
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.is_begun = False
+        self.is_answered = False
+        self.on_gone: Callable[[], None] | None = None
+        """Called at most once, when the peer leaves before the answer is complete."""
+        self.on_writable: Callable[[], None] | None = None
+        """Called when the peer reads again after `is_writable` was false."""
+
+    @property
+    def is_writable(self) -> bool:
+        return not self._connection.is_paused
+
+    def respond(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: str | None = "application/json",
+        extra: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """A whole answer."""
+        head = [_head(status), b"content-length: %d\r\n" % len(body)]
+        if content_type is not None:
+            head.append(b"content-type: %b\r\n" % content_type.encode())
+        head += [f"{name}: {value}\r\n".encode() for name, value in extra]
+        self.is_begun = True
+        self.write(b"".join([*head, _CRLF, body]))
+        self.end()
+
+    def begin_stream(self) -> None:
+        self.is_begun = True
+        self.write(
+            _head(200)
+            + b"content-type: text/event-stream; charset=utf-8\r\n"
+            + b"transfer-encoding: chunked\r\n\r\n"
+        )
+
+    def send(self, *events: bytes) -> None:
+        """One HTTP chunk for each event, in one write."""
+        self.write(b"".join([b"%x\r\n%b\r\n" % (len(event), event) for event in events]))
+
+    def end_stream(self) -> None:
+        self.write(b"0\r\n\r\n")
+        self.end()
+
+    def write(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self._connection.write(data)
+
+    def end(self) -> None:
+        """The answer is complete; the next request on the connection may be answered."""
+        self.is_answered = True
+        self.on_gone = self.on_writable = None
+        self._connection.answered(self._keeps_alive)
+
+    def reset(self) -> None:
+        """Close with a TCP reset."""
+        self._connection.reset()
+
+    def half_close(self) -> None:
+        """Say that no more comes, and leave the connection open."""
+        self._connection.half_close()
+
+    def close(self) -> None:
+        """Close in good order after what was written, complete or not."""
+        self._connection.close()
+
+
+class Connection(asyncio.Protocol):
+    """One connection; requests on it are answered one after another."""
+
+    def __init__(self, route: Callable[[Exchange], None], connections: set[Connection]) -> None:
+        self._route = route
+        self._connections = connections
+        self._parser = httptools.HttpRequestParser(self)
+        self._queued: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        self._incoming: Exchange | None = None
+        self._parts: list[bytes] = []
+        self._url = b""
+        self.is_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._queued.clear()
+        current, self._current = self._current, None
+        if current is not None and current.on_gone is not None:
+            current.on_gone()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.write(_head(400) + b"content-length: 0\r\nconnection: close\r\n\r\n")
+            self.close()
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        if self._current is not None and self._current.on_writable is not None:
+            self._current.on_writable()
+
+    # httptools calls these
+    def on_message_begin(self) -> None:
+        self._incoming = Exchange(self)
+        self._parts, self._url = [], b""
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self._incoming is not None
+        self._incoming.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        assert self._incoming is not None
+        if self._incoming.headers.get("expect", "").lower() == "100-continue":
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        exchange, self._incoming = self._incoming, None
+        assert exchange is not None
+        exchange.method = self._parser.get_method().decode()
+        exchange.path = self._url.partition(b"?")[0].decode("latin-1")
+        exchange.body = b"".join(self._parts)
+        exchange._keeps_alive = self._parser.should_keep_alive()
+        if self._current is None:
+            self._current = exchange
+            self._route(exchange)
+        else:
+            self._queued.append(exchange)
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def answered(self, keeps_alive: bool) -> None:
+        self._current = None
+        if not keeps_alive:
+            self.close()
+        elif self._queued:
+            self._current = self._queued.popleft()
+            self._route(self._current)
+
+    def reset(self) -> None:
+        self._transport.abort()
+
+    def half_close(self) -> None:
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def _head(status: int) -> bytes:
+    global _date
+    now = int(time.time())
+    if _date[0] != now:
+        _date = (now, formatdate(now, usegmt=True).encode())
+    return b"HTTP/1.1 %d %b\r\ndate: %b\r\nserver: uvicorn\r\n" % (
+        status,
+        _REASONS.get(status, b""),
+        _date[1],
+    )
