@@ -15,7 +15,6 @@ import uuid
 
 import msgspec
 
-from paceline.gateway.admission import Admission, Overloaded, deadline_of
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
 from paceline.gateway.capabilities import can_serve, explain_unserved
@@ -31,7 +30,6 @@ from paceline.gateway.errors import (
     INTERNAL,
     STOPPING,
     Refusal,
-    deadline_exceeded,
     method_not_allowed,
     model_not_found,
     not_found,
@@ -59,15 +57,12 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 class DataApp:
     """The data port."""
 
-    def __init__(
-        self, settings: GatewaySettings, source: ReplicaSource, ground: Ground, admission: Admission
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, source: ReplicaSource, ground: Ground) -> None:
         self._settings = settings
         self._source = source
         self._ground = ground
         self._router = ground.router
         self._metrics = ground.metrics
-        self._admission = admission
         self._access = DataAccess(settings)
         self._started_at_s = int(time.time())
         self.is_stopping = False
@@ -127,12 +122,11 @@ class DataApp:
     ) -> Outcome:
         tenant = self._access.authenticate(scope)
         check_headers(scope, self._settings)
-        deadline_s = deadline_of(scope, self._settings.admission)
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
         request = check_request(route, body, self._settings, tenant)
         self._check_served(request)
-        work = self._work(request, tenant, request_id, reply, times, deadline_s)
+        work = self._work(request, tenant, request_id, reply, times)
         outcome = await run_while_connected(work, receive)
         return Outcome.CLIENT_GONE if outcome is None else outcome
 
@@ -152,26 +146,14 @@ class DataApp:
         request_id: str,
         reply: Reply,
         times: RequestTimes,
-        deadline_s: float,
     ) -> Outcome:
-        """Wait to be let in, and have the request answered, before its deadline."""
-        try:
-            async with (
-                asyncio.timeout(deadline_s),
-                self._admission.slot(deadline_s),
-            ):
-                replica = self._router.choose(request.model, request.needs)
-                if replica is None:
-                    raise self._unready(request.model)
-                times.sent_upstream(request.num_choices)
-                engine_fields = functools.partial(self._access.engine_fields, tenant)
-                journey = Journey(self._ground, request, request_id, reply, times, engine_fields)
-                return await journey.run(replica)
-        except TimeoutError:
-            await reply.problem(deadline_exceeded(deadline_s))
-            return Outcome.EXPIRED
-        except Overloaded as overloaded:
-            raise Refusal(overloaded.problem, Outcome.OVERLOADED) from None
+        replica = self._router.choose(request.model, request.needs)
+        if replica is None:
+            raise self._unready(request.model)
+        times.sent_upstream(request.num_choices)
+        engine_fields = functools.partial(self._access.engine_fields, tenant)
+        journey = Journey(self._ground, request, request_id, reply, times, engine_fields)
+        return await journey.run(replica)
 
     def _unready(self, model: str) -> Refusal:
         replicas = self._router.of_model(model)

@@ -111,11 +111,12 @@ class Journey:
 
     async def _lease_and_attempt(self, replica: Replica) -> AttemptEnd:
         continues = self._reply.has_begun
-        self._num_continuations += continues
-        self._num_attempts += not continues
         async with self._ground.ledger.lease(replica) as lease:
             end = await self._attempt(lease)
             lease.end(end.outcome)
+        if end.outcome is not Outcome.UNREACHABLE:  # which cost no engine anything
+            self._num_continuations += continues
+            self._num_attempts += not continues
         if end.problem is not None:
             self._failed.add(replica.name)
             self._num_repeating_errors += end.repeats

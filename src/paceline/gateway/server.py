@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import uvicorn
 
 from paceline.gateway.admin_app import AdminApp
-from paceline.gateway.admission import Admission
 from paceline.gateway.asgi import App
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp
@@ -82,7 +81,7 @@ async def serve_gateway(
         async with Upstreams(settings) as upstreams:
             router = Router(source, ledger, breakers)
             ground = Ground(settings, router, upstreams, ledger, *_budgets(settings), metrics)
-            data = DataApp(settings, source, ground, Admission())
+            data = DataApp(settings, source, ground)
             admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
             async with (
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,

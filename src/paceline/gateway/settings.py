@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field, fields
 
-from paceline.gateway.admission import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.keys.settings import KeySettings
 
@@ -64,8 +63,6 @@ class GatewaySettings:
     control_timeout_s: float = 2.0
     """A replica's control channel must answer within this time."""
 
-    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
-    """How many requests are let in, and who waits."""
     failures: FailureSettings = field(default_factory=FailureSettings)
     """How it deals with replicas that fail."""
     keys: KeySettings = field(default_factory=KeySettings)

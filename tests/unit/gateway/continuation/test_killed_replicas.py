@@ -1,0 +1,221 @@
+"""Streams whose replica is killed, over simulated replicas whose answers are known.
+
+The replicas are processes and are killed with SIGKILL; the gateway serves in this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.failure_settings import FailureSettings
+from paceline.standin import (
+    SpawnedStandIn,
+    encode_chat,
+    encode_text,
+    expected_answer,
+    spawn_standin,
+)
+
+from ..conftest import SETTINGS, FixedReplicas, until  # noqa: TID252
+
+MODEL = "known"
+TPOT_MS = 4
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[SpawnedStandIn, SpawnedStandIn]]:
+    flags = ("--model", MODEL, "--tpot-ms", str(TPOT_MS), "--max-model-len", "4096")
+    with spawn_standin(*flags) as one, spawn_standin(*flags) as two:
+        yield one, two
+
+
+@dataclass
+class Told:
+    """A stream as its client read it."""
+
+    chunks: list[dict[str, Any]]
+    is_done: bool
+    error: dict[str, Any] | None
+
+    @property
+    def text(self) -> str:
+        choices = [choice for chunk in self.chunks for choice in chunk["choices"]]
+        return "".join(c["text"] if "text" in c else c["delta"]["content"] for c in choices)
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        reasons = [c["finish_reason"] for chunk in self.chunks for c in chunk["choices"]]
+        return [reason for reason in reasons if reason is not None]
+
+
+@asynccontextmanager
+async def gateway_over(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn], **changes: Any
+) -> AsyncIterator[RunningGateway]:
+    """Two replicas, alive again if a test killed them."""
+    for standin in pair:
+        if standin.returncode is not None:
+            standin.start()
+    source = FixedReplicas(
+        [
+            Replica(f"r{i}", standin.url, MODEL, "ready", max_model_len=4096)
+            for i, standin in enumerate(pair)
+        ]
+    )
+    settings = replace(SETTINGS, failures=FailureSettings(open_s=0.1, replica_wait_s=5), **changes)
+    async with serve_gateway(settings, source) as gateway:
+        yield gateway
+
+
+async def read_stream(
+    gateway: RunningGateway, path: str, body: dict[str, Any], kill: SpawnedStandIn, after: int
+) -> Told:
+    """The whole stream; the replica that serves it is killed after so many events."""
+    told = Told([], False, None)
+    async with (
+        httpx.AsyncClient(base_url=gateway.url, timeout=20) as client,
+        client.stream("POST", path, json={**body, "stream": True}) as response,
+    ):
+        assert response.status_code == 200, await response.aread()
+        num_events = 0
+        async for line in response.aiter_lines():
+            if line == "data: [DONE]":
+                told.is_done = True
+            elif line.startswith("data: "):
+                num_events += 1
+                chunk = json.loads(line[6:])
+                if "error" in chunk:
+                    told.error = chunk["error"]
+                else:
+                    told.chunks.append(chunk)
+                if num_events == after:
+                    await asyncio.to_thread(kill.kill)
+    return told
+
+
+CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Tell me 🚲 things."}]}
+COMPLETION = {"model": MODEL, "prompt": "Once upon"}
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 7, 20, 39])
+async def test_a_chat_goes_on_with_the_tokens_it_would_have_had(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn], after: int
+) -> None:
+    body = {**CHAT, "max_tokens": 40, "temperature": 0}
+    body["stream_options"] = {"include_usage": True}
+    prompt = encode_chat([("user", "Tell me 🚲 things.")], add_generation_prompt=True)
+    expected = expected_answer(prompt, 40)
+    async with gateway_over(pair) as gateway:
+        told = await read_stream(gateway, "/v1/chat/completions", body, pair[0], after)
+    assert told.is_done
+    assert told.text == expected.text
+    assert told.finish_reasons == [expected.finish_reason]
+    usage = told.chunks[-1]["usage"]
+    assert usage["completion_tokens"] == len(expected.ids)
+    assert len({chunk["id"] for chunk in told.chunks}) == 1
+    assert [c for c in told.chunks if "role" in (c["choices"] or [{}])[0].get("delta", {})] == [
+        told.chunks[0]
+    ]
+
+
+async def test_a_seeded_stream_goes_on_although_its_tokens_differ(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+) -> None:
+    body = {**COMPLETION, "max_tokens": 40, "temperature": 1, "seed": 5, "ignore_eos": True}
+    async with gateway_over(pair, granted_fields=frozenset({"ignore_eos"})) as gateway:
+        told = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
+    assert told.is_done
+    assert told.finish_reasons == ["length"]
+
+
+async def test_two_deaths_in_one_stream(pair: tuple[SpawnedStandIn, SpawnedStandIn]) -> None:
+    body = {**COMPLETION, "max_tokens": 60, "temperature": 0}
+    expected = expected_answer(encode_text(str(COMPLETION["prompt"])), 60)
+    async with gateway_over(pair) as gateway:
+        reading = asyncio.create_task(read_stream(gateway, "/v1/completions", body, pair[0], 10))
+        await until(lambda: pair[0].returncode is not None)
+        await asyncio.sleep(10 * TPOT_MS / 1000)
+        await asyncio.to_thread(pair[0].start)
+        await asyncio.to_thread(pair[1].kill)
+        told = await reading
+    assert told.is_done
+    assert told.text == expected.text
+
+
+async def test_all_replicas_dead_then_one_back(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+) -> None:
+    body = {**COMPLETION, "max_tokens": 60, "temperature": 0}
+    expected = expected_answer(encode_text(str(COMPLETION["prompt"])), 60)
+    async with gateway_over(pair) as gateway:
+        pair[1].kill()
+        reading = asyncio.create_task(read_stream(gateway, "/v1/completions", body, pair[0], 10))
+        await until(lambda: pair[0].returncode is not None)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(pair[1].start)
+        told = await reading
+    assert told.is_done
+    assert told.text == expected.text
+
+
+async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+) -> None:
+    body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "presence_penalty": 1}
+    async with gateway_over(pair) as gateway:
+        told = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
+    assert not told.is_done
+    assert told.error is not None
+    assert told.error["code"] == "engine_unavailable"
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_request_that_has_nothing_yet_is_made_again(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn], is_stream: bool
+) -> None:
+    """Without streaming nothing is sent before the end, so any kind of request can be retried."""
+    body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "presence_penalty": 1}
+    async with gateway_over(pair) as gateway:
+        pair[0].stop()
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+            asking = asyncio.create_task(
+                client.post("/v1/completions", json={**body, "stream": is_stream})
+            )
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(pair[0].kill)
+            answer = await asking
+    assert answer.status_code == 200
+    if is_stream:
+        assert answer.text.endswith("data: [DONE]\n\n")
+    else:
+        assert answer.json()["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("shows_stop", [False, True])
+async def test_a_stop_string_over_the_seam(
+    pair: tuple[SpawnedStandIn, SpawnedStandIn], shows_stop: bool
+) -> None:
+    """At every token a seam is laid through a stop string and what is held back for it."""
+    prompt = encode_text(str(COMPLETION["prompt"]))
+    text = expected_answer(prompt, 60).text
+    stop = text[20:28]
+    expected = expected_answer(prompt, 60, stop=[stop], include_stop_str_in_output=shows_stop)
+    assert expected.finish_reason == "stop"
+    body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "stop": stop}
+    body["include_stop_str_in_output"] = shows_stop
+    for after in (4, 9, 14):
+        async with gateway_over(pair) as gateway:
+            told = await read_stream(gateway, "/v1/completions", body, pair[0], after)
+        assert told.is_done
+        assert told.text == expected.text
+        assert told.finish_reasons == ["stop"]
+        assert told.chunks[-1]["choices"][0]["stop_reason"] == stop
