@@ -44,7 +44,9 @@ def test_sections_of_the_configuration_reach_the_gateway() -> None:
     assert gateway_settings(given).admission.max_queue == 7
 
 
-@pytest.mark.parametrize("module", ["admission_forecast", "breaker", "retry_budget", "sliding"])
+@pytest.mark.parametrize(
+    "module", ["admission_forecast", "breaker", "progress", "retry_budget", "sliding"]
+)
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"paceline.gateway.{module}"))
     assert result.attempted
