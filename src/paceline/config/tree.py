@@ -115,6 +115,22 @@ class SloSettings(_Frozen):
     computed in pieces small enough for it, and `goodput` and `latency` draft no further."""
 
 
+class AdmissionSettings(_Frozen):
+    """How many requests are let in, and how long the others may wait."""
+
+    max_in_flight: int = Field(default=256, ge=1)
+    """Most requests that a replica is given at a time, where the replica does not say; vLLM's
+    --max-num-seqs is a good value. With less the engine idles under load; with more, requests wait
+    inside the engine, where none is refused early."""
+    max_queue: int = Field(default=1024, ge=0)
+    """Most requests of a model that wait at a time; 0 lets nobody wait."""
+    max_queue_wait_s: Seconds = 10.0
+    """Longest wait. Who is likely to wait longer is refused at once. Once there has been a queue
+    for so long, a quarter of what a request usually takes is the limit, until it has cleared."""
+    max_deadline_s: Seconds = 3600.0
+    """Most time for a request, also where its client names none (x-request-timeout-ms) or more."""
+
+
 class FailureSettings(_Frozen):
     """What happens when a replica fails."""
 
@@ -168,6 +184,8 @@ class Settings(_Frozen):
     """What is served, and how the engine runs."""
     slo: SloSettings = SloSettings()
     """What is promised to clients."""
+    admission: AdmissionSettings = AdmissionSettings()
+    """How many requests are let in, and how long the others may wait."""
     failures: FailureSettings = FailureSettings()
     """What happens when a replica fails."""
     keys: KeysSettings = KeysSettings()

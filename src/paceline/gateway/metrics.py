@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from paceline.gateway.admission_forecast import Reason as AdmissionReason
 from paceline.gateway.breaker import BreakerState
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
@@ -114,6 +115,7 @@ class GatewayMetrics:
             registry=self.registry,
         )
         self._init_failures()
+        self._init_admission()
 
     def _init_failures(self) -> None:
         self._breaker_state = Gauge(
@@ -143,6 +145,28 @@ class GatewayMetrics:
         )
         for result in Continuation:
             self._continuations.labels(result.value)
+
+    def _init_admission(self) -> None:
+        self._waiting = Gauge(
+            "paceline_admission_queue_length",
+            "Requests that wait in the gateway for a replica to take them.",
+            registry=self.registry,
+        )
+        self._not_admitted = Counter(
+            "paceline_admission_refused",
+            "Requests that were told to come again later, by why.",
+            ["reason"],
+            registry=self.registry,
+        )
+        for reason in AdmissionReason:
+            self._not_admitted.labels(reason.value)
+
+    def queue_changed(self, by: int) -> None:
+        """So many more wait; fewer, where negative."""
+        self._waiting.inc(by)
+
+    def admission_refused(self, reason: AdmissionReason) -> None:
+        self._not_admitted.labels(reason.value).inc()
 
     def breakers_are(self, states: Mapping[str, BreakerState]) -> None:
         """Replaces what was known of all replicas."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field, fields
 
+from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.keys.settings import KeySettings
 
@@ -63,6 +64,8 @@ class GatewaySettings:
     control_timeout_s: float = 2.0
     """A replica's control channel must answer within this time."""
 
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    """How many requests it lets in, and how long the others may wait."""
     failures: FailureSettings = field(default_factory=FailureSettings)
     """How it deals with replicas that fail."""
     keys: KeySettings = field(default_factory=KeySettings)

@@ -23,6 +23,7 @@ from paceline.engine.model_folder import (
 )
 from paceline.engine.speculation import Drafter, choose_drafter
 from paceline.gateway import GatewaySettings
+from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.keys.settings import KeySettings
 
@@ -96,6 +97,7 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
     """The gateway's settings, as far as the configuration has them."""
     return GatewaySettings(
         **dict(settings.server),
+        admission=AdmissionSettings(**dict(settings.admission)),
         failures=FailureSettings(**dict(settings.failures)),
         keys=KeySettings(**dict(settings.keys)),
     )

@@ -1,5 +1,6 @@
 """Metrics of failure and overload."""
 
+from paceline.gateway.admission_forecast import Reason
 from paceline.gateway.breaker import BreakerState
 from paceline.gateway.metrics import Continuation, GatewayMetrics
 from paceline.gateway.outcomes import Outcome
@@ -30,3 +31,16 @@ def test_retries_and_continuations_are_counted_from_zero() -> None:
     assert 'paceline_retries_total{kind="unreachable"} 1.0' in text
     assert 'paceline_continuations_total{result="resumed"} 1.0' in text
     assert 'paceline_continuations_total{result="not_continuable"} 0.0' in text
+
+
+def test_queue_and_refusals_are_counted_from_zero() -> None:
+    metrics = GatewayMetrics()
+    assert "paceline_admission_queue_length 0.0" in rendered(metrics)
+    metrics.queue_changed(1)
+    metrics.queue_changed(1)
+    metrics.queue_changed(-1)
+    metrics.admission_refused(Reason.DEADLINE)
+    text = rendered(metrics)
+    assert "paceline_admission_queue_length 1.0" in text
+    assert 'paceline_admission_refused_total{reason="deadline"} 1.0' in text
+    assert 'paceline_admission_refused_total{reason="queue_full"} 0.0' in text

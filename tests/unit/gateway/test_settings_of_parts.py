@@ -37,11 +37,16 @@ def test_configuration_without_changes_gives_the_gateway_its_own_defaults() -> N
 
 
 def test_sections_of_the_configuration_reach_the_gateway() -> None:
-    given = Settings.model_validate({"failures": {"max_attempts": 5}})
+    given = Settings.model_validate(
+        {"failures": {"max_attempts": 5}, "admission": {"max_queue": 7}}
+    )
     assert gateway_settings(given).failures.max_attempts == 5
+    assert gateway_settings(given).admission.max_queue == 7
 
 
-@pytest.mark.parametrize("module", ["breaker", "retry_budget", "sliding"])
+@pytest.mark.parametrize(
+    "module", ["admission_forecast", "breaker", "progress", "retry_budget", "sliding"]
+)
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"paceline.gateway.{module}"))
     assert result.attempted

@@ -1,0 +1,27 @@
+"""How much time does a client give its request?"""
+
+from __future__ import annotations
+
+import re
+
+from paceline.gateway.admission_settings import AdmissionSettings
+from paceline.gateway.asgi import Scope, header
+from paceline.gateway.errors import invalid
+
+HEADER = "x-request-timeout-ms"
+MAX_TIMEOUT_MS = 3_600_000
+_DIGITS = re.compile(r"[0-9]{1,7}")
+
+
+def deadline_of(scope: Scope, settings: AdmissionSettings) -> float:
+    """Seconds from now until the answer must be complete; `Refusal` (400) for a bad header."""
+    given = header(scope, HEADER.encode())
+    if given is None:
+        return settings.max_deadline_s
+    if not _DIGITS.fullmatch(given) or not 1 <= int(given) <= MAX_TIMEOUT_MS:
+        raise invalid(
+            f"The header {HEADER} is {given[:40]!r}; allowed are 1 to {MAX_TIMEOUT_MS}, the "
+            "milliseconds that this request may take.",
+            HEADER,
+        )
+    return min(int(given) / 1000, settings.max_deadline_s)
