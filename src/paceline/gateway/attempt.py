@@ -104,6 +104,8 @@ class Attempt:
         if self._request.is_stream:
             limit_s = settings.first_byte_timeout_s
         begins_stream = not self._reply.has_begun
+        if self._request.is_stream:
+            self._lease.watch_stream()
         try:
             async with asyncio.timeout(limit_s) as deadline:
                 end = await self._exchange(path, body, relay, deadline)
@@ -144,6 +146,7 @@ class Attempt:
         settings, now = self._settings, asyncio.get_running_loop().time
         has_first = False
         while data := await _read_unless_done(response, relay):
+            self._lease.got_bytes()
             try:
                 events = relay.feed(data)
             except ValueError as error:
@@ -159,6 +162,7 @@ class Attempt:
                 await self._reply.chunk(events, ends_event=not relay.is_inside_event)
             if relay.error is not None:
                 return self._failed(status_in(relay.error), relay.error)
+            self._lease.sent_bytes()
             if has_first:
                 deadline.reschedule(now() + settings.stall_timeout_s)
         deadline.reschedule(None)

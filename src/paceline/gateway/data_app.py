@@ -15,6 +15,7 @@ import uuid
 
 import msgspec
 
+from paceline.gateway.admission import Admissions, Overloaded, num_slots_of
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
 from paceline.gateway.capabilities import can_serve, explain_unserved
@@ -26,10 +27,12 @@ from paceline.gateway.checks import (
     check_context,
     check_request,
 )
+from paceline.gateway.deadline import Deadline, deadline_of
 from paceline.gateway.errors import (
     INTERNAL,
     STOPPING,
     Refusal,
+    deadline_exceeded,
     method_not_allowed,
     model_not_found,
     not_found,
@@ -41,6 +44,7 @@ from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.metrics import RequestTimes
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import (
+    Replica,
     ReplicaSource,
     explain_unready,
     longest_context,
@@ -64,6 +68,11 @@ class DataApp:
         self._router = ground.router
         self._metrics = ground.metrics
         self._access = DataAccess(settings)
+        self._admissions = Admissions(
+            settings.admission,
+            lambda model: num_slots_of(self._router.of_model(model), settings.admission),
+            ground.metrics,
+        )
         self._started_at_s = int(time.time())
         self.is_stopping = False
         """Set when the gateway drains: `/ready` then sends clients elsewhere."""
@@ -122,11 +131,12 @@ class DataApp:
     ) -> Outcome:
         tenant = self._access.authenticate(scope)
         check_headers(scope, self._settings)
+        deadline = Deadline(deadline_of(scope, self._settings.admission))
         body = await read_body(receive, self._settings)
         times = RequestTimes(self._metrics)
         request = check_request(route, body, self._settings, tenant)
         self._check_served(request)
-        work = self._work(request, tenant, request_id, reply, times)
+        work = self._answer_in_time(request, tenant, request_id, reply, times, deadline)
         outcome = await run_while_connected(work, receive)
         return Outcome.CLIENT_GONE if outcome is None else outcome
 
@@ -139,26 +149,39 @@ class DataApp:
         if not any(can_serve(replica, request.needs) for replica in replicas):
             raise Refusal(explain_unserved(request.needs))
 
-    async def _work(
+    async def _answer_in_time(
         self,
         request: CheckedRequest,
         tenant: Tenant | None,
         request_id: str,
         reply: Reply,
         times: RequestTimes,
+        deadline: Deadline,
     ) -> Outcome:
-        replica = self._router.choose(request.model, request.needs)
-        if replica is None:
-            raise self._unready(request.model)
-        times.sent_upstream(request.num_choices)
+        """Wait to be let in, choose where to begin, and go on the journey."""
+        self._choose(request)  # refused at once when nobody could serve it now
         engine_fields = functools.partial(self._access.engine_fields, tenant)
         journey = Journey(self._ground, request, request_id, reply, times, engine_fields)
-        return await journey.run(replica)
+        try:
+            async with (
+                asyncio.timeout_at(deadline.at_s),
+                self._admissions.of(request.model).slot(deadline.left_s()),
+            ):
+                times.sent_upstream(request.num_choices)
+                return await journey.run(self._choose(request))
+        except TimeoutError:
+            await reply.problem(deadline_exceeded(deadline.given_s))
+            return Outcome.EXPIRED
+        except Overloaded as overloaded:
+            raise Refusal(overloaded.problem, Outcome.OVERLOADED) from None
 
-    def _unready(self, model: str) -> Refusal:
-        replicas = self._router.of_model(model)
-        problem = unavailable(explain_unready(replicas), self._settings.retry_after_s)
-        return Refusal(problem, Outcome.UNAVAILABLE)
+    def _choose(self, request: CheckedRequest) -> Replica:
+        replica = self._router.choose(request.model, request.needs)
+        if replica is None:
+            reason = explain_unready(self._router.of_model(request.model))
+            problem = unavailable(reason, self._settings.retry_after_s)
+            raise Refusal(problem, Outcome.UNAVAILABLE)
+        return replica
 
     async def _answer_ready(self, reply: Reply) -> None:
         replicas = self._source.replicas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from paceline.gateway.admission_settings import AdmissionSettings
@@ -11,6 +12,17 @@ from paceline.gateway.errors import invalid
 HEADER = "x-request-timeout-ms"
 MAX_TIMEOUT_MS = 3_600_000
 _DIGITS = re.compile(r"[0-9]{1,7}")
+
+
+class Deadline:
+    """The moment by which an answer must be complete, of the running loop's clock."""
+
+    def __init__(self, given_s: float) -> None:
+        self.given_s = given_s
+        self.at_s = asyncio.get_running_loop().time() + given_s
+
+    def left_s(self) -> float:
+        return self.at_s - asyncio.get_running_loop().time()
 
 
 def deadline_of(scope: Scope, settings: AdmissionSettings) -> float:

@@ -120,7 +120,7 @@ def deadline_exceeded(deadline_s: float) -> Problem:
     return Problem(
         504,
         f"The answer was not complete within {deadline_s:g} s, the deadline of this request "
-        "(x-request-timeout-ms).",
+        "(header x-request-timeout-ms, at most the server's max_deadline_s).",
         "deadline_exceeded",
     )
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from paceline.gateway.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.progress import ProgressWatch, WatchedStream
 from paceline.gateway.replicas import Replica
 
 
@@ -32,6 +33,7 @@ class Lease:
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
         self._ticket: Ticket | None = None
+        self._stream: WatchedStream | None = None
         self.has_answered = False
         """The first bytes of a good answer came."""
 
@@ -54,6 +56,20 @@ class Lease:
         self.has_answered = True
         assert self._ticket is not None
         self._ledger._answered(self._ticket)
+
+    def watch_stream(self) -> None:
+        """What is asked for is a stream: its silence counts from now on."""
+        self._stream = self._ledger._progress.began(self.replica.name, time.monotonic())
+
+    def got_bytes(self) -> None:
+        """Bytes of the stream came from the replica."""
+        assert self._stream is not None
+        self._ledger._progress.note_bytes(self._stream, time.monotonic())
+
+    def sent_bytes(self) -> None:
+        """The client has taken them; the replica is waited for again."""
+        assert self._stream is not None
+        self._ledger._progress.note_sent(self._stream, time.monotonic())
 
     def cut(self, outcome: Outcome) -> None:
         """End the attempt from outside: whoever reads from the connection finds it broken."""
@@ -79,14 +95,17 @@ class Lease:
         assert self._ticket is not None
         if self._upstream is not None:
             self._upstream.close()
+        if self._stream is not None:
+            self._ledger._progress.ended(self._stream)
         self._ledger._release(self, self._ticket, self._outcome)
 
 
 class Ledger:
     """The open leases of every replica. `repr` shows how many."""
 
-    def __init__(self, breakers: Breakers) -> None:
+    def __init__(self, breakers: Breakers, progress: ProgressWatch) -> None:
         self._breakers = breakers
+        self._progress = progress
         self._open: dict[str, set[Lease]] = {}
 
     def lease(self, replica: Replica) -> Lease:
@@ -95,12 +114,18 @@ class Ledger:
     def num_in_flight(self, replica_name: str) -> int:
         return len(self._open.get(replica_name, ()))
 
-    def cut(self, replica_name: str, outcome: Outcome) -> int:
-        """End all attempts of a replica; returns how many there were."""
-        leases = list(self._open.get(replica_name, ()))
-        for lease in leases:
-            lease.cut(outcome)
-        return len(leases)
+    def cut_hung(self) -> list[str]:
+        """End all attempts on replicas that are hung, and keep new ones away from them.
+
+        Returns the replicas' names. To be called about once a second.
+        """
+        now_s = time.monotonic()
+        names = self._progress.stalled(now_s)
+        for name in names:
+            self._breakers.trip(name, now_s)
+            for lease in list(self._open.get(name, ())):
+                lease.cut(Outcome.TIMED_OUT)
+        return names
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
         return self._breakers.states(time.monotonic())

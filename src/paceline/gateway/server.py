@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
@@ -23,12 +25,18 @@ from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.progress import ProgressWatch
 from paceline.gateway.protocol import GuardedProtocol
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.retry_budget import RetryBudget
 from paceline.gateway.routing import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.upstream import Upstreams
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_PERIOD_S = 1.0
+"""How often silent replicas are looked for."""
 
 
 class PortTaken(Exception):
@@ -64,11 +72,16 @@ class RunningGateway:
 
 @contextlib.asynccontextmanager
 async def serve_gateway(
-    settings: GatewaySettings, source: ReplicaSource, changes: GovernorChanges | None = None
+    settings: GatewaySettings,
+    source: ReplicaSource,
+    changes: GovernorChanges | None = None,
+    on_hung: Callable[[str], None] = lambda name: None,
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
     What operators change in the governors is noted in `changes`, for whoever restarts engines.
+    `on_hung` is called with the name of a replica that brings no bytes although it should; it must
+    not block or raise.
     Raises `PortTaken` when a port cannot be opened. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
@@ -77,13 +90,17 @@ async def serve_gateway(
             _bind(settings.admin_host, settings.admin_port, "admin_port")
         )
         metrics, breakers = GatewayMetrics(), Breakers(settings.failures)
-        ledger = Ledger(breakers)
+        progress = ProgressWatch(
+            settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
+        )
+        ledger = Ledger(breakers, progress)
         async with Upstreams(settings) as upstreams:
             router = Router(source, ledger, breakers)
             ground = Ground(settings, router, upstreams, ledger, *_budgets(settings), metrics)
             data = DataApp(settings, source, ground)
             admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
             async with (
+                _owned(_watch_progress(ledger, on_hung)),
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
                 _serving(
                     data, data_socket, settings, drain_s=settings.drain_timeout_s
@@ -98,6 +115,25 @@ async def serve_gateway(
                     _servers=(data_task, admin_task),
                 )
                 data.is_stopping = True
+
+
+async def _watch_progress(ledger: Ledger, on_hung: Callable[[str], None]) -> None:
+    while True:
+        await asyncio.sleep(_PROGRESS_PERIOD_S)
+        for name in ledger.cut_hung():
+            logger.error("replica %s brings nothing; its attempts are ended", name)
+            on_hung(name)
+
+
+@contextlib.asynccontextmanager
+async def _owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A task that ends with the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _budgets(settings: GatewaySettings) -> tuple[RetryBudget, RetryBudget]:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
-from paceline.gateway.breaker import Breakers, Ticket
+from paceline.gateway.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.capabilities import Needs
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.lease import Ledger
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.progress import ProgressWatch
 from paceline.gateway.replicas import longest_context
 from paceline.gateway.routing import Router
 from paceline.gateway.sse import EventRelay, has_error, split_at_error
@@ -42,6 +43,10 @@ class Upstream:
         self.num_closed += 1
 
 
+def ledger_with(breakers: Breakers, **changes: float) -> Ledger:
+    return Ledger(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+
+
 class NotedBreakers(Breakers):
     """Notes what it is told."""
 
@@ -55,7 +60,7 @@ class NotedBreakers(Breakers):
 
 async def test_a_lease_releases_once_with_its_first_outcome() -> None:
     breakers, upstream = NotedBreakers(), Upstream()
-    ledger = Ledger(breakers)
+    ledger = ledger_with(breakers)
     async with ledger.lease(R0) as lease:
         assert ledger.num_in_flight("r0") == 1
         lease.own(upstream)
@@ -68,7 +73,7 @@ async def test_a_lease_releases_once_with_its_first_outcome() -> None:
 
 async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
     breakers = NotedBreakers()
-    ledger = Ledger(breakers)
+    ledger = ledger_with(breakers)
 
     async def hold() -> None:
         async with ledger.lease(R0):
@@ -90,18 +95,21 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
 
 async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
     breakers, upstreams = NotedBreakers(), [Upstream(), Upstream()]
-    ledger = Ledger(breakers)
+    ledger = ledger_with(breakers, silence_s=0.001, first_silence_s=0.001)
     async with ledger.lease(R0) as one, ledger.lease(R0) as two, ledger.lease(R1):
         one.own(upstreams[0])
         two.own(upstreams[1])
-        assert ledger.cut("r0", Outcome.TIMED_OUT) == 2
+        one.watch_stream()
+        await asyncio.sleep(0.01)
+        assert ledger.cut_hung() == ["r0"]
         assert [upstream.num_closed for upstream in upstreams] == [1, 1]
+        assert ledger.breaker_states()["r0"] is BreakerState.OPEN
     assert breakers.ends[1:] == [("r0", Outcome.TIMED_OUT)] * 2
 
 
 async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> None:
     breakers = Breakers(FailureSettings())
-    router = Router(FixedReplicas([R0, R1]), Ledger(breakers), breakers)
+    router = Router(FixedReplicas([R0, R1]), ledger_with(breakers), breakers)
     now_s = time.monotonic()
     breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
     assert router.choose("tiny", Needs()) is R1
@@ -111,7 +119,7 @@ async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> Non
 
 async def test_the_least_loaded_ready_replica_is_chosen() -> None:
     breakers = Breakers(FailureSettings())
-    ledger, source = Ledger(breakers), FixedReplicas([R0, R1, DOWN])
+    ledger, source = ledger_with(breakers), FixedReplicas([R0, R1, DOWN])
     router = Router(source, ledger, breakers)
     assert router.choose("tiny", Needs()) is R0
     async with ledger.lease(R0):

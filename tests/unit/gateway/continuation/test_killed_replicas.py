@@ -170,7 +170,7 @@ async def test_all_replicas_dead_then_one_back(
 async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
     pair: tuple[SpawnedStandIn, SpawnedStandIn],
 ) -> None:
-    body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "presence_penalty": 1}
+    body = {**COMPLETION, "max_tokens": 300, "temperature": 0, "presence_penalty": 1}
     async with gateway_over(pair) as gateway:
         told = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
     assert not told.is_done
