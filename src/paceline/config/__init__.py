@@ -3,8 +3,11 @@
 from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings
 from paceline.config.tree import (
     BUNDLED,
+    DialectName,
     DtypeName,
     EngineSettings,
+    FleetSettings,
+    ReplicaSettings,
     ServerSettings,
     Settings,
     SloSettings,
@@ -13,10 +16,13 @@ from paceline.config.tree import (
 __all__ = [
     "BUNDLED",
     "ConfigError",
+    "DialectName",
     "DtypeName",
     "EngineSettings",
+    "FleetSettings",
     "LoadedSettings",
     "Origin",
+    "ReplicaSettings",
     "ServerSettings",
     "Settings",
     "SloSettings",

@@ -18,6 +18,7 @@ import uvicorn
 from paceline.gateway.admin_app import AdminApp
 from paceline.gateway.asgi import App
 from paceline.gateway.data_app import DataApp
+from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
@@ -41,6 +42,8 @@ class RunningGateway:
     admin_port: int
     ledger: Ledger
     """Requests in flight per replica."""
+    fleet: Fleet
+    """All replicas, local and remote."""
     _servers: tuple[asyncio.Task[None], ...] = ()
 
     @property
@@ -64,6 +67,7 @@ async def serve_gateway(
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
+    `source` gives the local engines; remote replicas are in the settings and watched here.
     What operators change in the governors is noted in `changes`, for whoever restarts engines.
     Raises `PortTaken` when a port cannot be opened. Installs no signal handlers.
     """
@@ -73,9 +77,12 @@ async def serve_gateway(
             _bind(settings.admin_host, settings.admin_port, "admin_port")
         )
         ledger, metrics = Ledger(), GatewayMetrics()
-        async with Upstreams(settings) as upstreams:
-            data = DataApp(settings, source, upstreams, ledger, metrics)
-            admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
+        async with (
+            Upstreams(settings) as upstreams,
+            Fleet(settings.fleet, source, ledger.num_in_flight) as fleet,
+        ):
+            data = DataApp(settings, fleet, upstreams, ledger, metrics)
+            admin = AdminApp(settings, fleet, ledger, metrics, changes or GovernorChanges())
             async with (
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
                 _serving(
@@ -88,6 +95,7 @@ async def serve_gateway(
                     admin_host=settings.admin_host,
                     admin_port=admin_socket.getsockname()[1],
                     ledger=ledger,
+                    fleet=fleet,
                     _servers=(data_task, admin_task),
                 )
                 data.is_stopping = True

@@ -6,7 +6,9 @@ file and no environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+from paceline.gateway.fleet.settings import FleetSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,18 @@ class GatewaySettings:
     control_timeout_s: float = 2.0
     """A replica's control channel must answer within this time."""
 
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    """Remote replicas, and how they are watched."""
+
     def __post_init__(self) -> None:
         for name in ("port", "admin_port"):
             if not 0 <= getattr(self, name) <= 65_535:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed are 0 to 65535")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.startswith("max_") and value < 1:
-                raise ValueError(f"{field.name} is {value}; it must be at least 1")
-            if field.name.endswith("_timeout_s") and not value > 0:
-                raise ValueError(f"{field.name} is {value}; it must be more than 0 seconds")
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name.startswith("max_") and value < 1:
+                raise ValueError(f"{setting.name} is {value}; it must be at least 1")
+            if setting.name.endswith("_timeout_s") and not value > 0:
+                raise ValueError(f"{setting.name} is {value}; it must be more than 0 seconds")
         if not 1 <= self.retry_after_s <= 120:
             raise ValueError(f"retry_after_s is {self.retry_after_s}; allowed are 1 to 120 seconds")

@@ -183,6 +183,17 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "has_governor": True,
         "max_model_len": 2048,
         "restarts": 2,
+        "reason": None,
+        "max_in_flight": None,
+        "origin": "local",
+        "entry": None,
+        "url": None,
+        "dialect": "vllm",
+        "drafts": False,
+        "draining": False,
+        "last_poll_age_s": None,
+        "load": None,
+        "load_failure": "/metrics answered 404: 404: Not Found",
     }
 
 
