@@ -174,6 +174,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
     ):
         assert answer.status_code == 200
         (replica,) = (await served.admin.get("/admin/replicas")).json()["replicas"]
+    del replica["load_failure"]  # the fake engine has no metrics, and may not have been asked yet
     assert replica == {
         "name": "r0",
         "state": "ready",
@@ -193,7 +194,6 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "draining": False,
         "last_poll_age_s": None,
         "load": None,
-        "load_failure": "/metrics answered 404: 404: Not Found",
     }
 
 
