@@ -124,6 +124,11 @@ class DataApp:
         request = check_request(route, body, self._settings)
         replicas = [r for r in self._source.replicas() if r.model == request.model]
         if not replicas:
+            if any(r.state == "starting" and not r.model for r in self._source.replicas()):
+                reason = "A replica has not said yet which model it serves."
+                raise Refusal(
+                    unavailable(reason, self._settings.retry_after_s), Outcome.UNAVAILABLE
+                )
             raise model_not_found(request.model, self._model_ids())
         check_context(request, longest_context(replicas))
         replica = choose_replica(replicas, self._ledger.num_in_flight)
@@ -153,7 +158,7 @@ class DataApp:
         await reply.problem(unavailable(reason, self._settings.retry_after_s))
 
     def _model_ids(self) -> list[str]:
-        return sorted({replica.model for replica in self._source.replicas()})
+        return sorted({replica.model for replica in self._source.replicas() if replica.model})
 
     def _models(self) -> bytes:
         """Our own list: the engine's shows the paths of its files."""

@@ -161,6 +161,19 @@ async def test_fewer_failures_than_allowed_leave_it_ready() -> None:
             assert (await it.replicas())["a"]["reason"] == "/health answered 500"
 
 
+async def test_a_model_that_may_be_there_soon_is_a_503_and_no_404() -> None:
+    """Clients try again then; a 404 they take for final."""
+    async with FakeRemote() as remote:
+        remote.health = 0
+        async with running(ReplicaEntry(url=remote.url, name="a"), poll_timeout_s=0.5) as it:
+            answer = await it.http.post(CHAT, json=chat())
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+            assert (await it.http.get("/v1/models")).json()["data"] == []
+            assert (await it.replicas())["a"]["model"] is None
+            await it.until_state("a", "down")
+            assert (await it.http.post(CHAT, json=chat())).status_code == 404
+
+
 async def test_a_replica_that_nobody_answers_for_is_down_with_the_reason() -> None:
     async with FakeRemote() as gone:
         url = gone.url
