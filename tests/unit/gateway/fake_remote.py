@@ -30,6 +30,8 @@ class FakeRemote(FakeEngine):
         self.key: str | None = None
         """Asked for as vLLM does, under /v1 only."""
         self.has_completions = True
+        self.redirect: str | None = None
+        """Where /health sends its visitors."""
         self.asked: Counter[str] = Counter()
         """Questions by path."""
 
@@ -63,6 +65,8 @@ class FakeRemote(FakeEngine):
         return await handler(request)  # type: ignore[operator]
 
     async def _health(self, request: web.Request) -> web.Response:
+        if self.redirect is not None:
+            raise web.HTTPTemporaryRedirect(self.redirect + "/health")
         if self.health == 0:
             await asyncio.sleep(30)
         return web.Response(status=self.health)

@@ -229,6 +229,33 @@ async def test_the_load_of_an_engine_is_read_over_its_socket() -> None:
                 await until(lambda: "404" in _status(it, "r0").load.failure)
 
 
+async def test_a_server_without_metrics_is_served_all_the_same() -> None:
+    async with FakeRemote() as remote:
+        remote.page = ""
+        async with running(ReplicaEntry(url=remote.url, name="a")) as it:
+            await until(lambda: "404" in _status(it, "a").load.failure)
+            assert (await it.http.post(CHAT, json=chat())).status_code == 200
+            assert it.state("a") == "ready"
+
+
+async def test_a_key_does_not_follow_a_redirect() -> None:
+    async with FakeRemote() as elsewhere, FakeRemote() as remote:
+        remote.redirect = elsewhere.url
+        async with running(ReplicaEntry(url=remote.url, name="a", key="s3cret")) as it:
+            await it.until_state("a", "down")
+            assert (await it.replicas())["a"]["reason"] == "/health answered 307"
+            assert not elsewhere.asked
+
+
+async def test_a_page_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.gateway.fleet.prober._MAX_PAGE_BYTES", 1000)
+    async with FakeRemote() as remote:
+        remote.page = "x" * 1001
+        async with running(ReplicaEntry(url=remote.url, name="a")) as it:
+            await until(lambda: "longer than 1000 bytes" in _status(it, "a").load.failure)
+            assert it.state("a") == "ready"
+
+
 async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
     async with FakeRemote() as remote, running() as it:
         added = await it.admin.post("/admin/replicas", json={"url": remote.url, "name": "a"})
