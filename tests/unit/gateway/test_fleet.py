@@ -243,7 +243,7 @@ async def test_a_key_does_not_follow_a_redirect() -> None:
         remote.redirect = elsewhere.url
         async with running(ReplicaEntry(url=remote.url, name="a", key="s3cret")) as it:
             await it.until_state("a", "down")
-            assert (await it.replicas())["a"]["reason"] == "/health answered 307"
+            assert "/health answered 307" in (await it.replicas())["a"]["reason"]
             assert not elsewhere.asked
 
 
