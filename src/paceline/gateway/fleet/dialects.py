@@ -99,7 +99,7 @@ _SGLANG = Dialect(
     ),
     # sglang #30917: streamed ids on completions; streamed chats refuse the field
     token_id_paths=frozenset({COMPLETIONS_PATH}),
-    aborts_on_disconnect=True,
+    aborts_on_disconnect=True,  # after about two seconds: sglang #457, #36552
 )
 
 _TRTLLM = Dialect(
