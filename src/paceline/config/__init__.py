@@ -3,9 +3,12 @@
 from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings
 from paceline.config.tree import (
     BUNDLED,
+    DialectName,
     DtypeName,
     EngineSettings,
+    FleetSettings,
     KeysSettings,
+    ReplicaSettings,
     ServerSettings,
     Settings,
     SloSettings,
@@ -14,11 +17,14 @@ from paceline.config.tree import (
 __all__ = [
     "BUNDLED",
     "ConfigError",
+    "DialectName",
     "DtypeName",
     "EngineSettings",
+    "FleetSettings",
     "KeysSettings",
     "LoadedSettings",
     "Origin",
+    "ReplicaSettings",
     "ServerSettings",
     "Settings",
     "SloSettings",

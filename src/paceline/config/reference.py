@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from typing import get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -34,6 +35,10 @@ engine:
   model: /models/my-model
   draft: /models/my-draft
   policy: goodput
+replicas:
+  - url: http://10.0.0.5:8000
+  - dns: llm.svc:8000
+    key_file: /etc/paceline/llm.key
 ```
 """
 
@@ -43,16 +48,25 @@ def render_reference() -> str:
     parts = [_HEAD]
     for section, field in Settings.model_fields.items():
         model = field.annotation
+        is_list = get_origin(model) is tuple
+        if is_list:
+            model = get_args(model)[0]
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
         parts.append(f"## {section}\n\n{field.description}\n")
-        parts.append("| setting | default | environment | meaning |\n|---|---|---|---|")
+        if is_list:
+            parts.append("| in each entry | default | meaning |\n|---|---|---|")
+        else:
+            parts.append("| setting | default | environment | meaning |\n|---|---|---|---|")
         for name, setting in model.model_fields.items():
             default = setting.default
             shown = "" if default in (None, (), frozenset(), PydanticUndefined) else f"`{default}`"
             variable = f"{ENV_PREFIX}{section}__{name}".upper()
             meaning = " ".join((setting.description or "").split())
-            parts.append(f"| `{section}.{name}` | {shown} | `{variable}` | {meaning} |")
+            if is_list:
+                parts.append(f"| `{name}` | {shown} | {meaning} |")
+            else:
+                parts.append(f"| `{section}.{name}` | {shown} | `{variable}` | {meaning} |")
         parts.append("")
     return "\n".join(parts)
 

@@ -179,6 +179,9 @@ def _in_words(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
     key = next((k for k in SETTING_KEYS if location[: len(k)] == k), location)
     origin = origins.get(key, DEFAULT)
     message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":  # inside a list; elsewhere unknown keys do not get here
+        return f"{'.'.join(location)} is not a setting (from {origin}); see docs/configuration.md"
     if detail["type"] == "value_error":
         return f"{'.'.join(location)}: {message}"
-    return f"{'.'.join(key)} is {detail['input']!r} (from {origin}): {message}"
+    name = location if key and key[0] == "replicas" else key
+    return f"{'.'.join(name)} is {detail['input']!r} (from {origin}): {message}"

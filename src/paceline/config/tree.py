@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paceline.governor.factory import PolicyName
 
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
+DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
 
 BUNDLED = "bundled"
 """Stands for the bundled pair where a model is asked for."""
@@ -74,8 +75,9 @@ class EngineSettings(_Frozen):
     """Draft length of the policy `fixed`; by default draft_length_max."""
     schedule: tuple[tuple[int, int, int], ...] | None = None
     """For the policy `schedule`: a list of [lowest, highest, draft length] by running requests."""
-    replicas: int = Field(default=1, ge=1, le=64)
-    """Engines to start on this machine; they share its cores."""
+    replicas: int = Field(default=1, ge=0, le=64)
+    """Engines to start on this machine; they share its cores. 0 serves the remote `replicas` only,
+    and loads no model."""
     dtype: DtypeName = "auto"
     """Number format of weights and arithmetic; `auto` follows the processor."""
     max_model_len: int | None = Field(default=None, ge=16)
@@ -175,6 +177,46 @@ class KeysSettings(_Frozen):
     """Whether `/metrics` asks for the admin key too."""
 
 
+class FleetSettings(_Frozen):
+    """How remote replicas are watched."""
+
+    poll_period_s: Seconds = 2.0
+    """A remote replica is asked this often whether it is well."""
+    poll_timeout_s: Seconds = 5.0
+    """It must answer within this time."""
+    failures_before_down: int = Field(default=3, ge=1)
+    """It is down after as many polls in a row without a good answer."""
+    load_period_s: Seconds = 5.0
+    """The load of every replica, local or remote, is read from its metrics this often."""
+    dns_period_s: Seconds = 10.0
+    """DNS names are resolved again this often."""
+    warm_up: bool = True
+    """Whether a remote replica must answer a small request before it takes traffic."""
+    warm_up_timeout_s: Seconds = 120.0
+    """It must have answered it within this time, the wait in its own queue included."""
+
+
+class ReplicaSettings(_Frozen):
+    """A remote replica, or all behind one DNS name."""
+
+    url: str | None = None
+    """Its address, http://host:port or https://host:port, without a path."""
+    dns: str | None = None
+    """Instead of `url`: host:port of which every A and AAAA record is a replica, over http."""
+    name: str | None = None
+    """Label of its metrics; by default host and port."""
+    model: str | None = None
+    """The model id that clients name; by default the first that it lists."""
+    dialect: DialectName = "vllm"
+    """Which server it is; `openai` for any other than those named."""
+    drafts: bool = False
+    """Whether it drafts speculatively; vLLM then refuses `min_p` and `logit_bias`."""
+    key_file: Path | None = None
+    """File with the key that is sent to it as a bearer token; read once, at the start."""
+    max_in_flight: int | None = Field(default=None, ge=1)
+    """Most requests it is given at a time."""
+
+
 class Settings(_Frozen):
     """Everything that can be set."""
 
@@ -190,3 +232,10 @@ class Settings(_Frozen):
     """What happens when a replica fails."""
     keys: KeysSettings = KeysSettings()
     """Who may use the server. `paceline keys` makes and revokes keys."""
+    fleet: FleetSettings = FleetSettings()
+    """How remote replicas are watched."""
+    replicas: Annotated[
+        tuple[ReplicaSettings, ...], BeforeValidator(lambda value: () if value is None else value)
+    ] = ()
+    """Remote replicas, a list of mappings; only in the file. They are served beside the engines of
+    this machine."""

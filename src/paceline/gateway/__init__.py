@@ -1,16 +1,22 @@
 """The gateway: clients meet the engines here. Plain ASGI in front of one or many replicas."""
 
 from paceline.gateway.control import ask
+from paceline.gateway.fleet.entry import ReplicaEntry
+from paceline.gateway.fleet.fleet import Fleet
+from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
 from paceline.gateway.server import PortTaken, RunningGateway, serve_gateway
 from paceline.gateway.settings import GatewaySettings
 
 __all__ = [
+    "Fleet",
+    "FleetSettings",
     "GatewaySettings",
     "GovernorChanges",
     "PortTaken",
     "Replica",
+    "ReplicaEntry",
     "ReplicaSource",
     "ReplicaState",
     "RunningGateway",

@@ -22,11 +22,18 @@ from paceline.gateway.errors import (
     not_found,
     unavailable,
 )
+from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.keys.access import AdminAccess
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import CONTENT_TYPE, GatewayMetrics
-from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.replica_admin import (
+    add_replica,
+    describe_fleet,
+    drain_replica,
+    remove_replica,
+)
+from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
 from paceline.governor.factory import POLICY_NAMES
@@ -34,7 +41,7 @@ from paceline.governor.factory import POLICY_NAMES
 _METHODS = {
     "/metrics": ("GET", "HEAD"),
     "/admin/governor": ("GET", "HEAD", "PATCH"),
-    "/admin/replicas": ("GET", "HEAD"),
+    "/admin/replicas": ("GET", "HEAD", "POST", "PATCH", "DELETE"),
 }
 
 
@@ -44,13 +51,13 @@ class AdminApp:
     def __init__(
         self,
         settings: GatewaySettings,
-        source: ReplicaSource,
+        fleet: Fleet,
         ledger: Ledger,
         metrics: GatewayMetrics,
         changes: GovernorChanges,
     ) -> None:
         self._settings = settings
-        self._source = source
+        self._fleet = fleet
         self._ledger = ledger
         self._metrics = metrics
         self._changes = changes
@@ -87,29 +94,26 @@ class AdminApp:
         if path == "/metrics":
             await self._send_metrics(send)
         elif path == "/admin/replicas":
-            await send_json(send, 200, {"replicas": self._describe_replicas()})
+            await self._answer_replicas(scope, receive, send)
         elif method == "PATCH":
             await self._set_governor(scope, receive, send)
         else:
-            replicas = _selected(self._source.replicas(), scope)
+            replicas = _selected(self._fleet.replicas(), scope)
             answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
             await send_json(send, 200, {"replicas": _by_name(answers)})
 
     async def _send_metrics(self, send: Send) -> None:
-        replicas = self._source.replicas()
+        replicas = self._fleet.replicas()
         answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
         in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
         self._metrics.breakers_are(self._ledger.breaker_states())
-        text = self._metrics.render(replicas, in_flight, states)
+        text = self._metrics.render(replicas, in_flight, states, self._fleet.loads())
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 
     async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:
-        check_headers(scope, self._settings)
-        body = await read_body(receive, self._settings)
-        request = parse_object(body, self._settings.max_json_depth, self._settings.max_json_keys)
-        change = check_governor_change(request)
-        replicas = _selected(self._source.replicas(), scope)
+        change = check_governor_change(await self._read(scope, receive))
+        replicas = _selected(self._fleet.replicas(), scope)
         answers = await ask_all(replicas, {"op": "set", **change}, self._settings.control_timeout_s)
         for answer in answers:
             if answer.error is None:
@@ -126,20 +130,25 @@ class AdminApp:
             raise Refusal(unavailable(message, self._settings.retry_after_s))
         await send_json(send, 200, {"replicas": _by_name(answers)})
 
-    def _describe_replicas(self) -> list[dict[str, object]]:
-        return [
-            {
-                "name": replica.name,
-                "state": replica.state,
-                "model": replica.model,
-                "in_flight": self._ledger.num_in_flight(replica.name),
-                "address_kind": "unix" if replica.is_unix else "http",
-                "has_governor": replica.control_socket is not None,
-                "max_model_len": replica.max_model_len,
-                "restarts": replica.num_restarts,
-            }
-            for replica in self._source.replicas()
-        ]
+    async def _answer_replicas(self, scope: Scope, receive: Receive, send: Send) -> None:
+        num_in_flight = self._ledger.num_in_flight
+        status = 200
+        if scope["method"] == "POST":
+            status, content = 201, add_replica(self._fleet, await self._read(scope, receive))
+        elif scope["method"] == "PATCH":
+            request = await self._read(scope, receive)
+            content = drain_replica(self._fleet, request, num_in_flight)
+        elif scope["method"] == "DELETE":
+            names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
+            content = remove_replica(self._fleet, names, num_in_flight)
+        else:
+            content = describe_fleet(self._fleet, num_in_flight)
+        await send_json(send, status, content)
+
+    async def _read(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        check_headers(scope, self._settings)
+        body = await read_body(receive, self._settings)
+        return parse_object(body, self._settings.max_json_depth, self._settings.max_json_keys)
 
 
 def check_governor_change(request: dict[str, Any]) -> dict[str, object]:

@@ -144,6 +144,11 @@ class DataApp:
         """Refuse what no replica of the fleet could answer, now or later."""
         replicas = self._router.of_model(request.model)
         if not replicas:
+            if any(r.state == "starting" and not r.model for r in self._source.replicas()):
+                reason = "A replica has not said yet which model it serves."
+                raise Refusal(
+                    unavailable(reason, self._settings.retry_after_s), Outcome.UNAVAILABLE
+                )
             raise model_not_found(request.model, self._model_ids())
         check_context(request, longest_context(replicas))
         if not any(can_serve(replica, request.needs) for replica in replicas):
@@ -203,7 +208,7 @@ class DataApp:
             await reply.whole(200, self._models())
 
     def _model_ids(self) -> list[str]:
-        return sorted({replica.model for replica in self._source.replicas()})
+        return sorted({replica.model for replica in self._source.replicas() if replica.model})
 
     def _models(self) -> bytes:
         """Our own list: the engine's shows the paths of its files."""

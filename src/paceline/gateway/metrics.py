@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from paceline.gateway.admission_forecast import Reason as AdmissionReason
 from paceline.gateway.breaker import BreakerState
+from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 
@@ -56,6 +57,17 @@ _GOVERNOR_COUNTERS = (
     ("exploring_seconds_total", "exploring_seconds", "Of it, in steps that were probes."),
     ("safe_plan_seconds_total", "safe_plan_seconds", "Of it, with the static setting."),
     ("hindsight_seconds_total", "hindsight_seconds", "Of it, judging drafts in hindsight."),
+)
+
+_LOAD_GAUGES = (
+    ("num_running", "requests_running", "Requests that the replica says it computes."),
+    ("num_waiting", "requests_waiting", "Requests in the replica's own queue."),
+    ("kv_usage_fraction", "kv_usage_fraction", "Share of its KV cache in use."),
+    ("prefix_hit_fraction", "prefix_hit_fraction", "Share of prompt tokens in its prefix cache."),
+)
+_LOAD_COUNTERS = (
+    ("num_preemptions", "preemptions", "Requests thrown out of its KV cache since its start."),
+    ("generation_tokens_total", "generation_tokens", "Output tokens since its start."),
 )
 
 GovernorState = Mapping[str, object]
@@ -189,13 +201,14 @@ class GatewayMetrics:
         replicas: Sequence[Replica],
         num_in_flight: Mapping[str, int],
         governors: Mapping[str, GovernorState],
+        loads: Mapping[str, ReplicaLoad],
     ) -> bytes:
-        """Everything as Prometheus text; `governors` holds the states that could be read."""
+        """Everything as Prometheus text; `governors` and `loads` hold what could be read."""
         self._in_flight.clear()
         for replica in replicas:
             self._in_flight.labels(replica.name).set(num_in_flight.get(replica.name, 0))
         scrape = CollectorRegistry()
-        scrape.register(_Snapshot(replicas, governors))
+        scrape.register(_Snapshot(replicas, governors, loads))
         return generate_latest(self.registry) + generate_latest(scrape)
 
 
@@ -227,9 +240,15 @@ class RequestTimes:
 class _Snapshot(Collector):
     """What was read of the replicas for this one scrape."""
 
-    def __init__(self, replicas: Sequence[Replica], governors: Mapping[str, GovernorState]) -> None:
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        governors: Mapping[str, GovernorState],
+        loads: Mapping[str, ReplicaLoad],
+    ) -> None:
         self._replicas = replicas
         self._governors = governors
+        self._loads = loads
 
     def collect(self) -> Iterator[Metric]:
         state = GaugeMetricFamily(
@@ -254,6 +273,27 @@ class _Snapshot(Collector):
             for replica_name, value in self._values(key):
                 counter.add_metric([replica_name], value)
             yield counter
+        yield from self._collect_loads()
+
+    def _collect_loads(self) -> Iterator[Metric]:
+        """What the replicas say of themselves; a figure that one does not give has no sample."""
+        for key, name, text in _LOAD_GAUGES:
+            yield self._filled(
+                GaugeMetricFamily(f"paceline_replica_load_{name}", text, labels=["replica"]), key
+            )
+        for key, name, text in _LOAD_COUNTERS:
+            yield self._filled(
+                CounterMetricFamily(f"paceline_replica_load_{name}", text, labels=["replica"]), key
+            )
+
+    def _filled(
+        self, family: GaugeMetricFamily | CounterMetricFamily, key: str
+    ) -> GaugeMetricFamily | CounterMetricFamily:
+        for replica_name, load in self._loads.items():
+            value = getattr(load, key)
+            if value is not None:
+                family.add_metric([replica_name], value)
+        return family
 
     def _values(self, key: str) -> Iterable[tuple[str, float]]:
         """Absent figures (null, or not a number) have no sample."""

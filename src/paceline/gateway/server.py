@@ -21,6 +21,7 @@ from paceline.gateway.admin_app import AdminApp
 from paceline.gateway.asgi import App
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp
+from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
@@ -53,6 +54,8 @@ class RunningGateway:
     admin_port: int
     ledger: Ledger
     """Requests in flight per replica."""
+    fleet: Fleet
+    """All replicas, local and remote."""
     _servers: tuple[asyncio.Task[None], ...] = ()
 
     @property
@@ -79,6 +82,7 @@ async def serve_gateway(
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
+    `source` gives the local engines; remote replicas are in the settings and watched here.
     What operators change in the governors is noted in `changes`, for whoever restarts engines.
     `on_hung` is called with the name of a replica that brings no bytes although it should; it must
     not block or raise.
@@ -94,11 +98,14 @@ async def serve_gateway(
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
         ledger = Ledger(breakers, progress)
-        async with Upstreams(settings) as upstreams:
-            router = Router(source, ledger, breakers)
+        async with (
+            Upstreams(settings) as upstreams,
+            Fleet(settings.fleet, source, ledger.num_in_flight) as fleet,
+        ):
+            router = Router(fleet, ledger, breakers)
             ground = Ground(settings, router, upstreams, ledger, *_budgets(settings), metrics)
-            data = DataApp(settings, source, ground)
-            admin = AdminApp(settings, source, ledger, metrics, changes or GovernorChanges())
+            data = DataApp(settings, fleet, ground)
+            admin = AdminApp(settings, fleet, ledger, metrics, changes or GovernorChanges())
             async with (
                 _owned(_watch_progress(ledger, on_hung)),
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
@@ -112,6 +119,7 @@ async def serve_gateway(
                     admin_host=settings.admin_host,
                     admin_port=admin_socket.getsockname()[1],
                     ledger=ledger,
+                    fleet=fleet,
                     _servers=(data_task, admin_task),
                 )
                 data.is_stopping = True

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 
 from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.keys.settings import KeySettings
 
 
@@ -70,6 +71,8 @@ class GatewaySettings:
     """How it deals with replicas that fail."""
     keys: KeySettings = field(default_factory=KeySettings)
     """API keys, the admin key, and the tenants' cache salts."""
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    """Remote replicas, and how they are watched."""
 
     def __post_init__(self) -> None:
         for name in ("port", "admin_port"):

@@ -31,6 +31,8 @@ Examples:
   paceline serve ./my-model --draft ./my-draft --draft-length-max 6
   paceline serve ./my-model --draft ngram --port 8080 -- --max-num-seqs 64
       What stands after -- goes to vLLM's server as it is
+  paceline serve --replicas 0 --config fleet.yaml
+      In front of servers that run elsewhere, listed in the file under `replicas`
   PACELINE_SERVER__PORT=8080 paceline serve --config paceline.yaml --print-config
 """
 
@@ -78,7 +80,7 @@ class _ServeCommand(click.Command):
     help="Who chooses the draft length; can be changed at run time.",
 )
 @click.option("--draft-length-max", type=int, metavar="N", help="Most tokens drafted per step.")
-@click.option("--replicas", type=int, metavar="N", help="Engines to start; they share the cores.")
+@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0 for remote ones only.")
 @click.option("--host", metavar="H", help="Address of the data port.")
 @click.option("--port", type=int, metavar="P", help="Data port; 0 lets the system choose.")
 @click.option("--admin-port", type=int, metavar="P", help="Admin port; 0 lets the system choose.")
@@ -142,7 +144,7 @@ def _serve(loaded: LoadedSettings) -> int:
         plan = make_plan(
             loaded.settings,
             read_hardware(),
-            server_module=find_server_module(),
+            server_module=find_server_module() if loaded.settings.engine.replicas else None,
             run_folder=run_folder,
             log_folder=_log_folder(loaded),
         )

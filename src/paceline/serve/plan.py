@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline import demo
-from paceline.config import BUNDLED, EngineSettings, Settings
+from paceline.config import BUNDLED, EngineSettings, ReplicaSettings, Settings
 from paceline.engine.command import EngineCommand, EngineSpec, num_workers, render_command
 from paceline.engine.hardware import Hardware
 from paceline.engine.layout import LayoutWishes, choose_layout
@@ -22,7 +22,7 @@ from paceline.engine.model_folder import (
     weights_bytes,
 )
 from paceline.engine.speculation import Drafter, choose_drafter
-from paceline.gateway import GatewaySettings
+from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.keys.settings import KeySettings
@@ -45,7 +45,8 @@ class ServePlan:
 
     gateway: GatewaySettings
     engines: tuple[EnginePlan, ...]
-    served_name: str
+    served_name: str | None
+    """Model id of the engines; None when there are none."""
     start_timeout_s: float
     log_folder: Path
     run_folder: Path
@@ -58,12 +59,33 @@ def make_plan(
     settings: Settings,
     hardware: Hardware,
     *,
-    server_module: str,
+    server_module: str | None,
     run_folder: Path,
     log_folder: Path,
 ) -> ServePlan:
-    """Decide everything. `ModelUnfit` or ValueError says which setting cannot be met, and why."""
+    """Decide everything. `ModelUnfit` or ValueError says which setting cannot be met, and why.
+
+    `server_module` may be None where no engine is to be started.
+    """
     engine = settings.engine
+    gateway = gateway_settings(settings)
+    if engine.replicas == 0:
+        if not settings.replicas:
+            raise ValueError(
+                "engine.replicas is 0 and there are no remote replicas, so there is nothing to "
+                "serve; set engine.replicas (--replicas) to at least 1, or list `replicas` in "
+                "paceline.yaml"
+            )
+        return ServePlan(
+            gateway=gateway,
+            engines=(),
+            served_name=None,
+            start_timeout_s=engine.start_timeout_s,
+            log_folder=log_folder,
+            run_folder=run_folder,
+            reasons=("engine.replicas is 0: only remote replicas are served",),
+        )
+    assert server_module is not None
     model, draft = _models(engine)
     check_model(model)
     drafter = choose_drafter(draft, model, engine.draft_length_max)
@@ -79,11 +101,15 @@ def make_plan(
     for index in range(engine.replicas):
         layout = choose_layout(hardware, wishes, replica=index, num_replicas=engine.replicas)
         name = f"engine-{index}"
+        if any(entry.label == name for entry in gateway.fleet.entries):
+            raise ValueError(
+                f"replicas has the name {name!r}, which is an engine of this machine; give another"
+            )
         command = render_command(spec, layout, run_folder, name, server_module)
         engines.append(EnginePlan(name, command))
         reasons += [reason for reason in layout.reasons if reason not in reasons]
     return ServePlan(
-        gateway=gateway_settings(settings),
+        gateway=gateway,
         engines=tuple(engines),
         served_name=spec.served_name,
         start_timeout_s=engine.start_timeout_s,
@@ -94,13 +120,34 @@ def make_plan(
 
 
 def gateway_settings(settings: Settings) -> GatewaySettings:
-    """The gateway's settings, as far as the configuration has them."""
+    """The gateway's settings, as far as the configuration has them. Reads the files of keys."""
+    entries = tuple(_entry(index, replica) for index, replica in enumerate(settings.replicas))
+    fleet = FleetSettings(entries=entries, **dict(settings.fleet))
     return GatewaySettings(
         **dict(settings.server),
         admission=AdmissionSettings(**dict(settings.admission)),
         failures=FailureSettings(**dict(settings.failures)),
         keys=KeySettings(**dict(settings.keys)),
+        fleet=fleet,
     )
+
+
+def _entry(index: int, replica: ReplicaSettings) -> ReplicaEntry:
+    given = dict(replica)
+    key_file = given.pop("key_file")
+    try:
+        return ReplicaEntry(**given, key=None if key_file is None else _read_key(key_file))
+    except ValueError as error:
+        raise ValueError(f"replicas.{index}: {error}") from None
+
+
+def _read_key(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"key_file {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"key_file {file} is no text") from None
 
 
 def _models(engine: EngineSettings) -> tuple[str, str]:

@@ -16,10 +16,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from typing import Any
 
 from paceline.engine.supervisor import EngineSupervisor
-from paceline.gateway import GovernorChanges, Replica, RunningGateway, ask, serve_gateway
+from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
 from paceline.serve.plan import EnginePlan, ServePlan
 
 logger = logging.getLogger(__name__)
+
+_READY_CHECK_S = 0.1
+"""Chosen by hand: how often a gateway without engines of its own looks for a replica."""
 
 
 class SupervisedReplicas:
@@ -57,7 +60,7 @@ async def serve(
         EngineSupervisor(
             engine.name,
             engine.command,
-            served_name=plan.served_name,
+            served_name=plan.served_name or "",
             log=plan.log_folder / f"{engine.name}.log",
             run_folder=plan.run_folder,
             start_timeout_s=plan.start_timeout_s,
@@ -79,7 +82,7 @@ async def serve(
             asyncio.create_task(gateway.wait_failed()),
             *(engines.start(supervisor.run()) for supervisor in supervisors),
         }
-        ready = asyncio.create_task(_all_ready(supervisors))
+        ready = asyncio.create_task(_ready(supervisors, gateway.fleet, on_progress))
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
@@ -109,8 +112,22 @@ async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout
             )
 
 
-async def _all_ready(supervisors: Sequence[EngineSupervisor]) -> None:
+async def _ready(
+    supervisors: Sequence[EngineSupervisor], fleet: Fleet, on_progress: Callable[[str, str], None]
+) -> None:
+    """Return once all engines have been ready, or, where there are none, one remote replica is.
+
+    A gateway in front of replicas that are all down waits: they may come, and until then clients
+    get a 503.
+    """
     await asyncio.gather(*(supervisor.wait_ready() for supervisor in supervisors))
+    while not supervisors and not any(r.state == "ready" for r in fleet.replicas()):
+        for status in fleet.statuses():
+            on_progress(status.replica.name, f"{status.replica.state}: {status.reason}")
+        for name in fleet.names():
+            if name.failure:
+                on_progress(name.name, name.failure)
+        await asyncio.sleep(_READY_CHECK_S)
 
 
 def _raise_first(tasks: set[asyncio.Task[Any]]) -> None:

@@ -20,8 +20,10 @@ from paceline.gateway import RunningGateway
 class Screen:
     """Progress on standard error. Use as a context manager."""
 
-    def __init__(self, served_name: str) -> None:
+    def __init__(self, served_name: str | None) -> None:
+        """`served_name` is the model of the engines; None when there are only remote replicas."""
         self._served_name = served_name
+        self._subject = served_name or "the gateway"
         self._steps: dict[str, str] = {}
         self._started_at_s = time.monotonic()
         self._errors = Console(stderr=True, highlight=False)
@@ -30,7 +32,7 @@ class Screen:
 
     def __enter__(self) -> Screen:
         if self._errors.is_terminal:
-            self._status = self._errors.status(f"Starting {self._served_name}")
+            self._status = self._errors.status(f"Starting {self._subject}")
             self._status.start()
         return self
 
@@ -50,16 +52,17 @@ class Screen:
                 self._errors.print(f"paceline: {engine}: {step}", markup=False)
         else:
             now = "; ".join(f"{name}: {what}" for name, what in sorted(self._steps.items()))
-            self._status.update(f"Starting {self._served_name} ({now})")
+            self._status.update(f"Starting {self._subject} ({now})")
 
     def ready(self, gateway: RunningGateway) -> None:
         self._stop()
+        models = sorted({replica.model for replica in gateway.fleet.replicas() if replica.model})
         self._out.print(
-            f"paceline: serving {self._served_name} on {gateway.url} (admin {gateway.admin_url})"
+            f"paceline: serving {', '.join(models)} on {gateway.url} (admin {gateway.admin_url})"
         )
         if self._out.is_terminal:
             took_s = time.monotonic() - self._started_at_s
-            examples = _examples(gateway.url, self._served_name)
+            examples = _examples(gateway.url, self._served_name or models[0])
             self._out.print(f"\nReady after {took_s:.0f} s. Try:\n\n{examples}\n", markup=False)
             self._out.print(_more(gateway))
 

@@ -76,6 +76,33 @@ def test_wrong_usage_ends_with_two_and_says_why(
     assert said in result.output
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "there is nothing to serve; set engine.replicas (--replicas)"),
+        ("replicas: [{url: 'http://a:1/v1'}]", "replicas.0: url is 'http://a:1/v1'; leave out"),
+        ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
+        ("replicas: [{dns: 'a:1', key_file: none.key}]", "key_file none.key cannot be read: No su"),
+        ("replicas: [{dns: 'a:1', key_file: two.key}]", "key is empty or has spaces"),
+        ("replicas: [{dns: 'a:1'}, {dns: 'a:1', name: b}]", "the dns 'a:1' twice"),
+    ],
+)
+def test_remote_replicas_that_cannot_be_end_with_two(content: str, said: str) -> None:
+    Path("paceline.yaml").write_text(content)
+    Path("two.key").write_text("s3cret words\n")
+    result = run("--replicas", "0")
+    assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
+    assert said in result.output
+    assert "s3cret" not in result.output
+
+
+def test_a_remote_replica_must_not_be_called_as_an_engine_of_this_machine() -> None:
+    Path("paceline.yaml").write_text("replicas: [{dns: 'a:1', name: engine-0}]")
+    result = run("--draft", "ngram")
+    assert result.exit_code == 2
+    assert "engine-0', which is an engine of this machine" in result.output
+
+
 def test_a_taken_port_ends_with_one_before_an_engine_starts(taken_port: int) -> None:
     started_at_s = time.monotonic()
     result = subprocess.run(

@@ -23,9 +23,20 @@ def test_what_is_printed_can_be_used_as_the_file(tmp_path: Path) -> None:
     assert load_settings({}, {}, file).settings == loaded.settings
 
 
+def test_remote_replicas_are_printed_so_that_they_can_be_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "replicas: [{url: 'http://a:1', drafts: true, key_file: k}, {dns: 'b:2', dialect: tgi}]\n"
+    )
+    loaded = load_settings({}, {}, file)
+    assert [replica.dialect for replica in loaded.settings.replicas] == ["vllm", "tgi"]
+    file.write_text(render_settings(loaded))
+    assert load_settings({}, {}, file).settings == loaded.settings
+
+
 def test_each_setting_stands_with_its_description_and_origin() -> None:
     text = render_settings(load_settings({("server", "port"): ("--port", 81)}, {}))
     assert "  # Data port, with the OpenAI API; 0 lets the system choose.\n" in text
     assert "  port: 81  # flag --port\n" in text
-    for _, name in SETTING_KEYS:
-        assert f"\n  {name}: " in text
+    for *section, name in SETTING_KEYS:
+        assert f"\n{'  ' * len(section)}{name}: " in text

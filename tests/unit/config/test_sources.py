@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from paceline.config import ConfigError, Settings, load_settings
+from paceline.config import ConfigError, DialectName, ReplicaSettings, Settings, load_settings
 from paceline.config.sources import SETTING_KEYS
+from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.governor.factory import POLICY_NAMES
 
 PORT = ("server", "port")
@@ -99,8 +103,8 @@ def test_the_policies_are_those_of_the_governor() -> None:
 
 def test_the_origin_of_a_fault_is_named(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text("engine: {replicas: 0}\n")
-    with pytest.raises(ConfigError, match=r"engine\.replicas is 0 \(from file .*p\.yaml\)"):
+    file.write_text("engine: {replicas: -1}\n")
+    with pytest.raises(ConfigError, match=r"engine\.replicas is -1 \(from file .*p\.yaml\)"):
         load_settings({}, {}, file)
 
 
@@ -123,7 +127,48 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         load_settings({}, {}, tmp_path / "none.yaml")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("replicas: [{urll: 'http://a:1'}]", "replicas.0.urll is not a setting (from file"),
+        ("replicas: [{url: 'http://a:1'}, {url: 5}]", "replicas.1.url is 5 (from file"),
+        ("replicas: [{url: 'http://a:1', dialect: ollama}]", "'sglang'"),
+        ("replicas: [{url: 'http://a:1', max_in_flight: 0}]", "replicas.0.max_in_flight is 0"),
+        ("replicas: {url: 'http://a:1'}", "replicas is {'url': 'http://a:1'}"),
+        ("replicas: 2", "replicas is 2"),
+        ("fleet: {poll_period_s: 0}", "fleet.poll_period_s is 0"),
+    ],
+)
+def test_faults_in_a_list_say_in_which_entry(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load_settings({}, {}, file)
+    assert said in str(caught.value)
+
+
+def test_an_empty_heading_is_an_empty_list(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("replicas:\n")
+    assert load_settings({}, {}, file).settings == Settings()
+
+
+def test_the_dialects_are_those_of_the_gateway() -> None:
+    """The configuration knows no part of the server, so it repeats the names."""
+    assert set(get_args(DialectName)) == set(DIALECTS)
+
+
 def test_every_setting_is_described() -> None:
-    for section, name in SETTING_KEYS:
-        field = type(getattr(Settings(), section)).model_fields[name]
-        assert field.description, f"{section}.{name}"
+    described = [(f"{'.'.join(key)}", _field(key).description) for key in SETTING_KEYS] + [
+        (name, field.description) for name, field in ReplicaSettings.model_fields.items()
+    ]
+    for name, description in described:
+        assert description, name
+
+
+def _field(key: tuple[str, ...]) -> FieldInfo:
+    *sections, name = key
+    node: type[BaseModel] = Settings
+    for section in sections:
+        node = type(getattr(node(), section))
+    return node.model_fields[name]

@@ -1,0 +1,188 @@
+"""Is a replica well, what does it serve, how loaded is it?
+
+HTTP to one replica, apart from the requests of clients: it opens connections of its own and holds
+no count that a request has a part in. aiohttp's exceptions end here, as `ProbeFailed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
+from paceline.gateway.fleet.error_bodies import error_message_of
+from paceline.gateway.fleet.load import ReplicaLoad, read_load
+
+_MAX_PAGE_BYTES = 8 * 1024 * 1024
+"""Chosen by hand: vLLM's page of metrics has some hundred kilobytes per engine."""
+_MAX_REASON_CHARS = 300
+_NOT_SUCH_A_SERVER = (400, 404, 405, 501)
+"""How servers answer on a route that they, or this model, do not have; vLLM's older releases said
+400."""
+_WARM_UP_TEXT = "Hello"
+_WARM_UP_TOKENS = 4
+"""Enough for a prefill and a few steps of decoding, cheap on a replica that serves already."""
+
+
+class ProbeFailed(Exception):
+    """The replica did not answer as a healthy one does; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """One entry of /v1/models."""
+
+    id: str
+    max_model_len: int | None = None
+
+
+class Prober:
+    """Asks one replica. Use as an async context manager; every question has its own deadline."""
+
+    def __init__(self, address: str, dialect: Dialect, key: str | None = None) -> None:
+        """`address` is a URL without a path, or the path of a Unix socket."""
+        self._is_unix = address.startswith("/")
+        self._address = address
+        self._base = "http://engine" if self._is_unix else address
+        self._dialect = dialect
+        self._headers = {"accept-encoding": "identity"}
+        if key is not None:
+            self._headers["authorization"] = f"Bearer {key}"
+
+    async def __aenter__(self) -> Prober:
+        # A connection for each question: servers close idle ones, and a poll into a closing one
+        # would count as a failure of the replica.
+        connector: aiohttp.BaseConnector = (
+            aiohttp.UnixConnector(self._address, force_close=True)
+            if self._is_unix
+            else aiohttp.TCPConnector(force_close=True)
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def check_health(self, timeout_s: float) -> None:
+        """Return when it is well. May raise `ProbeFailed`."""
+        path = self._dialect.health_path
+        status, body = await self._ask("GET", path, timeout_s)
+        if status != 200:
+            raise ProbeFailed(self._refusal(path, status, body))
+
+    async def fetch_models(self, timeout_s: float) -> Sequence[ListedModel]:
+        """What it serves, in its own order; empty when it does not say. May raise `ProbeFailed`."""
+        status, body = await self._ask("GET", MODELS_PATH, timeout_s)
+        if status in (404, 405):
+            return ()
+        if status != 200:
+            raise ProbeFailed(self._refusal(MODELS_PATH, status, body))
+        return read_models(body)
+
+    async def warm_up(self, model: str, timeout_s: float) -> None:
+        """Have it answer one small request, on the first of its routes. May raise `ProbeFailed`."""
+        first_refusal = ""
+        for path, request in _WARM_UP_REQUESTS:
+            status, body = await self._ask("POST", path, timeout_s, {"model": model, **request})
+            if status == 200:
+                return
+            first_refusal = first_refusal or self._refusal(path, status, body)
+            if status not in _NOT_SUCH_A_SERVER:
+                break
+        raise ProbeFailed(f"warm-up failed: {first_refusal}")
+
+    async def fetch_load(self, timeout_s: float) -> ReplicaLoad:
+        """How loaded it says that it is. May raise `ProbeFailed`, also when it has no metrics."""
+        path = self._dialect.metrics_path
+        if path is None:
+            raise ProbeFailed(f"servers of the dialect {self._dialect.name} show no load")
+        status, body = await self._ask("GET", path, timeout_s)
+        if status != 200:
+            raise ProbeFailed(self._refusal(path, status, body))
+        return read_load(body.decode("utf-8", errors="replace"), self._dialect.load)
+
+    async def _ask(
+        self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None
+    ) -> tuple[int, bytes]:
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.request(
+                    method,
+                    self._base + path,
+                    json=request,
+                    allow_redirects=False,  # the key is for this server only
+                    timeout=aiohttp.ClientTimeout(total=None),
+                ) as response,
+            ):
+                return response.status, await _read_bounded(response)
+        except TimeoutError:
+            raise ProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ProbeFailed(f"{path} cannot be reached: {_short(error)}") from None
+
+    def _refusal(self, path: str, status: int, body: bytes) -> str:
+        message, _ = error_message_of(self._dialect.name, status, body)
+        return f"{path} answered {status}" + (f": {message[:_MAX_REASON_CHARS]}" if message else "")
+
+
+_WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    (
+        COMPLETIONS_PATH,
+        {"prompt": _WARM_UP_TEXT, "max_tokens": _WARM_UP_TOKENS, "temperature": 0},
+    ),
+    (
+        CHAT_PATH,
+        {
+            "messages": [{"role": "user", "content": _WARM_UP_TEXT}],
+            "max_tokens": _WARM_UP_TOKENS,
+        },
+    ),
+    ("/v1/embeddings", {"input": _WARM_UP_TEXT}),
+)
+
+
+def read_models(body: bytes) -> Sequence[ListedModel]:
+    """The models on a page of /v1/models. May raise `ProbeFailed`."""
+    try:
+        page = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProbeFailed(f"{MODELS_PATH} answered something that is not JSON") from None
+    data = page.get("data") if isinstance(page, dict) else None
+    if not isinstance(data, list):
+        raise ProbeFailed(f"{MODELS_PATH} answered something that is no list of models")
+    models = []
+    for item in data:
+        if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]:
+            length = item.get("max_model_len")
+            is_length = type(length) is int and length > 0
+            models.append(ListedModel(item["id"], length if is_length else None))
+    return models
+
+
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    num_bytes = 0
+    async for part in response.content.iter_any():
+        num_bytes += len(part)
+        if num_bytes > _MAX_PAGE_BYTES:
+            raise ValueError(f"the answer is longer than {_MAX_PAGE_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _short(error: BaseException) -> str:
+    return (str(error) or type(error).__name__)[:_MAX_REASON_CHARS]
