@@ -12,6 +12,7 @@ from typing import Protocol
 
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.engine_errors import outcome_of, problem_of, status_in
+from paceline.gateway.error_log import describe_error
 from paceline.gateway.errors import Problem, unavailable
 from paceline.gateway.lease import Lease
 from paceline.gateway.outcomes import Outcome
@@ -97,8 +98,9 @@ class Exchange:
             problem = self._translate(response.status, body)
             if problem.status >= 500:
                 logger.warning(
-                    "request %s: replica %s answered %d: %r",
-                    self._request_id, self._lease.replica.name, response.status, body[:500],
+                    "request %s: replica %s answered %d: %s",
+                    self._request_id, self._lease.replica.name, response.status,
+                    describe_error(body, self._settings.log_prompts),
                 )  # fmt: skip
             self._lease.end(outcome_of(problem))
             deadline.reschedule(None)
@@ -140,8 +142,9 @@ class Exchange:
         before, error, after = split_at_error(events)
         problem = self._translate(status_in(error), error)
         logger.warning(
-            "request %s: replica %s sent an error in its stream: %r",
-            self._request_id, self._lease.replica.name, error[:500],
+            "request %s: replica %s sent an error in its stream: %s",
+            self._request_id, self._lease.replica.name,
+            describe_error(error, self._settings.log_prompts),
         )  # fmt: skip
         self._lease.end(outcome_of(problem))
         if has_error(after):
