@@ -7,7 +7,7 @@ on unchanged, so nothing is rewritten here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.gateway.errors import Refusal, context_length_exceeded, invalid
@@ -52,8 +52,8 @@ class CheckedRequest:
     """The longest prompt has at least so many tokens, whatever the tokenizer."""
     fields: frozenset[str]
     """Names of the fields sent with a value."""
-    names: frozenset[str]
-    """Names of all fields sent, those with null or false included; see `body_edit`."""
+    parsed: Mapping[str, Any] = field(repr=False)
+    """The body as decoded. Nobody may change it."""
 
 
 def check_request(
@@ -86,7 +86,7 @@ def check_request(
         num_choices=num_choices * num_prompts,
         min_prompt_tokens=min_tokens,
         fields=frozenset(name for name, value in request.items() if value),
-        names=frozenset(request),
+        parsed=request,
     )
 
 

@@ -138,7 +138,7 @@ class DataApp:
                 Outcome.UNAVAILABLE,
             )
         added = self._access.engine_fields(tenant, replica)
-        request = dataclasses.replace(request, body=with_fields(body, request.names, added))
+        request = dataclasses.replace(request, body=with_fields(body, request.parsed, added))
         async with self._ledger.lease(replica) as lease:
             times.sent_upstream(request.num_choices)
             exchange = Exchange(
