@@ -53,6 +53,8 @@ class ServerSettings(_Frozen):
     """An answer that is not streamed must be complete within this time."""
     drain_timeout_s: Seconds = 30.0
     """How long requests in flight may take to end once the server stops."""
+    log_prompts: bool = False
+    """Whether the log shows the words of engines' errors, which may quote prompts and answers."""
 
 
 class EngineSettings(_Frozen):

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.engine_errors import outcome_of, problem_of, status_in
+from paceline.gateway.error_log import describe_error
 from paceline.gateway.errors import Problem, unavailable
 from paceline.gateway.lease import Lease
 from paceline.gateway.outcomes import Outcome
@@ -180,7 +181,8 @@ class Attempt:
             self._request.fields,
             self._settings.retry_after_s,
         )
-        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {body[:500]!r}")
+        told = describe_error(body, self._settings.log_prompts)
+        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {told}")
 
 
 async def _read_unless_done(response: UpstreamResponse, relay: Relay) -> bytes:

@@ -14,14 +14,28 @@ from paceline.gateway.errors import Problem, context_length_exceeded, unavailabl
 from paceline.gateway.outcomes import Outcome
 
 _MAX_MESSAGE_CHARS = 1000
+_MAX_SCRUBBED_CHARS = 4 * _MAX_MESSAGE_CHARS
+"""What stands behind is cut off first: some of the patterns take time that grows faster than the
+text, and an engine may quote a whole prompt of blanks."""
 
 _SCRUB = (
     # vLLM appends "(parameter=…, value=…)" to its own validation errors
-    (re.compile(r" \(parameter=.*\)$", re.DOTALL), ""),
+    (re.compile(r" \(parameter=.*$", re.DOTALL), ""),
+    # pydantic's own text quotes the input
+    (re.compile(r" \[type=\w+, input_value=.*?(?:, input_type=[\w.]+\]|$)", re.DOTALL), ""),
+    (re.compile(r"\s*For further information visit \S+"), ""),
+    (re.compile(r"Traceback \(most recent call last\):"), ""),
     (re.compile(r'\n?\s*File "[^"]*", line \d+, in \S+(\n\s+.*)?'), ""),
     (re.compile(r" at 0x[0-9a-fA-F]+"), ""),
-    (re.compile(r"(?<![\w.:/])(?:/[\w.+\-]+){2,}"), "<path>"),
-    (re.compile(r"(?:https?|unix|tcp|ipc)://\S+"), "<address>"),
+    (re.compile(r"(?i:bearer )\S+|\b(?:sk|pl|hf|gsk|nvapi)[-_][\w\-]{16,}"), "<key>"),
+    (re.compile(r"\b(?:https?|wss?|unix|tcp|ipc|inproc|grpc|file|s3|gs)://\S+"), "<address>"),
+    # 10.0.0.1, 10.0.0.1:8000, engine-0.internal:8000, localhost:8000, [fd00::1]:8000
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b"), "<address>"),
+    (re.compile(r"\b(?:[\w\-]+(?:\.[\w\-]+)+|localhost):\d{2,5}\b"), "<address>"),
+    (re.compile(r"\[[0-9a-fA-F:]*:[0-9a-fA-F:.]*\](?::\d{1,5})?"), "<address>"),
+    # not "and/or", not "1/2", not the "</tag>" of a template
+    (re.compile(r"(?<![\w.</])~?(?:/[\w.+@\-]+){2,}/?"), "<path>"),
+    (re.compile(r"\b[A-Za-z]:\\[\w.+@\-\\]+"), "<path>"),
 )
 _PYDANTIC_MESSAGE = re.compile(r"""'msg': (?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""")
 _CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
@@ -74,7 +88,8 @@ def status_in(body: bytes) -> int:
 
 
 def scrub(message: str) -> str:
-    """The message without paths, addresses and traces, cut to a readable length."""
+    """The message without paths, addresses, keys and traces, cut to a readable length."""
+    message = message[:_MAX_SCRUBBED_CHARS]
     for pattern, replacement in _SCRUB:
         message = pattern.sub(replacement, message)
     message = message.strip()

@@ -69,6 +69,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_all_head = False
         self._num_head_bytes = 0
         self._stop_head_timer()
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("the parser takes 0.9 and 2.0 too")  # answered as any other fault
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -58,6 +58,8 @@ class GatewaySettings:
     max_response_bytes: int = 64 * 1024 * 1024
     """Longest answer that is not streamed; it is held until whole, so that it can fail as one."""
 
+    log_prompts: bool = False
+    """Whether the log shows the words of engines' errors, which may quote prompts and answers."""
     retry_after_s: int = 5
     """What a 503 tells the client to wait; clients ignore more than 120 s."""
     drain_timeout_s: float = 30.0

@@ -121,4 +121,8 @@ class Upstreams:
 
 
 def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """For the log. Not in aiohttp's words where these quote the bytes of the answer."""
+    may_quote = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError))
+    if may_quote or not str(error):
+        return type(error).__name__
+    return f"{type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import openai
 import pytest
@@ -102,6 +103,50 @@ async def test_messages_lose_paths_addresses_and_traces() -> None:
     )
     assert told == "bad <object>\n see <path> and <address> and/or 1/2"
     assert len(scrub("x" * 5000)) == 1001
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("open /root/.cache/hf/model.bin failed", "open <path> failed"),
+        ("file:/opt/models/x missing", "file:<path> missing"),
+        ("key='/opt/models/x'", "key='<path>'"),
+        ("~/.cache/huggingface/hub is full", "<path> is full"),
+        (r"C:\Users\ann\model.bin is gone", "<path> is gone"),
+        ("s3://bucket/weights failed", "<address> failed"),
+        ("tcp://10.1.2.3:5555 closed", "<address> closed"),
+        ("worker 10.1.2.3 and 10.1.2.4:8000 died", "worker <address> and <address> died"),
+        ("cannot reach engine-0.internal:8000", "cannot reach <address>"),
+        ("cannot reach localhost:8000", "cannot reach <address>"),
+        ("cannot reach [fd00::1]:8000", "cannot reach <address>"),
+        ("wrong API key: sk-abcdefghijklmnop1234", "wrong API key: <key>"),
+        ("header Bearer abc.def was refused", "header <key> was refused"),
+        ("no access with hf_abcdefghijklmnopqrst", "no access with <key>"),
+        (
+            "1 validation error for Request\nseed\n  Input should be a valid integer "
+            "[type=int_parsing, input_value='SECRET, [x]', input_type=str]\n    For further "
+            "information visit https://errors.pydantic.dev/2.13/v/int_parsing",
+            "1 validation error for Request\nseed\n  Input should be a valid integer",
+        ),
+        ("too long (parameter=input_text, value=SECRET) of it", "too long"),
+        ("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    x()\nBad: y",
+         "Bad: y"),
+        # what says something to the client stays
+        ("temperature must be in [0, 2]; and/or 1/2, got 0.5: see /v1", None),
+        ("expected `</think>` or <|im_end|>, at messages[0].content", None),
+        ("value 1.5.2 is no version; ratio is 3:20, the time 12:30", None),
+    ],
+)  # fmt: skip
+async def test_what_belongs_to_the_engine_is_taken_out(message: str, told: str | None) -> None:
+    assert scrub(message) == (message if told is None else told)
+
+
+@pytest.mark.parametrize("filler", [" ", "\n", "/a", "a.", "[", ":", "(parameter=", " [type=a, "])
+async def test_scrubbing_takes_little_time_whatever_the_text(filler: str) -> None:
+    """An engine may quote a long prompt; blanks alone once took time by the square of length."""
+    began_s = time.process_time()
+    scrub(filler * (256_000 // len(filler)))
+    assert time.process_time() - began_s < 0.5
 
 
 @pytest.mark.parametrize(
