@@ -57,7 +57,7 @@ class Exchange:
         self._upstreams = upstreams
         self._observer = observer
         self._settings = settings
-        self._relay = EventRelay(settings.max_event_bytes)
+        self._relay = EventRelay(settings.max_event_bytes, request.route.end_marks)
 
     async def run(self) -> None:
         settings = self._settings
@@ -117,7 +117,7 @@ class Exchange:
         while data := await response.read_some():
             events = relay.feed(data)
             if events:
-                if has_error(events):
+                if has_error(events, self._request.route.error_marks):
                     events = self._rewrite_errors(events)
                 if is_first:
                     is_first = False
@@ -129,7 +129,7 @@ class Exchange:
                 deadline.reschedule(now() + settings.stall_timeout_s)
         deadline.reschedule(None)
         if not relay.saw_done:
-            raise Broken("the stream ended without [DONE]")
+            raise Broken("the stream ended before it was complete")
         await self._reply.end_stream()
         self._lease.end(Outcome.COMPLETED)
         if self._lease.outcome is Outcome.COMPLETED:
@@ -137,22 +137,22 @@ class Exchange:
 
     def _rewrite_errors(self, events: bytes) -> bytes:
         """Events with the engine's errors put into our shape."""
-        before, error, after = split_at_error(events)
+        before, error, after = split_at_error(events, self._request.route.error_marks)
         problem = self._translate(status_in(error), error)
         logger.warning(
             "request %s: replica %s sent an error in its stream: %r",
             self._request_id, self._lease.replica.name, error[:500],
         )  # fmt: skip
         self._lease.end(outcome_of(problem))
-        if has_error(after):
+        if has_error(after, self._request.route.error_marks):
             after = self._rewrite_errors(after)
-        return before + problem.event() + after
+        return before + self._reply.event_of(problem) + after
 
     def _translate(self, status: int, body: bytes) -> Problem:
         return problem_of(
             status,
             body,
-            self._request.route.prompt_param,
+            self._request.route,
             self._request.fields,
             self._settings.retry_after_s,
         )
