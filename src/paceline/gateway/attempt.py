@@ -168,7 +168,7 @@ class Attempt:
                 deadline.reschedule(now() + settings.stall_timeout_s)
         deadline.reschedule(None)
         if not relay.saw_done:
-            raise Broken("the stream ended without [DONE]")
+            raise Broken("the stream ended before it was complete")
         await self._reply.end_stream()
         self._observer.stream_completed(relay.num_output_tokens)
         return COMPLETED
@@ -177,7 +177,7 @@ class Attempt:
         problem = problem_of(
             status,
             body,
-            self._request.route.prompt_param,
+            self._request.route,
             self._request.fields,
             self._settings.retry_after_s,
         )

@@ -6,37 +6,18 @@ on unchanged, so nothing is rewritten here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.gateway.capabilities import Needs, needs_of
-from paceline.gateway.errors import Refusal, context_length_exceeded, invalid
-from paceline.gateway.fields import CHAT_FIELDS, COMPLETION_FIELDS, Check, integer, refusal_reason
+from paceline.gateway.errors import Refusal, context_length_exceeded, invalid, shown
+from paceline.gateway.field_checks import integer
+from paceline.gateway.fields import refusal_reason
 from paceline.gateway.keys.ring import Tenant, granted_to
+from paceline.gateway.routes import CHAT, Route
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
-
-MAX_TOKEN_CHARS = 1024
-"""No token of the vocabularies in use is longer (the longest known are runs of a few hundred
-blanks), so a prompt has at least its characters / 1024 tokens. Chosen by hand, far on the safe
-side: it refuses only what cannot fit, the engine refuses the rest exactly."""
-
-_TEXT_PARTS = frozenset({"text", "refusal", "thinking", "input_text", "output_text"})
-_INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One route for answers, the same here and at the engine."""
-
-    path: str
-    prompt_param: str
-    fields: Mapping[str, Check]
-
-
-CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS)
-COMPLETIONS = Route("/v1/completions", "prompt", COMPLETION_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +58,8 @@ def check_request(
         raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
     choices = request.get("n")
     num_choices = choices if isinstance(choices, int) else 1
-    if route is CHAT:
-        num_prompts, min_tokens = 1, _check_messages(request.get("messages"))
-    else:
-        num_prompts, min_tokens = _check_prompt(request.get("prompt"), settings.max_prompts)
-    if request.get("truncate_prompt_tokens") is not None:
+    num_prompts, min_tokens = route.read_prompt(request, settings.max_prompts)
+    if request.get("truncate_prompt_tokens") is not None or request.get("truncation") == "auto":
         min_tokens = 0
     return CheckedRequest(
         route=route,
@@ -112,18 +90,20 @@ def check_context(request: CheckedRequest, max_model_len: int | None) -> None:
 def _check_field(route: Route, name: str, value: object, settings: GatewaySettings) -> None:
     if value is None:
         return
-    check = integer(1, settings.max_choices) if name == "n" else route.fields.get(name)
+    check = route.fields.get(name)
+    if name == "n" and check is not None:
+        check = integer(1, settings.max_choices)
     if check is None:
-        shown = name[:100]
+        cut = name[:100]
         raise invalid(
-            f"{shown!r} is not allowed: {refusal_reason(name)}. Leave it out, or have the operator "
+            f"{cut!r} is not allowed: {refusal_reason(name)}. Leave it out, or have the operator "
             "grant it (granted_fields).",
-            shown,
+            cut,
             code="unsupported_parameter",
         )
     allowed = check(value)
     if allowed is not None:
-        raise invalid(f"{name} must be {allowed}; got {_shown(value)}.", name)
+        raise invalid(f"{name} must be {allowed}; got {shown(value)}.", name)
 
 
 def _refuse_hidden_prompt_logprobs(route: Route, request: Mapping[str, Any]) -> None:
@@ -136,92 +116,3 @@ def _refuse_hidden_prompt_logprobs(route: Route, request: Mapping[str, Any]) -> 
             "echo",
             code="unsupported_parameter",
         )
-
-
-def _check_messages(messages: object) -> int:
-    """The least number of tokens in a chat; refuses what is not a chat in text."""
-    if not isinstance(messages, list) or not messages:
-        raise invalid(
-            f"messages must be a list with a message; got {_shown(messages)}.", "messages"
-        )
-    num_chars = 0
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise invalid(f"{where} must be an object; got {_shown(message)}.", where)
-        if not isinstance(message.get("role"), str):
-            raise invalid(
-                f"{where}.role must be a string; got {_shown(message.get('role'))}.",
-                f"{where}.role",
-            )
-        num_chars += _check_content(message.get("content"), f"{where}.content")
-    return num_chars // MAX_TOKEN_CHARS
-
-
-def _check_content(content: object, where: str) -> int:
-    """Characters of one message's content."""
-    if content is None:
-        return 0
-    if isinstance(content, str):
-        return len(content)
-    if not isinstance(content, list):
-        raise invalid(
-            f"{where} must be a string, null or a list of text parts; got {_shown(content)}.", where
-        )
-    num_chars = 0
-    for index, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(part, dict) or kind not in _TEXT_PARTS:
-            raise invalid(
-                f"{where}[{index}] must be a part of type text; images, audio, video and files "
-                "are not accepted here.",
-                f"{where}[{index}]",
-                code="unsupported_content",
-            )
-        value = part.get("text")
-        num_chars += len(value) if isinstance(value, str) else 0
-    return num_chars
-
-
-def _check_prompt(prompt: object, max_prompts: int) -> tuple[int, int]:
-    """(number of prompts, least number of tokens in the longest one)."""
-    if isinstance(prompt, str):
-        return 1, len(prompt) // MAX_TOKEN_CHARS
-    if isinstance(prompt, list) and prompt:
-        if isinstance(prompt[0], int):
-            return 1, _count_token_ids(prompt)
-        if len(prompt) > max_prompts:
-            raise invalid(
-                f"prompt has {len(prompt)} entries; at most {max_prompts} are allowed.", "prompt"
-            )
-        if all(isinstance(item, str) for item in prompt):
-            return len(prompt), max(map(len, prompt)) // MAX_TOKEN_CHARS
-        if all(isinstance(item, list) and item for item in prompt):
-            return len(prompt), max(map(_count_token_ids, prompt))
-    raise invalid(
-        "prompt must be a string, a list of strings, a list of token ids or a list of such lists; "
-        f"got {_shown(prompt)}.",
-        "prompt",
-    )
-
-
-def _count_token_ids(ids: Sequence[Any]) -> int:
-    if all(type(item) is int and 0 <= item <= _INT32_MAX for item in ids):
-        return len(ids)
-    raise invalid(f"prompt has an entry that is no token id (0 to {_INT32_MAX}).", "prompt")
-
-
-def _shown(value: object) -> str:
-    """A short form of a refused value."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "an empty list" if not value else f"a list of {len(value)}"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return repr(value) if len(value) <= 40 else f"a string of {len(value)} characters"
-    shown = repr(value)
-    return shown if len(shown) <= 40 else "a number out of range"

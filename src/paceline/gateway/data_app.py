@@ -19,14 +19,7 @@ from paceline.gateway.admission import Admissions, Overloaded, num_slots_of
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
 from paceline.gateway.capabilities import can_serve, explain_unserved
-from paceline.gateway.checks import (
-    CHAT,
-    COMPLETIONS,
-    CheckedRequest,
-    Route,
-    check_context,
-    check_request,
-)
+from paceline.gateway.checks import CheckedRequest, check_context, check_request
 from paceline.gateway.deadline import Deadline, deadline_of
 from paceline.gateway.errors import (
     INTERNAL,
@@ -50,11 +43,14 @@ from paceline.gateway.replicas import (
     longest_context,
 )
 from paceline.gateway.reply import Reply, run_while_connected
+from paceline.gateway.routes import ROUTES, Route
 from paceline.gateway.settings import GatewaySettings
 
 logger = logging.getLogger(__name__)
 
-_ROUTES = {route.path.encode(): route for route in (CHAT, COMPLETIONS)}
+_ROUTES = {route.path.encode(): route for route in ROUTES}
+_MODELS = b"/v1/models"
+_MODEL = b"/v1/models/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 
 
@@ -79,18 +75,18 @@ class DataApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope)
-        reply = Reply(send, request_id)
         path, method = scope["raw_path"], scope["method"]
         route = _ROUTES.get(path)
+        reply = Reply(send, request_id, names_events=route is not None and route.names_events)
         if route is not None and method == "POST":
             await self._answer(route, request_id, scope, receive, reply)
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))
-        elif path not in (b"/v1/models", b"/health", b"/ready"):
+        elif path not in (_MODELS, b"/health", b"/ready") and not path.startswith(_MODEL):
             await reply.problem(not_found(scope["path"]))
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
-        elif path == b"/v1/models":
+        elif path.startswith(_MODELS):
             await self._answer_models(scope, reply)
         elif path == b"/health":
             await reply.whole(200, b'{"status":"alive"}')
@@ -200,31 +196,37 @@ class DataApp:
         await reply.problem(unavailable(reason, self._settings.retry_after_s))
 
     async def _answer_models(self, scope: Scope, reply: Reply) -> None:
+        """All of them, or the one that the path names."""
         try:
             self._access.authenticate(scope)
         except Refusal as refusal:
             await reply.problem(refusal.problem)
-        else:
+            return
+        model, known = scope["path"][len(_MODEL) :], self._model_ids()
+        if not model:
             await reply.whole(200, self._models())
+        elif model in known:
+            await reply.whole(200, msgspec.json.encode(self._describe(model)))
+        else:
+            await reply.problem(model_not_found(model, known).problem)
 
     def _model_ids(self) -> list[str]:
         return sorted({replica.model for replica in self._source.replicas() if replica.model})
 
     def _models(self) -> bytes:
         """Our own list: the engine's shows the paths of its files."""
-        data = []
-        for model in self._model_ids():
-            replicas = [r for r in self._source.replicas() if r.model == model]
-            data.append(
-                {
-                    "id": model,
-                    "object": "model",
-                    "created": self._started_at_s,
-                    "owned_by": "paceline",
-                    "max_model_len": longest_context(replicas),
-                }
-            )
+        data = [self._describe(model) for model in self._model_ids()]
         return msgspec.json.encode({"object": "list", "data": data})
+
+    def _describe(self, model: str) -> dict[str, object]:
+        replicas = [r for r in self._source.replicas() if r.model == model]
+        return {
+            "id": model,
+            "object": "model",
+            "created": self._started_at_s,
+            "owned_by": "paceline",
+            "max_model_len": longest_context(replicas),
+        }
 
 
 def _request_id(scope: Scope) -> str:

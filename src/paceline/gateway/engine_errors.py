@@ -12,6 +12,7 @@ import msgspec
 
 from paceline.gateway.errors import Problem, context_length_exceeded, unavailable
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.routes import Route
 
 _MAX_MESSAGE_CHARS = 1000
 _MAX_SCRUBBED_CHARS = 4 * _MAX_MESSAGE_CHARS
@@ -41,6 +42,13 @@ _PYDANTIC_MESSAGE = re.compile(r"""'msg': (?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.
 _CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
 # vLLM's EngineDeadError, the one 500 after which the server ends and is started again
 _DEAD = re.compile(r"EngineCore encountered an issue")
+_SILENT = "The engine refused this request and did not say why."
+# FastAPI's own words for a path it does not have (vLLM, SGLang) and llama.cpp's; vLLM's for a
+# handler that the model's task does not bring, llama.cpp's for one it was not started with.
+_NO_ROUTE = re.compile(
+    rf"^(Not Found|Method Not Allowed|File Not Found|{_SILENT})$"
+    r"|does not support (embeddings|\w+ API)"
+)
 _TRANSIENT = (401, 403, 502, 503, 504)
 """Statuses that say themselves that it passes; and those about the key between gateway and engine,
 which the client can neither cause nor mend."""
@@ -48,13 +56,9 @@ _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
 def problem_of(
-    status: int, body: bytes, prompt_param: str, fields: frozenset[str], retry_after_s: int
+    status: int, body: bytes, route: Route, fields: frozenset[str], retry_after_s: int
 ) -> Problem:
-    """Translate one error answer.
-
-    `prompt_param` is the field that holds the prompt on this route; `fields` are the names of the
-    fields that the client sent with a value.
-    """
+    """Translate one error answer. `fields` are the names of those that were sent with a value."""
     message, param = _read(body)
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)
@@ -66,11 +70,18 @@ def problem_of(
         )
     if _CONTEXT.search(message):
         output_param = next((name for name in _OUTPUT_PARAMS if message.startswith(name)), None)
-        return context_length_exceeded(message, output_param or prompt_param)
+        return context_length_exceeded(message, output_param or route.prompt_param)
     if "not yet supported with speculative decoding" in message:
         return _refused_under_speculation(fields)
     if status == 429:
         return Problem(429, message, "rate_limited", param, retry_after_s=retry_after_s)
+    if status in (404, 405, 501) and _NO_ROUTE.search(message):
+        return Problem(
+            404,
+            f"The engine of this model does not serve {route.path}.",
+            "route_not_served",
+            "model",
+        )
     if status in (404, 408, 413):
         code = {404: "not_found", 408: "engine_timeout", 413: "body_too_large"}[status]
         return Problem(status, message, code, param)
@@ -111,7 +122,7 @@ def _refused_under_speculation(fields: frozenset[str]) -> Problem:
 
 def _read(body: bytes) -> tuple[str, str | None]:
     error = _error_object(body)
-    message = error.get("message")
+    message = error.get("message", error.get("detail"))
     param = error.get("param")
     text = message if isinstance(message, str) else ""
     name = param.removeprefix("body.") if isinstance(param, str) and param else None
@@ -119,7 +130,7 @@ def _read(body: bytes) -> tuple[str, str | None]:
     if details:
         reasons = "; ".join(dict.fromkeys(details[:3]))
         text = f"{name}: {reasons}" if name else reasons
-    return scrub(text) or "The engine refused this request and did not say why.", name
+    return scrub(text) or _SILENT, name
 
 
 def _error_object(body: bytes) -> dict[str, object]:

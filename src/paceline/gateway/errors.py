@@ -42,20 +42,28 @@ class Problem:
         return _TYPES.get(self.status, "invalid_request_error")
 
     def body(self) -> bytes:
-        return msgspec.json.encode(
-            {
-                "error": {
-                    "message": self.message,
-                    "type": self.type,
-                    "param": self.param,
-                    "code": self.code,
-                }
-            }
-        )
+        return msgspec.json.encode({"error": self._error()})
 
     def event(self) -> bytes:
         """The same as a server-sent event, for streams that have begun."""
         return b"data: " + self.body() + b"\n\n"
+
+    def named_event(self, sequence_number: int) -> bytes:
+        """The same for routes whose events have names.
+
+        Clients look for the error under `error`, or for its parts beside `type`.
+        """
+        error = self._error()
+        parts = {**error, "type": "error", "sequence_number": sequence_number, "error": error}
+        return b"event: error\ndata: " + msgspec.json.encode(parts) + b"\n\n"
+
+    def _error(self) -> dict[str, str | None]:
+        return {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
 
     def headers(self) -> Headers:
         headers: Headers = []
@@ -87,6 +95,22 @@ def invalid(message: str, param: str | None = None, code: str = "invalid_value")
     return Refusal(Problem(400, message, code, param))
 
 
+def shown(value: object) -> str:
+    """A short form of a refused value."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an empty list" if not value else f"a list of {len(value)}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 40 else f"a string of {len(value)} characters"
+    shown = repr(value)
+    return shown if len(shown) <= 40 else "a number out of range"
+
+
 def not_found(path: str) -> Problem:
     return Problem(404, f"There is nothing at {path[:200]!r} on this port.", "not_found")
 
@@ -94,7 +118,7 @@ def not_found(path: str) -> Problem:
 def method_not_allowed(method: str, path: str, allow: str) -> Problem:
     return Problem(
         405,
-        f"{method[:20]} is not allowed on {path}; allowed: {allow}.",
+        f"{method[:20]} is not allowed on {path[:200]}; allowed: {allow}.",
         "method_not_allowed",
         allow=allow,
     )

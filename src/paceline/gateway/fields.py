@@ -8,136 +8,56 @@ temperature that overflows); finer checks are left to the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import msgspec
+from paceline.gateway.field_checks import (
+    INT32_MAX,
+    Check,
+    anything,
+    boolean,
+    integer,
+    mapping,
+    never,
+    number,
+    one_of,
+    schema,
+    stop,
+    text,
+    texts,
+    token_ids,
+    tool_choice,
+    tool_list,
+)
 
-Check = Callable[[object], str | None]
-"""None when the value is fine, else what is allowed, to follow "<name> must be "."""
+_CHAT_TOOLS = ("function",)
+_RESPONSES_TOOLS = ("function", "custom")
 
-_INT32_MAX = 2**31 - 1
-_MAX_SCHEMA_BYTES = 64 * 1024
-"""Chosen by hand: grammars are compiled by the engine, in time that grows with their size. All
-tools of a request share it, because a forced call becomes one grammar of them all."""
-_MAX_TOOLS = 512
+_BEST_OF = Check(
+    lambda value: type(value) is int and value == 1,
+    "1: no engine here ranks answers; ask for several with n",
+    {"type": "integer", "enum": [1]},
+)
 
+_ALL: Mapping[str, Check] = {
+    "model": text(500),  # read by the gateway itself, see `checks`
+    # OpenAI's, without effect in the engine and harmless
+    "user": text(1000),
+}
 
-def integer(low: int, high: int) -> Check:
-    def check(value: object) -> str | None:
-        if type(value) is int and low <= value <= high:
-            return None
-        return f"an integer from {low} to {high}"
-
-    return check
-
-
-def number(low: float, high: float) -> Check:
-    def check(value: object) -> str | None:
-        if type(value) in (int, float) and low <= value <= high:  # type: ignore[operator]
-            return None
-        return f"a number from {low:g} to {high:g}"
-
-    return check
-
-
-def boolean(value: object) -> str | None:
-    return None if isinstance(value, bool) else "true or false"
-
-
-def text(max_chars: int) -> Check:
-    def check(value: object) -> str | None:
-        if isinstance(value, str) and len(value) <= max_chars:
-            return None
-        return f"a string of at most {max_chars} characters"
-
-    return check
-
-
-def texts(max_items: int, max_chars: int) -> Check:
-    def check(value: object) -> str | None:
-        if (
-            isinstance(value, list)
-            and len(value) <= max_items
-            and all(isinstance(item, str) and 0 < len(item) <= max_chars for item in value)
-        ):
-            return None
-        return f"a list of at most {max_items} strings of 1 to {max_chars} characters"
-
-    return check
-
-
-def token_ids(max_items: int) -> Check:
-    def check(value: object) -> str | None:
-        if (
-            isinstance(value, list)
-            and len(value) <= max_items
-            and all(type(item) is int and 0 <= item <= _INT32_MAX for item in value)
-        ):
-            return None
-        return f"a list of at most {max_items} token ids"
-
-    return check
-
-
-def stop(value: object) -> str | None:
-    if texts(16, 512)(value) is None or (isinstance(value, str) and 0 < len(value) <= 512):
-        return None
-    return "a string or a list of at most 16 strings, each of 1 to 512 characters"
-
-
-def mapping(max_entries: int) -> Check:
-    def check(value: object) -> str | None:
-        if isinstance(value, dict) and len(value) <= max_entries:
-            return None
-        return f"an object with at most {max_entries} entries"
-
-    return check
-
-
-def schema(value: object) -> str | None:
-    if isinstance(value, dict) and len(msgspec.json.encode(value)) <= _MAX_SCHEMA_BYTES:
-        return None
-    return f"an object of at most {_MAX_SCHEMA_BYTES} bytes"
-
-
-def tools(value: object) -> str | None:
-    if (
-        isinstance(value, list)
-        and len(value) <= _MAX_TOOLS
-        and all(isinstance(item, dict) for item in value)
-        and len(msgspec.json.encode(value)) <= _MAX_SCHEMA_BYTES
-    ):
-        return None
-    return f"a list of at most {_MAX_TOOLS} objects, {_MAX_SCHEMA_BYTES} bytes in all"
-
-
-def tool_choice(value: object) -> str | None:
-    if value in ("none", "auto", "required") or schema(value) is None:
-        return None
-    return f"none, auto, required, or an object of at most {_MAX_SCHEMA_BYTES} bytes"
-
-
-def anything(value: object) -> str | None:
-    return None
-
-
-_COMMON: Mapping[str, Check] = {
+_GENERATION: Mapping[str, Check] = {
+    **_ALL,
     # read by the gateway itself, see `checks`
-    "model": text(500),
     "stream": boolean,
     # OpenAI's, acted on by the engine
     "frequency_penalty": number(-2, 2),
     "presence_penalty": number(-2, 2),
     "logit_bias": mapping(1024),
-    "max_tokens": integer(0, _INT32_MAX),
-    "response_format": schema,
     "seed": integer(-(2**63), 2**63 - 1),
     "stop": stop,
     "stream_options": mapping(8),
     "temperature": number(0, 100),
     "top_p": number(0, 1),
     # OpenAI's, without effect in the engine and harmless
-    "user": text(1000),
     "metadata": mapping(64),
     "store": boolean,
     "service_tier": text(100),
@@ -145,36 +65,44 @@ _COMMON: Mapping[str, Check] = {
     "prompt_cache_key": text(1000),
     "prompt_cache_retention": text(100),
     # vLLM's
-    "top_k": integer(-1, _INT32_MAX),
+    "top_k": integer(-1, INT32_MAX),
     "min_p": number(0, 1),
     "repetition_penalty": number(0.01, 100),
-    "length_penalty": number(-100, 100),
     "stop_token_ids": token_ids(1024),
+    "include_stop_str_in_output": boolean,
+    "skip_special_tokens": boolean,
+    "structured_outputs": schema,
+}
+
+_CHOICES: Mapping[str, Check] = {
+    **_GENERATION,
+    "n": integer(1, 128),  # OpenAI's bound; the operator's own, mostly lower, is put in `checks`
+    "max_tokens": integer(0, INT32_MAX),
+    "response_format": schema,
+    # vLLM's
+    "length_penalty": number(-100, 100),
     "allowed_token_ids": token_ids(1_000_000),
     "bad_words": texts(256, 256),
-    "include_stop_str_in_output": boolean,
-    "min_tokens": integer(0, _INT32_MAX),
-    "skip_special_tokens": boolean,
+    "min_tokens": integer(0, INT32_MAX),
     "spaces_between_special_tokens": boolean,
-    "truncate_prompt_tokens": integer(-1, _INT32_MAX),
+    "truncate_prompt_tokens": integer(-1, INT32_MAX),
     "truncation_side": text(10),
     "add_special_tokens": boolean,
     "echo": boolean,
-    "structured_outputs": schema,
     "return_tokens_as_token_ids": boolean,
     "return_token_ids": boolean,
-    "thinking_token_budget": integer(-1, _INT32_MAX),
+    "thinking_token_budget": integer(-1, INT32_MAX),
     "stream_interval": integer(1, 10_000),
 }
 
 CHAT_FIELDS: Mapping[str, Check] = {
-    **_COMMON,
-    "messages": anything,  # checked in `checks`
-    "max_completion_tokens": integer(1, _INT32_MAX),
-    "max_tokens": integer(1, _INT32_MAX),
+    **_CHOICES,
+    "messages": anything,  # checked in `prompts`
+    "max_completion_tokens": integer(1, INT32_MAX),
+    "max_tokens": integer(1, INT32_MAX),
     "logprobs": boolean,
     "top_logprobs": integer(0, 20),
-    "tools": tools,
+    "tools": tool_list(_CHAT_TOOLS),
     "tool_choice": tool_choice,
     "parallel_tool_calls": boolean,
     "reasoning_effort": text(20),
@@ -187,11 +115,43 @@ CHAT_FIELDS: Mapping[str, Check] = {
 }
 
 COMPLETION_FIELDS: Mapping[str, Check] = {
-    **_COMMON,
-    "prompt": anything,  # checked in `checks`
+    **_CHOICES,
+    "prompt": anything,  # checked in `prompts`
     "logprobs": integer(0, 20),
     "suffix": text(1_000_000),
-    "best_of": integer(1, 1),
+    "best_of": _BEST_OF,
+}
+
+RESPONSES_FIELDS: Mapping[str, Check] = {
+    **_GENERATION,
+    "input": anything,  # checked in `prompts`
+    "instructions": anything,  # the same
+    "max_output_tokens": integer(1, INT32_MAX),
+    "max_tool_calls": integer(1, 1000),
+    "text": schema,  # holds the JSON schema of the answer
+    "tools": tool_list(_RESPONSES_TOOLS),
+    "tool_choice": tool_choice,
+    "parallel_tool_calls": boolean,
+    "top_logprobs": integer(0, 20),
+    "include": texts(16, 100),
+    "reasoning": mapping(8),
+    "include_reasoning": boolean,
+    "truncation": one_of("auto", "disabled"),
+    "background": never,
+}
+
+EMBEDDING_FIELDS: Mapping[str, Check] = {
+    **_ALL,
+    "input": anything,  # checked in `prompts`
+    "encoding_format": one_of("float", "base64"),  # vLLM's others are no JSON
+    "dimensions": integer(1, INT32_MAX),
+    # vLLM's
+    "embed_dtype": text(20),
+    "endianness": text(10),
+    "use_activation": boolean,
+    "truncate_prompt_tokens": integer(-1, INT32_MAX),
+    "truncation_side": text(10),
+    "add_special_tokens": boolean,
 }
 
 _REFUSED: Mapping[str, str] = {
@@ -212,11 +172,13 @@ _REFUSED: Mapping[str, str] = {
     "request_id": "send it as the header x-request-id",
     "functions": "the engine ignores it; use tools",
     "function_call": "the engine ignores it; use tool_choice",
+    "previous_response_id": "answers are not kept; send the conversation in input",
+    "conversation": "conversations are not kept; send the conversation in input",
 }
 
 
 def refusal_reason(name: str) -> str:
-    """Why a field that is in neither table is refused."""
+    """Why a field that is not in the route's table is refused."""
     if name.startswith("guided_"):
         return "the engine no longer knows it and would ignore it; use structured_outputs"
     return _REFUSED.get(name, "it is not a field of this request")

@@ -217,7 +217,10 @@ class Journey:
             if memory.is_tracked and lease.replica.tells_token_ids:
                 body = self._body({**fields, "return_token_ids": True})
                 return await attempt.run(self._request.route.path, body, memory.relay())
-        relay = EventRelay(self._ground.settings.max_event_bytes)
+        route = self._request.route
+        relay = EventRelay(
+            self._ground.settings.max_event_bytes, route.end_marks, route.error_marks
+        )
         return await attempt.run(self._request.route.path, self._body(fields), relay)
 
     async def _go_on(self, attempt: Attempt, lease: Lease) -> AttemptEnd:

@@ -20,8 +20,10 @@ T = TypeVar("T")
 class Reply:
     """One answer to one client."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, names_events: bool = False) -> None:
         self._send = send
+        self._names_events = names_events
+        self._num_events = 0
         self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
         self._is_inside_event = False
         self.has_begun = False
@@ -45,6 +47,8 @@ class Reply:
     async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
         """Part of a stream. Suspends while the client is slow to read."""
         self._is_inside_event = not ends_event
+        if self._names_events:
+            self._num_events += data.count(b"\n\n")
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_stream(self) -> None:
@@ -57,7 +61,14 @@ class Reply:
         if not self.has_begun:
             await self.whole(problem.status, problem.body(), problem.headers())
         else:
-            await self._finish((b"\n\n" if self._is_inside_event else b"") + problem.event())
+            end = b"\n\n" if self._is_inside_event else b""
+            await self._finish(end + self.event_of(problem))
+
+    def event_of(self, problem: Problem) -> bytes:
+        """The problem as an event of this stream."""
+        if self._names_events:
+            return problem.named_event(self._num_events)
+        return problem.event()
 
     async def problem_before_body(self, problem: Problem, receive: Receive) -> None:
         """The same for a request whose body was not read to its end."""

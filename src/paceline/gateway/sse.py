@@ -2,9 +2,9 @@
 
 Bytes go through unparsed, but only whole events at a time, so that a stream can be ended with an
 error event, or continued elsewhere, at any moment. On the way it notes three things by their bytes:
-the `[DONE]` that ends a complete stream, an error event of the engine, and the usage, where the
-client asked for it. None of the marks can occur inside an event's JSON text: there, quotes and line
-ends are escaped.
+the event that ends a complete stream (`[DONE]`, but not on every route), an error event of the
+engine, and the usage, where the client asked for it. None of the marks can occur inside an event's
+JSON text: there, quotes and line ends are escaped.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-_DONE = b"data: [DONE]"
-_ERROR = b'data: {"error"'
+DONE = b"data: [DONE]"
+ERROR = b'data: {"error"'
+_DATA = b"data: "
 _USAGE = b'"usage":{'
 _COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
 
@@ -56,8 +57,16 @@ class Relay(Protocol):
 class EventRelay:
     """Bytes in, the same bytes out, whole events at a time."""
 
-    def __init__(self, max_event_bytes: int) -> None:
+    def __init__(
+        self,
+        max_event_bytes: int,
+        end_marks: tuple[bytes, ...] = (DONE,),
+        error_marks: tuple[bytes, ...] = (ERROR,),
+    ) -> None:
         self._max_event_bytes = max_event_bytes
+        self._end_marks = end_marks
+        self._error_marks = error_marks
+        self._is_inside_last_event = False
         self._held = b""
         self._is_inside_event = False
         self.saw_done = False
@@ -86,39 +95,47 @@ class EventRelay:
             end = max(_end_of(b"\n\n", data), _end_of(b"\r\n\r\n", data))
             if len(data) - end > self._max_event_bytes:
                 self._is_inside_event = True
+                self._is_inside_last_event |= _has_line(data, self._end_marks)
                 return data
             self._held = data[end:]
             data = data[:end]
         if data:
             self._is_inside_event = False
-            if has_error(data):
-                data, self.error = split_at_error(data)
+            if has_error(data, self._error_marks):
+                data, self.error = split_at_error(data, self._error_marks)
             self._note(data)
         return data
 
     def _note(self, events: bytes) -> None:
-        if events.startswith(_DONE) or b"\n" + _DONE in events:
+        if self._is_inside_last_event or _has_line(events, self._end_marks):
             self.saw_done = True
         if _USAGE in events:
             for match in _COMPLETION_TOKENS.finditer(events):
                 self.num_output_tokens = int(match[1])
 
 
-def has_error(events: bytes) -> bool:
+def has_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> bool:
     """Whether one of these events is an error of the engine."""
-    return events.startswith(_ERROR) or b"\n" + _ERROR in events
+    return _has_line(events, marks)
 
 
-def split_at_error(events: bytes) -> tuple[bytes, bytes]:
+def split_at_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> tuple[bytes, bytes]:
     """(events before the first error, the JSON of the error event).
 
     Call it only when `has_error` is true.
     """
-    start = 0 if events.startswith(_ERROR) else events.index(b"\n" + _ERROR) + 1
-    end = events.find(b"\n", start)
+    starts = [(b"\n" + events).find(b"\n" + mark) for mark in marks]
+    start = min(start for start in starts if start >= 0)
+    json_start = events.find(_DATA, start)
+    json_start = len(events) if json_start < 0 else json_start + len(_DATA)
+    end = events.find(b"\n", json_start)
     end = len(events) if end < 0 else end
-    json_start = start + len(b"data: ")
     return events[:start], events[json_start:end].rstrip()
+
+
+def _has_line(events: bytes, marks: tuple[bytes, ...]) -> bool:
+    """Whether a line begins with one of the marks."""
+    return any(events.startswith(mark) or b"\n" + mark in events for mark in marks)
 
 
 def _end_of(mark: bytes, data: bytes) -> int:

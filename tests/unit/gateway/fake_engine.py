@@ -48,6 +48,8 @@ class FakeEngine:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._answer)
         app.router.add_post("/v1/completions", self._answer)
+        app.router.add_post("/v1/embeddings", self._answer)
+        app.router.add_post("/v1/responses", self._answer)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.UnixSite(self._runner, str(self.socket)).start()
@@ -83,12 +85,20 @@ class FakeEngine:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
+        if request.path == "/v1/embeddings":
+            return web.json_response(_embedding())
+        if request.path == "/v1/responses" and not asked.get("stream"):
+            return web.json_response(_response(self.tokens, "completed"))
         if not asked.get("stream"):
             return web.json_response(_whole(self.tokens, is_chat))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         if self.mode == "raw":
             await response.write(self.raw)
+            return response
+        if request.path == "/v1/responses":
+            for event in response_events(self.tokens):
+                await response.write(event)
             return response
         while self.mode == "flood":
             await response.write(_event(_chunk("x" * 10_000, is_chat)))
@@ -126,6 +136,39 @@ class FakeEngine:
 def _event(chunk: dict[str, object]) -> bytes:
     text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
     return b"data: " + text.encode() + b"\n\n"
+
+
+def response_events(tokens: list[str]) -> list[bytes]:
+    """The stream of a response, as vLLM 0.32 writes it: named events that count themselves."""
+    part = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    events = [
+        {"type": "response.created", "response": _response([], "in_progress")},
+        *[{"type": "response.output_text.delta", "delta": token, **part} for token in tokens],
+        {"type": "response.completed", "response": _response(tokens, "completed")},
+    ]
+    return [
+        b"event: " + str(event["type"]).encode() + b"\n" + _event({**event, "sequence_number": i})
+        for i, event in enumerate(events)
+    ]
+
+
+def _response(tokens: list[str], status: str) -> dict[str, object]:
+    text = {"type": "output_text", "text": "".join(tokens), "annotations": []}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [text]}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": MODEL,
+        "status": status,
+        "output": [{**message, "status": status}] if tokens else [],
+    }
+
+
+def _embedding() -> dict[str, object]:
+    data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]
+    usage = {"prompt_tokens": 3, "total_tokens": 3}
+    return {"object": "list", "data": data, "model": MODEL, "usage": usage}
 
 
 def _chunk(token: str, is_chat: bool) -> dict[str, object]:

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from paceline.gateway.capabilities import Needs, can_serve, explain_unserved
-from paceline.gateway.checks import CHAT, COMPLETIONS, check_request
+from paceline.gateway.checks import check_request
 from paceline.gateway.replicas import Replica
+from paceline.gateway.routes import CHAT, COMPLETIONS
 
 from .conftest import SETTINGS, chat
 from .fake_engine import MODEL

@@ -10,15 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.checks import (
-    CHAT,
-    COMPLETIONS,
-    CheckedRequest,
-    Route,
-    check_context,
-    check_request,
-)
+from paceline.gateway.checks import CheckedRequest, check_context, check_request
 from paceline.gateway.errors import Refusal
+from paceline.gateway.routes import CHAT, COMPLETIONS, ROUTES, Route
 from paceline.gateway.strict_json import parse_object
 
 from .conftest import SETTINGS, chat
@@ -49,15 +43,16 @@ any_json = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
+field_names = sorted({name for route in ROUTES for name in route.fields})
 requests = st.dictionaries(
-    st.sampled_from(sorted({*CHAT.fields, *COMPLETIONS.fields, "n"})) | st.text(max_size=5),
+    st.sampled_from(field_names) | st.text(max_size=5),
     any_json
     | st.sampled_from([-1, 0, 1, 2**31, 2**63, 0.5, "x", True, [1], ["a"], {}, chat()["messages"]]),
 )
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(requests, st.sampled_from([CHAT, COMPLETIONS]))
+@given(requests, st.sampled_from(ROUTES))
 def test_any_json_is_either_checked_or_refused(request: dict[str, object], route: Route) -> None:
     """No input makes the checks fail in another way."""
     body = json.dumps(request).encode()

@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from paceline.gateway.engine_errors import problem_of, scrub
+from paceline.gateway.routes import COMPLETIONS
 
 from .conftest import Served, chat
 from .fake_engine import MODEL
@@ -91,7 +92,7 @@ async def test_a_request_that_trips_a_live_engine_is_not_sent_again_by_the_clien
 
 @pytest.mark.parametrize("body", [b"", b"oops", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
 async def test_errors_that_are_no_json_are_told_too(body: bytes) -> None:
-    problem = problem_of(400, body, "prompt", frozenset(), 5)
+    problem = problem_of(400, body, COMPLETIONS, frozenset(), 5)
     assert (problem.status, problem.code) == (400, "invalid_value")
     assert "did not say why" in problem.message
 

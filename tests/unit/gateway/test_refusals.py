@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from paceline.gateway.checks import CHAT, COMPLETIONS
+from paceline.gateway.routes import CHAT, COMPLETIONS
 
 from .conftest import SETTINGS, Served, chat
 from .fake_engine import MODEL
@@ -273,8 +273,10 @@ async def test_other_encodings_and_types_are_a_415(shared: Served, headers: dict
     "path",
     [
         "/", "/v1", "/v1/", "/v1/chat/completions/", "/v1%2Fchat/completions", "/v1//completions",
-        "/v1/models/tiny", "/v1/embeddings", "/v1/responses", "/tokenize", "/detokenize",
-        "/invocations", "/pause", "/resume", "/sleep", "/metrics", "/version", "/load", "/ping",
+        "/v1/embeddings/", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v2/embed",
+        "/v1/score", "/v1/rerank", "/v1/messages", "/v1/audio/transcriptions", "/tokenize",
+        "/detokenize", "/invocations", "/pause", "/resume", "/sleep", "/metrics", "/version",
+        "/load", "/ping",
         "/docs", "/openapi.json", "/admin/governor", "/admin/replicas", "/dashboard",
         "/v1/load_lora_adapter", "/inference/v1/generate", "/server_info", "/collective_rpc",
         "/reset_prefix_cache", "/v1/chat/completions/batch", "/v1/../metrics",
