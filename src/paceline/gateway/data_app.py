@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -82,7 +83,7 @@ class DataApp:
             await self._answer(route, request_id, scope, receive, reply)
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))
-        elif path not in (_MODELS, b"/health", b"/ready") and not path.startswith(_MODEL):
+        elif path not in (_MODELS, b"/health", b"/ready") and not _is_of_one_model(path):
             await reply.problem(not_found(scope["path"]))
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
@@ -227,6 +228,14 @@ class DataApp:
             "owned_by": "paceline",
             "max_model_len": longest_context(replicas),
         }
+
+
+def _is_of_one_model(path: bytes) -> bool:
+    """Model ids may hold slashes, but are no way round the list: no part is made of dots."""
+    if not path.startswith(_MODEL):
+        return False
+    parts = unquote_to_bytes(path[len(_MODEL) :]).split(b"/")
+    return all(part.strip(b".") for part in parts)
 
 
 def _request_id(scope: Scope) -> str:

@@ -104,8 +104,8 @@ def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
     4. No time, no attempt of this kind, or no budget left: GIVE_UP.
     5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
-    6. It ran into a deadline: GIVE_UP. The client has waited as long as it was to wait, and the
-       replica that let it wait would be the next one again.
+    6. It ran into a deadline, or an error that repeats has come: GIVE_UP. The replica that let it
+       wait or failed on it would be the next one again.
     7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
     """
     if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:
@@ -131,7 +131,7 @@ def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
         return _give_up(Reason.NO_BUDGET_LEFT)
     if end.has_other_replica:
         return Decision(step, Reason.REPLICA_FAILED)
-    if end.outcome is Outcome.TIMED_OUT:
+    if end.outcome is Outcome.TIMED_OUT or end.num_repeating_errors:
         return _give_up(Reason.NO_REPLICA)
     if end.waited_s < settings.replica_wait_s:
         return Decision(Step.WAIT_FOR_REPLICA, Reason.NO_REPLICA)

@@ -104,7 +104,7 @@ class Ledger:
     """The open leases of every replica. `repr` shows how many."""
 
     def __init__(self, breakers: Breakers, progress: ProgressWatch) -> None:
-        self._breakers = breakers
+        self.breakers = breakers
         self._progress = progress
         self._open: dict[str, set[Lease]] = {}
 
@@ -122,21 +122,21 @@ class Ledger:
         now_s = time.monotonic()
         names = self._progress.stalled(now_s)
         for name in names:
-            self._breakers.trip(name, now_s)
+            self.breakers.trip(name, now_s)
             for lease in list(self._open.get(name, ())):
                 lease.cut(Outcome.TIMED_OUT)
         return names
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
-        return self._breakers.states(time.monotonic())
+        return self.breakers.states(time.monotonic())
 
     def _take(self, lease: Lease) -> Ticket:
         name = lease.replica.name
         self._open.setdefault(name, set()).add(lease)
-        return self._breakers.began(name, time.monotonic())
+        return self.breakers.began(name, time.monotonic())
 
     def _answered(self, ticket: Ticket) -> None:
-        self._breakers.answered(ticket, time.monotonic())
+        self.breakers.answered(ticket, time.monotonic())
 
     def _release(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
         name = lease.replica.name
@@ -144,7 +144,7 @@ class Ledger:
         leases.remove(lease)
         if not leases:
             del self._open[name]  # replicas come and go; the ledger stays small
-        self._breakers.ended(ticket, outcome, time.monotonic())
+        self.breakers.ended(ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:
         return f"Ledger({ {name: len(leases) for name, leases in self._open.items()} })"

@@ -76,6 +76,20 @@ def test_every_outcome_before_the_first_byte(outcome: Outcome, step: Step, reaso
             Reason.REPLICA_FAILED,
         ),
         (
+            {
+                "outcome": Outcome.ENGINE_ERROR,
+                "num_repeating_errors": 1,
+                "has_other_replica": False,
+            },
+            Step.GIVE_UP,
+            Reason.NO_REPLICA,
+        ),
+        (
+            {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
+            Step.GIVE_UP,
+            Reason.NO_REPLICA,
+        ),
+        (
             {"outcome": Outcome.ENGINE_ERROR, "num_repeating_errors": 2, "num_attempts": 2},
             Step.GIVE_UP,
             Reason.FAILS_AGAIN,

@@ -15,9 +15,12 @@ import httpx
 import pytest
 
 from paceline.gateway import FleetSettings, Replica, ReplicaEntry, RunningGateway, serve_gateway
+from paceline.gateway.breaker import Breakers
+from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.fleet.fleet import Clash, Fleet
 from paceline.gateway.fleet.prober import Prober
 from paceline.gateway.lease import Ledger
+from paceline.gateway.progress import ProgressWatch
 
 from .conftest import SETTINGS, FixedReplicas, chat, until
 from .fake_engine import MODEL, FakeEngine
@@ -446,7 +449,8 @@ class FakeDns:
 async def dns_fleet(
     dns: FakeDns, port: int, *entries: ReplicaEntry
 ) -> AsyncIterator[tuple[Fleet, Ledger]]:
-    ledger = Ledger()
+    failures = FailureSettings()
+    ledger = Ledger(Breakers(failures), ProgressWatch(failures, 120, 300))
     settings = replace(FLEET, entries=(ReplicaEntry(dns=f"llm.svc:{port}", name="llm"), *entries))
     async with Fleet(settings, NO_ENGINES, ledger.num_in_flight, resolve=dns) as fleet:
         yield fleet, ledger

@@ -7,7 +7,7 @@ from paceline.gateway.outcomes import Outcome
 
 
 def rendered(metrics: GatewayMetrics) -> str:
-    return metrics.render([], {}, {}).decode()
+    return metrics.render([], {}, {}, {}).decode()
 
 
 def test_breaker_states_are_those_told_last() -> None:
