@@ -155,7 +155,7 @@ def _serve(loaded: LoadedSettings) -> int:
         shutil.rmtree(run_folder, ignore_errors=True)
         return _fail(error, 1)
     try:
-        with Screen(plan.served_name) as screen:
+        with Screen(plan.served_name, plan.gateway.keys) as screen:
             uvloop.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
     except (EngineFailed, KeysUnusable, PortTaken) as error:
         return _fail(error, 1)

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
 from rich.status import Status
 
 from paceline.gateway import RunningGateway
+from paceline.gateway.keys.settings import KeySettings
 
 
 class Screen:
     """Progress on standard error. Use as a context manager."""
 
-    def __init__(self, served_name: str | None) -> None:
+    def __init__(self, served_name: str | None, keys: KeySettings) -> None:
         """`served_name` is the model of the engines; None when there are only remote replicas."""
         self._served_name = served_name
         self._subject = served_name or "the gateway"
+        self._keys = keys
         self._steps: dict[str, str] = {}
         self._started_at_s = time.monotonic()
         self._errors = Console(stderr=True, highlight=False)
@@ -62,9 +65,14 @@ class Screen:
         )
         if self._out.is_terminal:
             took_s = time.monotonic() - self._started_at_s
-            examples = _examples(gateway.url, self._served_name or models[0])
+            curl = _curl(self._keys.file, "PACELINE_KEY")
+            examples = _examples(curl, gateway.url, self._served_name or models[0])
             self._out.print(f"\nReady after {took_s:.0f} s. Try:\n\n{examples}\n", markup=False)
-            self._out.print(_more(gateway))
+            curl = _curl(self._keys.admin_key_file, "PACELINE_ADMIN_KEY")
+            self._out.print(
+                f"Draft length and policy: {curl} {gateway.admin_url}/admin/governor    "
+                "Stop: Ctrl-C"
+            )
 
     def _stop(self) -> None:
         if self._status is not None:
@@ -72,7 +80,11 @@ class Screen:
             self._status = None
 
 
-def _examples(url: str, model: str) -> str:
+def _curl(key_file: Path | None, variable: str) -> str:
+    return "curl" if key_file is None else f'curl -H "Authorization: Bearer ${variable}"'
+
+
+def _examples(curl: str, url: str, model: str) -> str:
     question = "Write a docstring for:\ndef add(a, b):\n    return a + b"
     chat = json.dumps(
         {
@@ -90,10 +102,6 @@ def _examples(url: str, model: str) -> str:
         }
     )
     return "\n\n".join(
-        f"  curl {url}{path} -H 'Content-Type: application/json' -d '{body}'"
+        f"  {curl} {url}{path} -H 'Content-Type: application/json' -d '{body}'"
         for path, body in (("/v1/chat/completions", chat), ("/v1/completions", complete))
     )
-
-
-def _more(gateway: RunningGateway) -> str:
-    return f"Draft length and policy: curl {gateway.admin_url}/admin/governor    Stop: Ctrl-C"
