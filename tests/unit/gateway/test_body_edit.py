@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.gateway import body_edit
 from paceline.gateway.body_edit import with_fields
 from paceline.gateway.strict_json import parse_object
 
@@ -42,6 +44,7 @@ def _bodies(draw: st.DrawFn) -> bytes:
     return (draw(_BLANKS) + spaced + draw(_BLANKS)).encode()
 
 
+@settings(deadline=None)
 @given(
     body=_bodies(),
     fields=st.dictionaries(
@@ -56,6 +59,7 @@ def test_the_result_is_the_object_with_the_fields_set(body: bytes, fields: dict[
     assert parse_object(edited, 64, 1000).keys() == parsed.keys() | fields.keys()
 
 
+@settings(deadline=None)
 @given(body=_bodies())
 def test_what_the_client_wrote_stays_byte_for_byte(body: bytes) -> None:
     names = parse_object(body, 64, 1000).keys()
@@ -81,3 +85,7 @@ def test_what_the_client_wrote_stays_byte_for_byte(body: bytes) -> None:
 )  # fmt: skip
 def test_known_bodies(body: bytes, fields: dict[str, object], expected: bytes) -> None:
     assert with_fields(body, parse_object(body, 64, 1000).keys(), fields) == expected
+
+
+def test_the_examples_run() -> None:
+    assert doctest.testmod(body_edit).failed == 0

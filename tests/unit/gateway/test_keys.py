@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings
@@ -131,6 +131,7 @@ def test_grants_add_up_and_never_hold_the_cache_salt() -> None:
     assert granted_to(None, frozenset({"cache_salt"})) == {"cache_salt"}
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("abc234\n# {}\"':,", max_size=30), max_size=5))
 def test_a_file_of_any_text_is_read_or_refused_with_a_line(lines: list[str]) -> None:
     text = "\n".join(lines)
