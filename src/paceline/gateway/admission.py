@@ -104,9 +104,8 @@ class Admission:
     def _ask(self, slot: Slot, now_s: float) -> asyncio.Future[None] | None:
         """Let it in (None), have it wait for the result, or raise `Overloaded`."""
         num_slots = self._capacity()
-        if self._waiting:
-            self._let_in(num_slots, now_s)
-        if not self._waiting and self.num_held < num_slots:
+        self._let_in(num_slots, now_s)
+        if self.num_held < num_slots:
             self.num_held += 1
             return None
         position = len(self._waiting) + 1

@@ -61,7 +61,7 @@ class Breakers:
     one too, and being wrong costs `open_s`), or of at least `min_samples` attempts that ended
     within `window_s` the share of failures is `max_failure_fraction` or more.
     OPEN → HALF_OPEN: after open_s · 2^(trips - 1), at most `max_open_s`, shortened by up to a fifth
-    by a jitter that depends on the name and the number of trips alone.
+    by a jitter that depends on the name alone.
     HALF_OPEN → CLOSED: the probe answered or completed. HALF_OPEN → OPEN: the probe failed. A probe
     that ends without a verdict (its client left, the engine refused the request) frees its place.
     Trips are counted from one again once the breaker was closed for `max_open_s`.
@@ -86,15 +86,15 @@ class Breakers:
     def admitted(self, names: Sequence[str], now_s: float) -> list[str]:
         """Those of `names`, in their order, that should take a request now. Does not mutate.
 
-        Never empty unless `names` is: when no breaker would let a request pass, those that at least
-        accept connections are returned, or else all. Call it with the replicas that could serve the
+        Never empty unless `names` is: when no breaker would let a request pass, those that still
+        answered some are returned, or else all. Call it with the replicas that could serve the
         request, and `began` for the chosen one before anything else is awaited.
         """
         admitted = [name for name in names if self._admits(name, now_s)]
         if admitted:
             return admitted
         known = self._breakers
-        return [name for name in names if not known[name].is_unreachable] or list(names)
+        return [name for name in names if not known[name].is_mute] or list(names)
 
     def began(self, name: str, now_s: float) -> Ticket:
         """An attempt begins. Each ticket must be given to `ended`, exactly once."""
@@ -120,7 +120,7 @@ class Breakers:
         """Open it whatever the rate: the replica was found hung. Nothing if it is open already."""
         breaker = self._breakers.get(name)
         if breaker is not None and breaker.state(now_s) is not BreakerState.OPEN:
-            breaker.trip(now_s, is_unreachable=False)
+            breaker.trip(now_s, is_mute=True)
 
     def reset(self, name: str) -> None:
         """Forget what was: the replica is ready again after it was down."""
@@ -147,6 +147,13 @@ class Breakers:
 class _Breaker:
     """One replica. Epochs are unique over all breakers, so that a forgotten one's tickets are
     never taken for a later one's of the same name."""
+
+    epoch: int
+    is_mute: bool
+    """Whether it was tripped because it answers nobody: it refused a connection, or is hung."""
+    _open_until_s: float | None
+    """None while it is closed."""
+    _probe: Ticket | None
 
     def __init__(self, name: str, settings: FailureSettings, epochs: itertools.count[int]) -> None:
         self._name = name
@@ -186,19 +193,19 @@ class _Breaker:
             return
         if ticket.role is _Role.PROBE:
             if is_failure:
-                self.trip(now_s, is_unreachable=outcome is Outcome.UNREACHABLE)
+                self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
             else:
                 self.close(now_s)
             return
         (self._failures if is_failure else self._successes).add(1, now_s)
         if outcome is Outcome.UNREACHABLE or (is_failure and self._fails_too_often(now_s)):
-            self.trip(now_s, is_unreachable=outcome is Outcome.UNREACHABLE)
+            self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
 
     def close(self, now_s: float) -> None:
         self._closed_at_s = now_s
         self._begin_closed()
 
-    def trip(self, now_s: float, *, is_unreachable: bool) -> None:
+    def trip(self, now_s: float, *, is_mute: bool) -> None:
         settings = self._settings
         was_closed = self._open_until_s is None
         if was_closed and now_s - self._closed_at_s >= settings.max_open_s:
@@ -206,14 +213,14 @@ class _Breaker:
         self._num_trips += 1
         self._probe = None
         self.epoch = next(self._epochs)
-        self.is_unreachable = is_unreachable
+        self.is_mute = is_mute
         self._open_until_s = now_s + _open_s(self._name, self._num_trips, settings)
 
     def _begin_closed(self) -> None:
         self.epoch = next(self._epochs)
-        self.is_unreachable = False
-        self._open_until_s: float | None = None
-        self._probe: Ticket | None = None
+        self.is_mute = False
+        self._open_until_s = None
+        self._probe = None
         self._successes = SlidingSum(self._settings.window_s)
         self._failures = SlidingSum(self._settings.window_s)
 
@@ -228,5 +235,5 @@ class _Breaker:
 
 def _open_s(name: str, num_trips: int, settings: FailureSettings) -> float:
     full_s = min(settings.open_s * 2.0 ** min(num_trips - 1, 60), settings.max_open_s)
-    share = zlib.crc32(f"{name}/{num_trips}".encode()) / 2**32
+    share = zlib.crc32(name.encode()) / 2**32
     return full_s * (1 - _JITTER_FRACTION * share)

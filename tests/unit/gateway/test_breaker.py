@@ -168,8 +168,14 @@ def test_last_replica_is_never_ejected() -> None:
     assert breakers.admitted(["a", "b"], 0.5) == ["a", "b"]
 
 
-def test_with_all_ejected_those_that_take_connections_go_first() -> None:
-    breakers = tripped()
+@pytest.mark.parametrize("is_hung", [False, True])
+def test_with_all_ejected_those_that_still_answered_some_go_first(is_hung: bool) -> None:
+    breakers = Breakers(SETTINGS)
+    ticket = breakers.began("a", 0.0)
+    if is_hung:
+        breakers.trip("a", 0.0)
+    else:
+        breakers.ended(ticket, Outcome.UNREACHABLE, 0.0)
     for _ in range(10):
         end_one(breakers, "b", Outcome.ENGINE_ERROR, 0.0)
     assert breakers.admitted(["a", "b"], 0.0) == ["b"]

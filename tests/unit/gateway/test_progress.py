@@ -146,6 +146,15 @@ def test_an_idle_replica_is_well_and_its_idle_time_does_not_count() -> None:
     assert watched.wait(59.0) == []
 
 
+def test_requests_that_keep_coming_do_not_hide_that_nothing_moves() -> None:
+    watched = Watched()
+    watched.begun(3)
+    for _ in range(5):
+        watched.wait(2.0)
+        watched.begin()
+    assert watched.wait(0.5) == ["a"]
+
+
 def test_once_its_attempts_are_ended_it_is_named_no_more() -> None:
     watched = Watched()
     streams = [*watched.begun(3), watched.begin()]

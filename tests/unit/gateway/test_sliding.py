@@ -29,4 +29,5 @@ def test_a_clock_that_steps_back_loses_nothing() -> None:
     window.add(1, 50.0)
     window.add(1, 42.0)
     assert window.total(41.0) == 2
+    assert window.total(50.0) == 2
     assert window.total(61.0) == 0
