@@ -12,19 +12,17 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.entry import ReplicaEntry, member_url
 from paceline.gateway.fleet.load import ReplicaLoad
-from paceline.gateway.fleet.member import Member, read_load_of
+from paceline.gateway.fleet.local import LocalEngines
+from paceline.gateway.fleet.member import Member
 from paceline.gateway.fleet.membership import resolve_change
-from paceline.gateway.fleet.prober import Prober
 from paceline.gateway.fleet.resolver import Resolve, resolve_host
 from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.fleet.status import LoadReading, NameStatus, ReplicaStatus
+from paceline.gateway.fleet.status import NameStatus, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
 
 logger = logging.getLogger(__name__)
@@ -69,15 +67,12 @@ class Fleet:
     ) -> None:
         """`num_in_flight` tells how many requests a replica holds; it is only ever asked."""
         self._settings = settings
-        self._local = local
+        self._local = LocalEngines(local, settings, self._jitter)
         self._num_in_flight = num_in_flight
         self._resolve = resolve
         self._members: dict[str, Member] = {}
         self._names: dict[str, _Name] = {}
-        self._drained_local: set[str] = set()
-        self._local_loads: dict[str, LoadReading] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._random = random.Random()
 
     async def __aenter__(self) -> Fleet:
         try:
@@ -86,7 +81,7 @@ class Fleet:
         except Clash:
             await self._end_tasks()
             raise
-        self._start("local loads", self._read_local_loads())
+        self._start("local loads", self._local.run())
         return self
 
     async def __aexit__(
@@ -104,31 +99,12 @@ class Fleet:
 
     def replicas(self) -> Sequence[Replica]:
         """As `ReplicaSource`. The model of one that has not said it yet is empty."""
-        local = [
-            replace(replica, state="draining")
-            if replica.name in self._drained_local and replica.state == "ready"
-            else replica
-            for replica in self._local.replicas()
-        ]
-        return [*local, *(member.replica for member in self._members.values())]
+        return [*self._local.replicas(), *(member.replica for member in self._members.values())]
 
     def statuses(self) -> Sequence[ReplicaStatus]:
         """All replicas with what operators want to know of them."""
-        local = [
-            ReplicaStatus(
-                replica=replica,
-                origin="local",
-                entry=None,
-                reason="drained by an operator" if replica.state == "draining" else "",
-                is_draining=replica.name in self._drained_local,
-                is_leaving=False,
-                polled_at_s=None,
-                load=self._local_loads.get(replica.name, LoadReading()),
-            )
-            for replica in self.replicas()
-            if replica.name not in self._members
-        ]
-        return [*local, *(self._status(member) for member in self._members.values())]
+        members = [self._status(member) for member in self._members.values()]
+        return [*self._local.statuses(), *members]
 
     def names(self) -> Sequence[NameStatus]:
         """The DNS entries."""
@@ -190,8 +166,8 @@ class Fleet:
             if member.is_leaving:
                 raise Clash(f"{name!r} is being removed; add it again once it is gone.")
             member.set_draining(is_draining)
-        elif any(replica.name == name for replica in self._local.replicas()):
-            (self._drained_local.add if is_draining else self._drained_local.discard)(name)
+        elif self._local.has(name):
+            self._local.set_draining(name, is_draining)
         else:
             raise UnknownReplica(name)
 
@@ -213,7 +189,7 @@ class Fleet:
                     "one, or drain this one."
                 )
             leaving = [member]
-        elif any(replica.name == name for replica in self._local.replicas()):
+        elif self._local.has(name):
             raise Clash(f"{name!r} is an engine of this machine; it can be drained, not removed.")
         else:
             raise UnknownReplica(name)
@@ -291,26 +267,11 @@ class Fleet:
         member.set_draining(name.is_draining)
         return True
 
-    # Loads of local engines, whose health is their supervisor's business
-
-    async def _read_local_loads(self) -> None:
-        while True:
-            serving = [r for r in self._local.replicas() if r.state in ("ready", "draining")]
-            readings = await asyncio.gather(*(self._read_local_load(r) for r in serving))
-            self._local_loads = {
-                replica.name: reading for replica, reading in zip(serving, readings, strict=True)
-            }
-            await asyncio.sleep(self._jitter(self._settings.load_period_s))
-
-    async def _read_local_load(self, replica: Replica) -> LoadReading:
-        before = self._local_loads.get(replica.name, LoadReading())
-        async with Prober(replica.address, DIALECTS[replica.dialect], replica.key) as prober:
-            return await read_load_of(prober, before, self._settings.poll_timeout_s)
-
     # Tasks
 
-    def _jitter(self, period_s: float) -> float:
-        return period_s * self._random.uniform(1 - _JITTER_FRACTION, 1 + _JITTER_FRACTION)
+    @staticmethod
+    def _jitter(period_s: float) -> float:
+        return period_s * random.uniform(1 - _JITTER_FRACTION, 1 + _JITTER_FRACTION)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=f"fleet: {name}")

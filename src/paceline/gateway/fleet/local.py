@@ -1,0 +1,79 @@
+"""Which engines of this machine are there, as the fleet sees them?
+
+As their owner tells them, with two things added: an operator may park them, and their load is read
+over their sockets. Their health is their supervisor's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from paceline.gateway.fleet.dialects import DIALECTS
+from paceline.gateway.fleet.member import read_load_of
+from paceline.gateway.fleet.prober import Prober
+from paceline.gateway.fleet.settings import FleetSettings
+from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
+from paceline.gateway.replicas import Replica, ReplicaSource
+
+
+class LocalEngines:
+    """A `ReplicaSource` of the engines of this machine. Their load is read while `run` runs."""
+
+    def __init__(
+        self, source: ReplicaSource, settings: FleetSettings, jitter: Callable[[float], float]
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._jitter = jitter
+        self._parked: set[str] = set()
+        self._loads: dict[str, LoadReading] = {}
+
+    def replicas(self) -> Sequence[Replica]:
+        return [
+            replace(replica, state="draining")
+            if replica.name in self._parked and replica.state == "ready"
+            else replica
+            for replica in self._source.replicas()
+        ]
+
+    def statuses(self) -> Sequence[ReplicaStatus]:
+        return [
+            ReplicaStatus(
+                replica=replica,
+                origin="local",
+                entry=None,
+                reason="drained by an operator" if replica.state == "draining" else "",
+                is_draining=replica.name in self._parked,
+                is_leaving=False,
+                polled_at_s=None,
+                load=self._loads.get(replica.name, LoadReading()),
+            )
+            for replica in self.replicas()
+        ]
+
+    def has(self, name: str) -> bool:
+        return any(replica.name == name for replica in self._source.replicas())
+
+    def set_draining(self, name: str, is_draining: bool) -> None:
+        """Park it, or put it back. It stays parked over restarts of the engine."""
+        if is_draining:
+            self._parked.add(name)
+        else:
+            self._parked.discard(name)
+
+    async def run(self) -> None:
+        """Read their loads until cancelled."""
+        while True:
+            serving = [r for r in self._source.replicas() if r.state == "ready"]
+            readings = await asyncio.gather(*(self._read_load(replica) for replica in serving))
+            self._loads = {
+                replica.name: reading for replica, reading in zip(serving, readings, strict=True)
+            }
+            await asyncio.sleep(self._jitter(self._settings.load_period_s))
+
+    async def _read_load(self, replica: Replica) -> LoadReading:
+        before = self._loads.get(replica.name, LoadReading())
+        async with Prober(replica.address, DIALECTS[replica.dialect], replica.key) as prober:
+            return await read_load_of(prober, before, self._settings.poll_timeout_s)
