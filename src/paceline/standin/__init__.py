@@ -6,6 +6,8 @@ tested for losing, repeating or mixing up tokens.
 """
 
 from paceline.standin.answer import Answer, expected_answer
+from paceline.standin.faults import Fault, FaultKind, load_faults, read_faults
+from paceline.standin.ledger import Record, hash_of_ids, read_ledger
 from paceline.standin.server import StandIn
 from paceline.standin.settings import StandInSettings
 from paceline.standin.spawn import SpawnedStandIn, spawn_standin
@@ -13,6 +15,9 @@ from paceline.standin.vocabulary import decode, encode_chat, encode_text
 
 __all__ = [
     "Answer",
+    "Fault",
+    "FaultKind",
+    "Record",
     "SpawnedStandIn",
     "StandIn",
     "StandInSettings",
@@ -20,5 +25,9 @@ __all__ = [
     "encode_chat",
     "encode_text",
     "expected_answer",
+    "hash_of_ids",
+    "load_faults",
+    "read_faults",
+    "read_ledger",
     "spawn_standin",
 ]

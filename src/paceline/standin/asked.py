@@ -36,8 +36,6 @@ class Asked:
 
     is_chat: bool
     prompts: tuple[list[int], ...]
-    prompt_texts: tuple[str, ...]
-    """For `echo`; empty where the prompt was given as ids or a chat."""
     sampling: Sampling
     """Its `max_tokens` is what the context leaves of it for the longest prompt."""
     seeds: tuple[int | None, ...]
@@ -60,20 +58,25 @@ def read_body(body: bytes, content_type: str) -> dict[str, Any]:
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = {"type": "json_invalid", "loc": "body.0", "msg": "JSON decode error", "input": {}}
-        message = f"1 validation error:\n  {detail | {'ctx': {'error': str(error)}}}"
-        raise Refused(400, message, "Bad Request", "body.0") from None
+        detail = {
+            "type": "json_invalid",
+            "loc": "body.0",
+            "msg": "JSON decode error",
+            "input": "<dict of 0 items>",
+            "ctx": {"error": str(error)},
+        }
+        raise _ill_formed("body.0", detail) from None
     if not isinstance(parsed, dict):
-        raise _wrong(
-            "", "model_attributes_type", "Input should be a valid dictionary or object", ""
-        )
+        text = "Input should be a valid dictionary or object to extract fields from"
+        raise _ill_formed("body", _wrong("body", "model_attributes_type", text, parsed))
     return parsed
 
 
 def check_model(body: Mapping[str, Any], settings: StandInSettings) -> None:
-    model = _field(body, "model", str, None)
+    model = body.get("model")
     if model and model != settings.model:
-        raise Refused(404, f"The model `{model}` does not exist.", "NotFoundError", "model")
+        text = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
+        raise Refused(404, text, "NotFoundError", "model")
 
 
 def read_asked(
@@ -83,40 +86,45 @@ def read_asked(
 
     Raises `Refused`.
     """
-    stream = bool(_field(body, "stream", bool, False))
-    options = _field(body, "stream_options", dict, None)
+    _check_types(body)
+    stream, options = bool(body.get("stream")), body.get("stream_options") or {}
     if options and not stream:
         raise _invalid("Stream options can only be defined when `stream=True`.", "stream_options")
-    chat_prompt = _chat_prompt(body) if is_chat else None
     if not is_chat and not body.get("prompt"):
         raise _invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    prompts = [_chat_prompt(body)] if is_chat else _completion_prompts(body["prompt"])
     check_model(body, settings)
-    if chat_prompt is not None:
-        prompts, texts = [chat_prompt], [""]
-    else:
-        prompts, texts = _completion_prompts(body["prompt"])
-    n = _field(body, "n", int, 1) or 1
+    if is_chat and not body["messages"]:
+        raise _invalid(
+            "Cannot apply chat template to an empty conversation. Provide at least one message."
+        )
+    n = 1 if body.get("n") is None else body["n"]
     sampling = _sampling(body, settings, prompts, is_chat=is_chat, n=n)
-    temperature = _field(body, "temperature", float, 1.0)
-    seed = _field(body, "seed", int, None)
     seeds: tuple[int | None, ...] = (None,)
-    if temperature is None or temperature >= _SAMPLING_EPS:
-        first = drawn_seed if seed is None else seed
+    if _number(body, "temperature", 1.0) >= _SAMPLING_EPS:
+        first = drawn_seed if body.get("seed") is None else body["seed"]
         seeds = tuple(first + place for place in range(n))
-    include_usage = bool(options and options.get("include_usage"))
+    include_usage = bool(options.get("include_usage"))
     return Asked(
         is_chat=is_chat,
         prompts=tuple(prompts),
-        prompt_texts=tuple(texts),
         sampling=sampling,
         seeds=seeds,
         stream=stream,
         include_usage=include_usage,
-        continuous_usage=include_usage and bool(options and options.get("continuous_usage_stats")),
-        return_token_ids=bool(_field(body, "return_token_ids", bool, False)),
-        echo=not is_chat and bool(_field(body, "echo", bool, False)),
-        cache_salt=_field(body, "cache_salt", str, None) or "",
+        continuous_usage=include_usage and bool(options.get("continuous_usage_stats")),
+        return_token_ids=bool(body.get("return_token_ids")),
+        echo=not is_chat and bool(body.get("echo")),
+        cache_salt=body.get("cache_salt") or "",
     )
+
+
+def read_prompt(body: Mapping[str, Any]) -> list[int]:
+    """The tokens of a chat or a text, of any length, as /tokenize gives them."""
+    if "messages" in body:
+        return _chat_prompt(body)
+    prompt = body.get("prompt")
+    return encode_text(prompt) if isinstance(prompt, str) else []
 
 
 def _sampling(
@@ -127,8 +135,8 @@ def _sampling(
     is_chat: bool,
     n: int,
 ) -> Sampling:
-    wanted, name = _field(body, "max_tokens", int, None if is_chat else 16), "max_tokens"
-    if is_chat and _field(body, "max_completion_tokens", int, None) is not None:
+    wanted, name = body.get("max_tokens", None if is_chat else 16), "max_tokens"
+    if is_chat and body.get("max_completion_tokens") is not None:
         wanted, name = body["max_completion_tokens"], "max_completion_tokens"
     limit = settings.max_model_len
     if wanted is not None and wanted > limit:
@@ -142,28 +150,25 @@ def _sampling(
         _check_prompt(prompt, limit)
     room = limit - max(map(len, prompts))
     max_tokens = room if wanted is None else min(room, wanted)
-    min_tokens = _field(body, "min_tokens", int, 0) or 0
+    min_tokens = body.get("min_tokens") or 0
     _check_numbers(body, max_tokens=max_tokens, min_tokens=min_tokens, n=n)
-    if settings.speculates and ((body.get("min_p") or 0) > _SAMPLING_EPS or body.get("logit_bias")):
+    if settings.speculates and (
+        _number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")
+    ):
         raise _invalid(
             "The min_p and logit_bias sampling parameters "
             "are not yet supported with speculative decoding."
         )
     stop = body.get("stop") or []
     stop = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stop, list) or not all(isinstance(text, str) for text in stop):
-        raise _wrong("stop", "list_type", "Input should be a valid list", stop)
     if "" in stop:
         raise _invalid("stop cannot contain an empty string.")
-    stop_ids = _field(body, "stop_token_ids", list, None) or []
-    if not all(isinstance(token, int) for token in stop_ids):
-        raise _wrong("stop_token_ids", "int_type", "Input should be a valid integer", stop_ids)
     return Sampling(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         stop=tuple(stop),
         include_stop_str_in_output=bool(body.get("include_stop_str_in_output")),
-        stop_token_ids=frozenset(stop_ids),
+        stop_token_ids=frozenset(body.get("stop_token_ids") or ()),
         ignore_eos=bool(body.get("ignore_eos")),
         skip_special_tokens=body.get("skip_special_tokens") is not False,
     )
@@ -182,29 +187,27 @@ def _check_prompt(prompt: list[int], limit: int) -> None:
         )
     for token in (min(prompt), max(prompt)) if prompt else ():
         if not 0 <= token < VOCABULARY_SIZE:
-            raise _invalid(f"Token id {token} is out of vocabulary", "prompt")
+            raise _invalid(f"Token id {token} is out of vocabulary")
 
 
 def _check_numbers(body: Mapping[str, Any], *, max_tokens: int, min_tokens: int, n: int) -> None:
-    temperature = _field(body, "temperature", float, 1.0)
-    temperature = 1.0 if temperature is None else temperature
     if not 1 <= n <= _MAX_N:
-        raise _invalid(f"n must be at least 1, got {n}.", "n", n)
+        raise _invalid(f"n must be at least 1, got {n}.")
     for name in ("presence_penalty", "frequency_penalty"):
-        value = _field(body, name, float, 0.0) or 0.0
+        value = _number(body, name, 0.0)
         if not -2 <= value <= 2:
             raise _invalid(f"{name} must be in [-2, 2], got {value}.")
+    temperature = _number(body, "temperature", 1.0)
     if temperature < 0:
         text = f"temperature must be non-negative, got {temperature}."
         raise _invalid(text, "temperature", temperature)
     if temperature > 2:
         text = f"temperature must be in [0, 2], got {temperature}."
         raise _invalid(text, "temperature", temperature)
-    top_p = _field(body, "top_p", float, None)
-    if top_p is not None and not 0 < top_p <= 1:
+    top_p, min_p = _number(body, "top_p", 1.0), _number(body, "min_p", 0.0)
+    if not 0 < top_p <= 1:
         raise _invalid(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
-    min_p = _field(body, "min_p", float, None)
-    if min_p is not None and not 0 <= min_p <= 1:
+    if not 0 <= min_p <= 1:
         raise _invalid(f"min_p must be in [0, 1], got {min_p}.")
     if max_tokens < 1:
         text = f"max_tokens must be at least 1, got {max_tokens}."
@@ -219,28 +222,34 @@ def _check_numbers(body: Mapping[str, Any], *, max_tokens: int, min_tokens: int,
         raise _invalid(f"n must be 1 when using greedy sampling, got {n}.")
 
 
-def _completion_prompts(prompt: Any) -> tuple[list[list[int]], list[str]]:
+def _completion_prompts(prompt: Any) -> list[list[int]]:
     """A text, token ids, or a list of either."""
     if isinstance(prompt, str):
-        return [encode_text(prompt)], [prompt]
-    if isinstance(prompt, list):
-        if all(isinstance(part, int) for part in prompt):
-            return [prompt], [""]
-        if all(isinstance(part, str) for part in prompt):
-            return [encode_text(part) for part in prompt], list(prompt)
-        if all(isinstance(part, list) and all(type(x) is int for x in part) for part in prompt):
-            return list(prompt), [""] * len(prompt)
-    raise _wrong("prompt", "string_type", "Input should be a valid string", prompt)
+        return [encode_text(prompt)]
+    if _is_list_of(prompt, int):
+        return [prompt]
+    if _is_list_of(prompt, str):
+        return [encode_text(part) for part in prompt]
+    if isinstance(prompt, list) and all(_is_list_of(part, int) for part in prompt):
+        return list(prompt)
+    kinds = ("list", "list", "string", "list")
+    details = [
+        _wrong("body.prompt", f"{kind}_type", f"Input should be a valid {kind}", prompt)
+        for kind in kinds
+    ]
+    raise _ill_formed("body.prompt", *details)
 
 
 def _chat_prompt(body: Mapping[str, Any]) -> list[int]:
-    messages = _field(body, "messages", list, None)
-    if messages is None:
-        raise _wrong("messages", "missing", "Field required", dict(body))
+    if "messages" not in body:
+        raise _ill_formed(
+            "body.messages", _wrong("body.messages", "missing", "Field required", body)
+        )
     pairs = []
-    for place, message in enumerate(messages):
+    for place, message in enumerate(body["messages"]):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise _wrong(f"messages.{place}.role", "missing", "Field required", message)
+            name = f"body.messages.{place}.role"
+            raise _ill_formed(name, _wrong(name, "missing", "Field required", message))
         pairs.append((message["role"], _text_of(message.get("content"))))
     return encode_chat(pairs, add_generation_prompt=body.get("add_generation_prompt") is not False)
 
@@ -252,30 +261,82 @@ def _text_of(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _field(body: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
-    """A field's value, when it has the type; an absent one is the default, null stays null."""
-    value = body.get(name, default)
-    if value is None or (isinstance(value, kind) and not (kind is int and value is True)):
-        return value
-    if kind is float and isinstance(value, int):
-        return float(value)
-    error = f"Input should be a valid {_KIND_NAMES[kind]}"
-    raise _wrong(name, f"{kind.__name__}_type", error, value)
+def _check_types(body: Mapping[str, Any]) -> None:
+    for name, kind in _KINDS.items():
+        value = body.get(name)
+        if value is not None and not _is(value, kind):
+            raise _ill_formed(f"body.{name}", _wrong_kind(f"body.{name}", kind, value))
+    stop = body.get("stop")
+    if stop is not None and not isinstance(stop, str) and not _is_list_of(stop, str):
+        details = [
+            _wrong("body.stop", f"{kind}_type", f"Input should be a valid {kind}", stop)
+            for kind in ("string", "list")
+        ]
+        raise _ill_formed("body.stop", *details)
+    if not _is_list_of(body.get("stop_token_ids") or [], int):
+        name = "body.stop_token_ids.0"
+        raise _ill_formed(name, _wrong_kind(name, int, body["stop_token_ids"][0]))
 
 
-_KIND_NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"} | {
-    list: "list",
-    dict: "dictionary",
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("model", "cache_salt"), str),
+    **dict.fromkeys(
+        ("max_tokens", "max_completion_tokens", "min_tokens", "n", "seed", "top_k"), int
+    ),
+    **dict.fromkeys(
+        ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"), float
+    ),
+    **dict.fromkeys(
+        ("stream", "echo", "ignore_eos", "return_token_ids", "include_stop_str_in_output"), bool
+    ),
+    **dict.fromkeys(("messages", "stop_token_ids"), list),
+    **dict.fromkeys(("stream_options", "logit_bias"), dict),
 }
 
 
-def _wrong(name: str, kind: str, message: str, value: Any) -> Refused:
-    loc = f"body.{name}" if name else "body"
-    shown = value if isinstance(value, str | int | float) else f"<{type(value).__name__}>"
-    detail = {"type": kind, "loc": loc, "msg": message, "input": shown}
-    return Refused(400, f"1 validation error:\n  {detail}", "Bad Request", loc)
+def _is(value: object, kind: type) -> bool:
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+def _is_list_of(value: object, kind: type) -> bool:
+    return isinstance(value, list) and all(type(part) is kind for part in value)
+
+
+def _number(body: Mapping[str, Any], name: str, default: float) -> float:
+    value = body.get(name)
+    return default if value is None else float(value)
+
+
+_Detail = dict[str, Any]
+
+
+def _wrong_kind(loc: str, kind: type, value: object) -> _Detail:
+    noun = {int: "integer", float: "number", bool: "boolean", str: "string", dict: "dictionary"}
+    text = f"Input should be a valid {noun.get(kind, 'list')}"
+    if kind in (int, float) and isinstance(value, str):
+        article = "an integer" if kind is int else "a number"
+        text += f", unable to parse string as {article}"
+        return _wrong(loc, f"{kind.__name__}_parsing", text, value)
+    return _wrong(loc, f"{noun.get(kind) if kind is str else kind.__name__}_type", text, value)
+
+
+def _wrong(loc: str, kind: str, message: str, value: object) -> _Detail:
+    shown = str(value)
+    if isinstance(value, dict | list):
+        shown = f"<{type(value).__name__} of {len(value)} items>"
+    return {"type": kind, "loc": loc, "msg": message, "input": shown}
+
+
+def _ill_formed(param: str, *details: _Detail) -> Refused:
+    """As pydantic's errors come out of vLLM."""
+    label = "error" if len(details) == 1 else "errors"
+    listed = "\n".join(f"  {detail}" for detail in details)
+    return Refused(400, f"{len(details)} validation {label}:\n{listed}", "Bad Request", param)
 
 
 def _invalid(message: str, param: str | None = None, value: object = None) -> Refused:
+    """As vLLM's own checks come out."""
     extras = [f"parameter={param}"] * (param is not None) + [f"value={value}"] * (value is not None)
     return Refused(400, f"{message} ({', '.join(extras)})" if extras else message, param=param)

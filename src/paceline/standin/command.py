@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import uvloop
 
-from paceline.standin.server import StandIn
+from paceline.standin.faults import load_faults
+from paceline.standin.server import StandIn, die_in_earnest
 from paceline.standin.settings import StandInSettings
 
 _DEFAULTS = StandInSettings()
@@ -56,6 +57,23 @@ def _counts(context: click.Context, parameter: click.Parameter, value: str) -> t
     default=_DEFAULTS.eos_every_tokens,
     help="Answers end by themselves after so many tokens on average; 0: never.",
 )
+@click.option(
+    "--num-kv-blocks",
+    default=_DEFAULTS.num_kv_blocks,
+    help="Blocks of 16 tokens in the virtual KV cache; 0: as many as all sequences can need.",
+)
+@click.option(
+    "--faults",
+    "faults_path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A fault script, YAML or JSON.",
+)
+@click.option(
+    "--ledger",
+    "ledger_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append a record of every request to this file.",
+)
 @click.option("--seed", default=_DEFAULTS.seed, help="For what is drawn.")
 def simulate(
     host: str,
@@ -69,6 +87,9 @@ def simulate(
     tokens_per_chunk: tuple[int, ...],
     speculates: bool,
     eos_every_tokens: int,
+    num_kv_blocks: int,
+    faults_path: Path | None,
+    ledger_path: Path | None,
     seed: int,
 ) -> None:
     """Run a simulated vLLM server: no model, known tokens, known times.
@@ -79,6 +100,10 @@ def simulate(
           http://127.0.0.1:8100/v1, 50 tokens/s for each of 256 streams
       paceline simulate --tpot-ms 5 --tokens-per-chunk 1,3,2 --speculates
           Chunks of several tokens, as under speculation
+      paceline simulate --faults faults.yaml --ledger ledger.jsonl
+          Faults from a script, and the server's own record of every request
+      curl localhost:8100/standin/faults -d '[{"kind": "die", "after_tokens": 30}]'
+          A fault of a running server; DELETE ends all
     """
     try:
         settings = StandInSettings(
@@ -90,14 +115,25 @@ def simulate(
             tokens_per_chunk=tokens_per_chunk,
             speculates=speculates,
             eos_every_tokens=eos_every_tokens,
+            num_kv_blocks=num_kv_blocks,
             seed=seed,
         )
+        faults = load_faults(faults_path) if faults_path else []
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    server = StandIn(
+        settings,
+        host=host,
+        port=port,
+        socket_path=socket_path,
+        faults=faults,
+        ledger_path=ledger_path,
+        die=die_in_earnest,
+    )
     try:
-        uvloop.run(_serve(StandIn(settings, host=host, port=port, socket_path=socket_path)))
+        uvloop.run(_serve(server))
     except OSError as error:
-        raise click.ClickException(f"Cannot listen: {error}") from None
+        raise click.ClickException(f"Cannot start: {error}") from None
 
 
 async def _serve(server: StandIn) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from paceline.standin.answer import Piece
 from paceline.standin.asked import Asked
 from paceline.standin.settings import StandInSettings
+from paceline.standin.vocabulary import decode
 
 VLLM_VERSION = "0.32.0"
 DONE = b"data: [DONE]\n\n"
@@ -44,7 +45,7 @@ def render_error_event(status: int, message: str, kind: str) -> bytes:
 
 
 def answer_id(asked: Asked, request_id: str) -> str:
-    return f"{'chatcmpl' if asked.is_chat else 'cmpl'}-{request_id or uuid.uuid4().hex}"
+    return f"{'chatcmpl' if asked.is_chat else 'cmpl'}-{request_id or uuid.uuid4().hex[:16]}"
 
 
 class EventWriter:
@@ -93,7 +94,10 @@ class EventWriter:
                 ids,
             )
         else:
-            prompt_ids = _encode(prompt) if is_first and asked.return_token_ids else b"null"
+            shows_prompt = is_first and (asked.return_token_ids or asked.echo)
+            prompt_ids = _encode(prompt) if shows_prompt else b"null"
+            if is_first:
+                text = _encode(_echo(asked, prompt) + piece.text)
             body = (
                 b'"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
                 b'"prompt_token_ids":%b,"token_ids":%b'
@@ -175,10 +179,9 @@ def _chat_choice(asked: Asked, index: int, _: int, piece: Piece) -> dict[str, An
 
 
 def _completion_choice(asked: Asked, index: int, prompt: int, piece: Piece) -> dict[str, Any]:
-    echoed = asked.prompt_texts[prompt] if asked.echo and not asked.return_token_ids else ""
     return {
         "index": index,
-        "text": echoed + piece.text,
+        "text": _echo(asked, asked.prompts[prompt]) + piece.text,
         "logprobs": None,
         "finish_reason": piece.finish_reason,
         "stop_reason": piece.stop_reason,
@@ -187,6 +190,12 @@ def _completion_choice(asked: Asked, index: int, prompt: int, piece: Piece) -> d
         "prompt_token_ids": asked.prompts[prompt] if asked.return_token_ids else None,
         "routed_experts": None,
     }
+
+
+def _echo(asked: Asked, prompt: Sequence[int]) -> str:
+    """The prompt's text, which vLLM leaves out where it gives the ids."""
+    is_shown = asked.echo and not asked.return_token_ids
+    return decode(prompt, skip_special_tokens=False) if is_shown else ""
 
 
 def _usage(num_prompt_tokens: int, num_tokens: int) -> dict[str, Any]:
@@ -200,7 +209,7 @@ def _usage(num_prompt_tokens: int, num_tokens: int) -> dict[str, Any]:
 def render_models(settings: StandInSettings) -> bytes:
     created = int(time.time())
     permission = {
-        "id": f"modelperm-{uuid.uuid4().hex}",
+        "id": f"modelperm-{uuid.uuid4().hex[:16]}",
         "object": "model_permission",
         "created": created,
         "allow_create_engine": False,

@@ -1,122 +1,170 @@
 """How does one request's answer go from the engine to its peer?
 
-A `Reply` owns the request's sequences: it aborts them when the peer leaves. While a peer does not
-read, the engine goes on, and what it makes is sent as one event once the peer reads again, as
-vLLM does.
+While a peer does not read, the engine goes on, and what it makes is sent as one event once the
+peer reads again, as vLLM does.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from paceline.standin.answer import Piece, Writing
 from paceline.standin.asked import Asked
 from paceline.standin.dialect import DONE, EventWriter, render_whole
 from paceline.standin.engine import Sequence
 from paceline.standin.settings import StandInSettings
+from paceline.standin.vocabulary import pack_ids
 from paceline.standin.wire import Exchange
 
 
 class Reply:
-    """One request being answered."""
+    """One request being answered.
+
+    `on_first_token` and `on_finished` are called once each; `on_progress` after every event that
+    went out and before what ends the answer. It returns False when the answer was broken off:
+    nothing more is sent then.
+    """
 
     def __init__(
         self, asked: Asked, settings: StandInSettings, identity: str, exchange: Exchange
     ) -> None:
         self.asked = asked
+        self.exchange = exchange
         self._settings = settings
         self._identity = identity
-        self._exchange = exchange
-        num_choices = len(asked.seeds)
-        self._prompt_of = [place for place in range(len(asked.prompts)) for _ in range(num_choices)]
+        self._prompt_of = [place for place in range(len(asked.prompts)) for _ in asked.seeds]
         self._held: dict[int, Piece] = {}
         self._whole: list[Piece | None] = [None] * len(self._prompt_of)
-        self._num_tokens = [0] * len(self._prompt_of)
+        self._num_made = [0] * len(self._prompt_of)
         self._num_open = len(self._prompt_of)
         self._events = EventWriter(asked, settings, identity)
-        self.on_first_token: Callable[[], None] | None = None
-        self.on_finished: Callable[[], None] | None = None
+        self._is_over = False
+        self._is_stalled = False
+        self.num_sent_tokens = 0
+        """Of a stream: tokens that went out. Of a whole answer: tokens made until now, all of
+        which go out at the end."""
+        self.sent_crc = zlib.crc32(b"")
+        """CRC-32 of those tokens' ids, with one choice."""
+        self.on_first_token: Callable[[], None] = _nothing
+        self.on_progress: Callable[[], bool] = _goes_on
+        self.on_finished: Callable[[], None] = _nothing
         self.sequences = [
             self._sequence(choice, prompt) for choice, prompt in enumerate(self._prompt_of)
         ]
         if asked.stream:
             exchange.on_writable = self._flush
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens made so far, all choices together."""
-        return sum(self._num_tokens)
-
     def _sequence(self, choice: int, prompt: int) -> Sequence:
         asked = self.asked
         sampling = replace(asked.sampling, seed=asked.seeds[choice % len(asked.seeds)])
-        writing = Writing(asked.prompts[prompt], sampling, self._settings.eos_every_tokens)
-        return Sequence(asked.prompts[prompt], writing, lambda piece: self._take(choice, piece))
+        ids = asked.prompts[prompt]
+        writing = Writing(ids, sampling, self._settings.eos_every_tokens)
+        return Sequence(ids, asked.cache_salt, writing, partial(self._take, choice))
+
+    def break_off(self) -> None:
+        """Send nothing more."""
+        self._is_over = True
+
+    def stall(self) -> None:
+        """Send nothing more until `resume`."""
+        self._is_stalled = True
+
+    def resume(self) -> None:
+        self._is_stalled = False
+        self._flush()
 
     def _take(self, choice: int, piece: Piece) -> None:
-        is_first = not any(self._num_tokens)
-        self._num_tokens[choice] += len(piece.ids)
-        if is_first and self.on_first_token is not None:
+        if self._is_over:
+            return
+        if not any(self._num_made):
             self.on_first_token()
+            if not self._begin():
+                return
+        self._num_made[choice] += len(piece.ids)
         if piece.finish_reason is not None:
             self._num_open -= 1
         if not self.asked.stream:
             self._whole[choice] = _joined(self._whole[choice], piece)
-            if not self._num_open:
-                self._end_whole()
-        elif self._held or not self._exchange.is_writable:
+            self._count(piece)
+            if self.on_progress() and not self._num_open:
+                self._end()
+        elif self._held or not self._may_send:
             self._held[choice] = _joined(self._held.get(choice), piece)
         else:
             self._send({choice: piece})
 
+    @property
+    def _may_send(self) -> bool:
+        return self.exchange.is_writable and not self._is_stalled
+
+    def _begin(self) -> bool:
+        if self.asked.stream:
+            self.exchange.begin_stream()
+            if self.asked.is_chat:
+                choices = range(len(self._prompt_of))
+                self.exchange.send(*(self._events.first(choice) for choice in choices))
+        return self.on_progress()
+
     def _flush(self) -> None:
+        if self._is_over or not self._may_send:
+            return
         held, self._held = self._held, {}
         if held:
             self._send(held)
+        elif not self._num_open:
+            self._end()
 
     def _send(self, pieces: dict[int, Piece]) -> None:
         asked = self.asked
         events = []
-        if not self._exchange.is_begun:
-            self._exchange.begin_stream()
-            if asked.is_chat:
-                events += [self._events.first(choice) for choice in range(len(self._prompt_of))]
         for choice, piece in pieces.items():
-            count = self._num_tokens[choice]
-            events.append(
-                self._events.piece(
-                    choice,
-                    piece,
-                    count,
-                    asked.prompts[self._prompt_of[choice]],
-                    is_first=count == len(piece.ids),
-                )
-            )
-        if self._num_open:
-            self._exchange.send(*events)
-            return
-        if asked.include_usage:
-            num_prompt_tokens = sum(map(len, asked.prompts))
-            events.append(self._events.usage(num_prompt_tokens, self.num_tokens))
-        self._exchange.send(*events, DONE)
-        self._exchange.end_stream()
-        self._finish()
+            count = self._num_made[choice]
+            prompt = asked.prompts[self._prompt_of[choice]]
+            is_first = count == len(piece.ids)
+            events.append(self._events.piece(choice, piece, count, prompt, is_first=is_first))
+            self._count(piece)
+        self.exchange.send(*events)
+        if self.on_progress() and not self._num_open:
+            self._end()
 
-    def _end_whole(self) -> None:
+    def _count(self, piece: Piece) -> None:
+        self.num_sent_tokens += len(piece.ids)
+        self.sent_crc = zlib.crc32(pack_ids(piece.ids), self.sent_crc)
+
+    def _end(self) -> None:
+        """All tokens are out: what comes after them, unless that is to wait."""
+        if self._is_stalled:
+            return
+        self._is_over = True
+        self.on_finished()
+        if not self.asked.stream:
+            self.exchange.respond(200, self._render_whole())
+            return
+        events = [DONE]
+        if self.asked.include_usage:
+            num_prompt_tokens = sum(map(len, self.asked.prompts))
+            events.insert(0, self._events.usage(num_prompt_tokens, sum(self._num_made)))
+        self.exchange.send(*events)
+        self.exchange.end_stream()
+
+    def _render_whole(self) -> bytes:
         answers = [
             (prompt, piece)
             for prompt, piece in zip(self._prompt_of, self._whole, strict=True)
             if piece is not None
         ]
-        self._exchange.respond(
-            200, render_whole(self.asked, self._settings, self._identity, answers)
-        )
-        self._finish()
+        return render_whole(self.asked, self._settings, self._identity, answers)
 
-    def _finish(self) -> None:
-        if self.on_finished is not None:
-            self.on_finished()
+
+def _nothing() -> None:
+    pass
+
+
+def _goes_on() -> bool:
+    return True
 
 
 def _joined(before: Piece | None, piece: Piece) -> Piece:

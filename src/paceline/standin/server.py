@@ -1,31 +1,25 @@
-"""The simulated server: which route answers what, and how is it opened and closed?"""
+"""The simulated server: how is it opened and closed, and how does it fail as a whole?"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
+import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
-import msgspec
-
-from paceline.standin.asked import Asked, Refused, check_model, read_asked, read_body
-from paceline.standin.dialect import (
-    VLLM_VERSION,
-    answer_id,
-    render_error,
-    render_models,
-)
+from paceline.standin.app import App
+from paceline.standin.clockwork import Clockwork
 from paceline.standin.engine import Engine
+from paceline.standin.faults import Fault, FaultBook, FaultKind
+from paceline.standin.ledger import Ledger
 from paceline.standin.replies import Reply
 from paceline.standin.settings import StandInSettings
-from paceline.standin.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode
-from paceline.standin.wire import Connection, Exchange
+from paceline.standin.wire import FLUSH_S, Connection, Exchange
 
-_TICK_S = 0.001
-"""Wake-ups are at least so far apart, so that many sequences share one. Chosen by hand: a
-twentieth of the usual time per token."""
+_STALLING = (FaultKind.HANG, FaultKind.FREEZE, FaultKind.STALL)
+"""Faults that keep the reply that met them from sending what it has."""
 
 
 class StandIn:
@@ -33,6 +27,9 @@ class StandIn:
 
     async with StandIn(StandInSettings(model="m")) as server:
         ...  # server.url
+
+    A fault that kills the process only plays dead here: the port closes and all connections are
+    reset. `spawn_standin` gives a process that really dies.
     """
 
     def __init__(
@@ -42,38 +39,46 @@ class StandIn:
         host: str = "127.0.0.1",
         port: int = 0,
         socket_path: Path | None = None,
+        faults: Sequence[Fault] = (),
+        ledger_path: Path | None = None,
+        die: Callable[[int | None], None] | None = None,
     ) -> None:
-        """Port 0 takes a free one; `socket_path` opens a Unix socket instead."""
+        """Port 0 takes a free one; `socket_path` opens a Unix socket instead.
+
+        `die` ends the process with an exit code, or by SIGKILL when that is None.
+        """
         self.settings = settings or StandInSettings()
         self._host, self._port, self._socket_path = host, port, socket_path
-        self._engine = Engine(self.settings)
-        self._random = random.Random(self.settings.seed)
+        self._script = list(faults)
+        self._ledger_path = ledger_path
+        self._die = die
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_s = 0.0
-        self._routes = {
-            "/v1/chat/completions": ("POST", lambda exchange: self._generate(exchange, True)),
-            "/v1/completions": ("POST", lambda exchange: self._generate(exchange, False)),
-            "/v1/models": ("GET", self._models),
-            "/health": ("GET", self._empty),
-            "/ping": ("GET POST", self._empty),
-            "/version": ("GET", self._version),
-            "/tokenize": ("POST", self._tokenize),
-            "/detokenize": ("POST", self._detokenize),
-        }
+        self._opening: asyncio.Task[None] | None = None
+        self._unanswered: list[Exchange] = []
+        self._is_hung = False
+        self._is_frozen = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._stalled: dict[FaultKind, list[Reply]] = {kind: [] for kind in _STALLING}
 
     async def __aenter__(self) -> StandIn:
         self._loop = asyncio.get_running_loop()
+        self._clockwork = Clockwork(Engine(self.settings))
+        self.ledger = Ledger(self._ledger_path)
+        self._book = FaultBook(self.settings.seed)
+        self._app = App(self.settings, self._clockwork, self.ledger, self._book, self)
         await self._listen()
+        self.set_faults(self._script)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._stop_listening()
-        if self._timer is not None:
-            self._timer.cancel()
-        for connection in list(self._connections):
-            connection.reset()
+        if self._opening is not None:
+            self._opening.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        self.ledger.end_all("stopped")
+        self._play_dead()
+        self.ledger.close()
         await asyncio.sleep(0)
 
     @property
@@ -83,15 +88,16 @@ class StandIn:
 
     @property
     def url(self) -> str:
-        return f"http://{self._host}:{self._port}" if not self._socket_path else "http://localhost"
+        return "http://localhost" if self._socket_path else f"http://{self._host}:{self._port}"
 
     async def _listen(self) -> None:
         def protocol() -> Connection:
             return Connection(self._route, self._connections)
 
         if self._socket_path:
+            self._socket_path.unlink(missing_ok=True)
             self._listener = await self._loop.create_unix_server(
-                protocol, self._socket_path, backlog=4096
+                protocol, str(self._socket_path), backlog=4096
             )
         else:
             self._listener = await self._loop.create_server(
@@ -103,108 +109,97 @@ class StandIn:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-            if self._socket_path and self._socket_path.exists():
-                os.unlink(self._socket_path)
+            if self._socket_path:
+                self._socket_path.unlink(missing_ok=True)
 
     def _route(self, exchange: Exchange) -> None:
-        methods, answer = self._routes.get(exchange.path, ("", None))
-        if answer is None:
-            body = render_error(404, "Not Found", "Not Found")
-            exchange.respond(404, body)
-        elif exchange.method not in methods.split():
-            body = render_error(405, "Method Not Allowed", "Method Not Allowed")
-            exchange.respond(405, body, extra=(("allow", methods.split()[0]),))
+        if self._is_frozen:
+            self._unanswered.append(exchange)
         else:
-            try:
-                answer(exchange)
-            except Refused as refused:
-                body = render_error(refused.status, refused.message, refused.kind, refused.param)
-                exchange.respond(refused.status, body)
+            self._app.route(exchange)
 
-    def _empty(self, exchange: Exchange) -> None:
-        exchange.respond(200, content_type=None)
+    def set_faults(self, faults: list[Fault]) -> None:
+        for fault in faults:
+            if fault.after_s:
+                self._later(fault.after_s, lambda fault=fault: self._set_fault(fault))
+            else:
+                self._set_fault(fault)
 
-    def _version(self, exchange: Exchange) -> None:
-        exchange.respond(200, b'{"version":"%b"}' % VLLM_VERSION.encode())
+    def _set_fault(self, fault: Fault) -> None:
+        entry = self._book.add(fault)
+        if fault.strikes_at_once and self._book.strike(entry):
+            self.strike(fault)
 
-    def _models(self, exchange: Exchange) -> None:
-        exchange.respond(200, render_models(self.settings))
+    def clear_faults(self) -> None:
+        self._book.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = []
+        for kind in FaultKind:
+            self._recover(kind)
 
-    def _tokenize(self, exchange: Exchange) -> None:
-        body = self._body(exchange)
-        check_model(body, self.settings)
-        is_chat = "messages" in body
-        # Tokenising has no limit of length and samples nothing.
-        fields = {name: body[name] for name in ("messages", "prompt") if name in body}
-        ids = _tokens_of(fields, self.settings, is_chat=is_chat)
-        strings = [_name_of(token) for token in ids] if body.get("return_token_strs") else None
-        answer = {
-            "count": len(ids),
-            "max_model_len": self.settings.max_model_len,
-            "tokens": ids,
-            "token_strs": strings,
-        }
-        exchange.respond(200, msgspec.json.encode(answer))
-
-    def _detokenize(self, exchange: Exchange) -> None:
-        body = self._body(exchange)
-        check_model(body, self.settings)
-        ids = body.get("tokens")
-        if not isinstance(ids, list) or not all(
-            type(token) is int and 0 <= token < VOCABULARY_SIZE for token in ids
-        ):
-            raise Refused(400, "tokens must be ids of the vocabulary.", param="tokens")
-        text = decode(ids, skip_special_tokens=False)
-        exchange.respond(200, msgspec.json.encode({"prompt": text}))
-
-    def _body(self, exchange: Exchange) -> dict[str, Any]:
-        return read_body(exchange.body, exchange.headers.get("content-type", ""))
-
-    def _generate(self, exchange: Exchange, is_chat: bool) -> None:
-        asked = read_asked(
-            self._body(exchange),
-            self.settings,
-            is_chat=is_chat,
-            drawn_seed=self._random.getrandbits(31),
-        )
-        self._begin(exchange, asked)
-
-    def _begin(self, exchange: Exchange, asked: Asked) -> None:
-        identity = answer_id(asked, exchange.headers.get("x-request-id", ""))
-        reply = Reply(asked, self.settings, identity, exchange)
-
-        def gone() -> None:
-            now_s = self._loop.time()
-            for sequence in reply.sequences:
-                self._engine.abort(sequence, now_s)
-            self._schedule()
-
-        exchange.on_gone = gone
-        now_s = self._loop.time()
-        for sequence in reply.sequences:
-            self._engine.submit(sequence, now_s)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        due_s = self._engine.next_due_s()
-        if due_s is None or (self._timer is not None and self._timer_due_s <= due_s):
+    def strike(self, fault: Fault, reply: Reply | None = None) -> None:
+        kind = fault.kind
+        if kind is FaultKind.DIE:
+            self._freeze()
+            self.ledger.end_all("died")
+            self._loop.call_later(FLUSH_S, self._die or self._play_dead, fault.exit_code)
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due_s = max(due_s, self._loop.time() + _TICK_S)
-        self._timer = self._loop.call_at(self._timer_due_s, self._tick)
+        if kind is FaultKind.SLOW:
+            self._clockwork.engine.slow_factor = fault.factor
+        elif kind is FaultKind.REFUSE:
+            self._stop_listening()
+        elif kind is FaultKind.FREEZE:
+            self._freeze()
+        elif kind is FaultKind.HANG:
+            self._is_hung = True
+            self._clockwork.stop()
+        if reply is not None and kind in _STALLING:
+            reply.stall()
+            self._stalled[kind].append(reply)
+            if kind is FaultKind.STALL:
+                self._clockwork.hold(reply.sequences)
+        if fault.duration_s is not None:
+            self._later(fault.duration_s, lambda: self._recover(kind))
 
-    def _tick(self) -> None:
-        self._timer = None
-        self._engine.advance(self._loop.time())
-        self._schedule()
+    def _freeze(self) -> None:
+        self._is_frozen = True
+        self._clockwork.stop()
+
+    def _recover(self, kind: FaultKind) -> None:
+        """End a fault that lasts; harmless when there is none."""
+        if kind is FaultKind.SLOW:
+            self._clockwork.engine.slow_factor = 1.0
+        elif kind is FaultKind.REFUSE and self._listener is None:
+            self._opening = self._loop.create_task(self._listen())
+        elif kind is FaultKind.HANG:
+            self._is_hung = False
+        elif kind is FaultKind.FREEZE:
+            self._is_frozen = False
+        if not self._is_hung and not self._is_frozen:
+            self._clockwork.go_on()
+        stalled = self._stalled.get(kind, [])
+        while stalled:
+            reply = stalled.pop()
+            reply.resume()
+            self._clockwork.release(reply.sequences)
+        while self._unanswered and not self._is_frozen:
+            exchange = self._unanswered.pop(0)
+            if not exchange.is_gone:
+                self._route(exchange)
+
+    def _later(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(delay_s, act))
+
+    def _play_dead(self, _: int | None = None) -> None:
+        self._stop_listening()
+        self._clockwork.stop()
+        for connection in list(self._connections):
+            connection.reset()
 
 
-def _tokens_of(body: dict[str, Any], settings: StandInSettings, *, is_chat: bool) -> list[int]:
-    no_limit = StandInSettings(model=settings.model, max_model_len=1 << 40)
-    asked = read_asked(body | {"max_tokens": 1}, no_limit, is_chat=is_chat, drawn_seed=0)
-    return asked.prompts[0]
-
-
-def _name_of(token: int) -> str:
-    return TOKEN_BYTES[token].decode("utf-8", "replace")
+def die_in_earnest(exit_code: int | None) -> NoReturn:
+    """End this process at once: by SIGKILL, or with an exit code."""
+    if exit_code is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(exit_code or 0)

@@ -48,6 +48,11 @@ class StandInSettings:
         for name in ("num_kv_blocks", "eos_every_tokens"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if 0 < self.num_kv_blocks < self._blocks_per_sequence:
+            raise ValueError(
+                f"num_kv_blocks must hold one context: at least {self._blocks_per_sequence}, "
+                f"got {self.num_kv_blocks}."
+            )
         if not self.tokens_per_chunk or min(self.tokens_per_chunk) < 1:
             raise ValueError(
                 f"tokens_per_chunk must be counts of at least 1, got {self.tokens_per_chunk}."
@@ -55,5 +60,8 @@ class StandInSettings:
 
     @property
     def kv_blocks(self) -> int:
-        per_sequence = -(-self.max_model_len // BLOCK_TOKENS)
-        return self.num_kv_blocks or self.max_num_seqs * per_sequence
+        return self.num_kv_blocks or self.max_num_seqs * self._blocks_per_sequence
+
+    @property
+    def _blocks_per_sequence(self) -> int:
+        return self.max_model_len // BLOCK_TOKENS + 1

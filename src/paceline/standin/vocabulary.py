@@ -15,57 +15,11 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-_COMMON_WORDS = [
-    "the",
-    "of",
-    "and",
-    "to",
-    "in",
-    "is",
-    "that",
-    "it",
-    "for",
-    "was",
-    "on",
-    "with",
-    "as",
-    "by",
-    "be",
-    "at",
-    "this",
-    "from",
-    "or",
-    "an",
-    "are",
-    "not",
-    "have",
-    "one",
-    "had",
-    "word",
-    "but",
-    "what",
-    "all",
-    "were",
-    "when",
-    "we",
-    "there",
-    "can",
-    "your",
-    "which",
-    "said",
-    "if",
-    "will",
-    "each",
-    "how",
-    "up",
-    "out",
-    "then",
-    "she",
-    "many",
-    "some",
-    "so",
-    "would",
-]
+_COMMON_WORDS = """
+the of and to in is that it for was on with as by be at this from or an are not have one had word
+but what all were when we there can your which said if will each how up out then she many some so
+would
+""".split()  # noqa: SIM905 - a paragraph reads better than a list
 _WORDS = (
     *(f" {word}" for word in _COMMON_WORDS),
     *(

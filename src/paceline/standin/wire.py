@@ -8,6 +8,8 @@ under which vLLM runs: one chunk per event. Closing or half-closing by the peer 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +20,11 @@ from typing import cast
 import httptools
 
 _CRLF = b"\r\n"
+FLUSH_S = 0.01
+"""Before a connection is reset or the process ends, so that what was written reaches the kernel:
+uvloop writes at the end of its round. Chosen by hand."""
+_LINGER_NOT = struct.pack("ii", 1, 0)
+"""SO_LINGER with which closing a socket resets the connection."""
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _date = (0, b"")
 
@@ -72,7 +79,17 @@ class Exchange:
         self.write(b"".join([*head, _CRLF, body]))
         self.end()
 
+    def promise(self, num_bytes: int) -> None:
+        """The head of a whole answer of that length, whatever will be written."""
+        self.is_begun = True
+        self.write(
+            _head(200) + b"content-length: %d\r\ncontent-type: application/json\r\n\r\n" % num_bytes
+        )
+
     def begin_stream(self) -> None:
+        """The head of a stream; harmless when it is out already."""
+        if self.is_begun:
+            return
         self.is_begun = True
         self.write(
             _head(200)
@@ -88,6 +105,11 @@ class Exchange:
         self.write(b"0\r\n\r\n")
         self.end()
 
+    @property
+    def is_gone(self) -> bool:
+        """The peer has left."""
+        return self._connection.is_lost
+
     def write(self, data: bytes) -> None:
         """Bytes as they are."""
         self._connection.write(data)
@@ -99,8 +121,8 @@ class Exchange:
         self._connection.answered(self._keeps_alive)
 
     def reset(self) -> None:
-        """Close with a TCP reset."""
-        self._connection.reset()
+        """Close with a TCP reset, once what was written is out."""
+        asyncio.get_running_loop().call_later(FLUSH_S, self._connection.reset)
 
     def half_close(self) -> None:
         """Say that no more comes, and leave the connection open."""
@@ -124,12 +146,14 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._url = b""
         self.is_paused = False
+        self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
         self._connections.discard(self)
         self._queued.clear()
         current, self._current = self._current, None
@@ -142,6 +166,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self.write(_head(400) + b"content-length: 0\r\nconnection: close\r\n\r\n")
             self.close()
+        self._answer_next()
 
     def pause_writing(self) -> None:
         self.is_paused = True
@@ -178,11 +203,12 @@ class Connection(asyncio.Protocol):
         exchange.path = self._url.partition(b"?")[0].decode("latin-1")
         exchange.body = b"".join(self._parts)
         exchange._keeps_alive = self._parser.should_keep_alive()
-        if self._current is None:
-            self._current = exchange
-            self._route(exchange)
-        else:
-            self._queued.append(exchange)
+        self._queued.append(exchange)
+
+    def _answer_next(self) -> None:
+        if self._queued and self._current is None:
+            self._current = self._queued.popleft()
+            self._route(self._current)
 
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
@@ -192,11 +218,15 @@ class Connection(asyncio.Protocol):
         self._current = None
         if not keeps_alive:
             self.close()
-        elif self._queued:
-            self._current = self._queued.popleft()
-            self._route(self._current)
+        else:
+            self._answer_next()
 
     def reset(self) -> None:
+        if self.is_lost:
+            return
+        bare = self._transport.get_extra_info("socket")
+        if bare is not None and bare.family != socket.AF_UNIX:
+            bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         self._transport.abort()
 
     def half_close(self) -> None:
@@ -212,7 +242,7 @@ def _head(status: int) -> bytes:
     now = int(time.time())
     if _date[0] != now:
         _date = (now, formatdate(now, usegmt=True).encode())
-    return b"HTTP/1.1 %d %b\r\ndate: %b\r\nserver: uvicorn\r\n" % (
+    return b"HTTP/1.1 %d %b\r\ndate: %b\r\nserver: uvicorn\r\nvary: Origin\r\n" % (
         status,
         _REASONS.get(status, b""),
         _date[1],
