@@ -2,7 +2,8 @@
 #
 #   make serve     environment (first time only), then the bundled pair on 127.0.0.1:8000
 #   make install   environment only; afterwards .venv/bin/paceline is the command
-#   make test      environment with the test tools, lint, unit tests, tests on the real engine
+#   make test      environment with the test tools, lint, unit tests, sessions of real
+#                  clients, tests on the real engine
 #   make check     the quick loop: lint, types, import direction, unit tests; a minute, once installed
 #
 # Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (where the
@@ -26,10 +27,14 @@ RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
     requirements-suffix.lock pyproject.toml)
 
-.PHONY: help install install-dev serve test test-unit test-engine lint check clean
+CLIENTS := .clients
+CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
+    tests/clients/node/package-lock.json)
+
+.PHONY: help install install-dev serve test test-unit test-engine test-clients lint check clean
 
 help:
-	@sed -n '3,6s/^#   //p' Makefile
+	@sed -n '3,7s/^#   //p' Makefile
 
 install: $(RUNTIME)
 
@@ -45,6 +50,11 @@ $(DEV): $(RUNTIME)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
 	    bash scripts/install.sh requirements-dev.lock requirements-suffix.lock
 	@rm -f $(VENV)/.installed-dev-*
+	@touch $@
+
+$(CLIENTS_IN): $(DEV)
+	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-clients.sh
+	@rm -f $(CLIENTS)/.installed-*
 	@touch $@
 
 serve: $(RUNTIME)
@@ -65,9 +75,13 @@ test-unit: $(DEV)
 test-engine: $(DEV)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile tests/engine
 
+# The clients are processes that wait for each other's starts and for Retry-After.
+test-clients: $(DEV) $(CLIENTS_IN)
+	@$(BIN)/python -m pytest -q --numprocesses 4 tests/clients
+
 check: lint test-unit
 
-test: lint test-unit test-engine
+test: lint test-unit test-clients test-engine
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

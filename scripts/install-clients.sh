@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# One question: how do the clients get here whose sessions `make test-clients` runs?
+#
+# usage: VENV=.venv CLIENTS=.clients scripts/install-clients.sh
+#
+# The Python ones go into a folder of their own, put on the path of the sessions alone; those for
+# Node into tests/clients/node. Exact versions, from requirements-clients.lock and
+# package-lock.json. Repeating it is harmless.
+set -euo pipefail
+
+: "${VENV:?}" "${CLIENTS:?}"
+
+echo "Installing $(grep -cvE '^(#|$)' requirements-clients.lock) packages of Python clients" >&2
+rm -rf "$CLIENTS/python"
+PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --no-deps --no-compile \
+    --target "$CLIENTS/python" -r requirements-clients.lock
+"$VENV/bin/python" -m compileall -q -j 0 "$CLIENTS/python" >/dev/null 2>&1 || true
+
+if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+    if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+        echo "Installing nodejs and npm" >&2
+        apt-get update -qq && apt-get install -qq --yes --no-install-recommends nodejs npm
+    fi
+fi
+command -v npm >/dev/null || {
+    echo "install-clients: node and npm are needed for two of the clients; install them first" >&2
+    exit 1
+}
+echo "Installing the clients for Node $(node --version)" >&2
+npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error >&2

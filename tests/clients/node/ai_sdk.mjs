@@ -1,0 +1,114 @@
+// A session of Vercel's AI SDK with @ai-sdk/openai-compatible.
+
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { Output, generateText, jsonSchema, streamText, tool } from "ai";
+import { BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, run } from "./steps.mjs";
+
+const provider = createOpenAICompatible({
+  name: "paceline",
+  baseURL: BASE_URL,
+  apiKey: "unused",
+  includeUsage: true,
+  supportsStructuredOutputs: true,
+});
+const GREEDY = { model: provider(MODEL), temperature: 0, maxOutputTokens: 24, maxRetries: 1 };
+const TOOLS = {
+  [WEATHER.name]: tool({
+    description: WEATHER.description,
+    inputSchema: jsonSchema(WEATHER.parameters),
+  }),
+};
+
+const silent = () => {};
+const ask = (extra) => generateText({ prompt: QUESTION, ...GREEDY, ...extra });
+const streamed = (extra) =>
+  streamText({ prompt: QUESTION, ...GREEDY, onError: silent, ...extra });
+const count = ({ inputTokens, outputTokens }) => [inputTokens, outputTokens];
+const describe = (error) => {
+  const { statusCode, data } = error.lastError ?? error;
+  return [error.constructor.name, statusCode ?? null, data?.error?.code ?? null];
+};
+
+async function collect(stream) {
+  const parts = [];
+  for await (const part of stream) parts.push(part);
+  return parts;
+}
+
+await run({
+  async plain() {
+    const { text, finishReason } = await ask({});
+    return [text, finishReason];
+  },
+
+  async stream() {
+    const result = streamed({});
+    const pieces = await collect(result.textStream);
+    return [pieces.join(""), await result.finishReason, pieces.filter(Boolean).length > 1];
+  },
+
+  async usage() {
+    const result = streamed({});
+    await collect(result.textStream);
+    return [count((await ask({})).usage), count(await result.usage), true];
+  },
+
+  async tools() {
+    const calls = (found) => found.map((c) => [c.toolCallId, c.toolName, c.input]);
+    const asked = { tools: TOOLS, toolChoice: "auto" };
+    const first = await ask(asked);
+    const stream = streamed(asked);
+    await collect(stream.fullStream);
+    const results = first.toolCalls.map(({ toolCallId, toolName }) => ({
+      type: "tool-result",
+      toolCallId,
+      toolName,
+      output: { type: "text", value: "rain" },
+    }));
+    const messages = [
+      { role: "user", content: QUESTION },
+      ...first.response.messages,
+      { role: "tool", content: results },
+    ];
+    const last = await generateText({ ...GREEDY, tools: TOOLS, messages });
+    return [calls(first.toolCalls), calls(await stream.toolCalls), last.text];
+  },
+
+  async json_schema() {
+    const output = Output.object({ schema: jsonSchema(SCHEMA), name: "person" });
+    return (await ask({ output, maxOutputTokens: 200 })).output;
+  },
+
+  async errors() {
+    const told = {};
+    for (const [name, [model, prompt, topP]] of Object.entries(ERRORS)) {
+      try {
+        await ask({ model: provider(model), prompt, topP });
+      } catch (error) {
+        told[name] = describe(error);
+      }
+    }
+    return told;
+  },
+
+  async broken() {
+    for (const part of await collect(streamed({ prompt: "break" }).fullStream)) {
+      if (part.type === "error") return "told";
+    }
+    return "silent";
+  },
+
+  async cancel() {
+    const controller = new AbortController();
+    const { textStream } = streamed({
+      prompt: "go on",
+      maxOutputTokens: 1000,
+      abortSignal: controller.signal,
+    });
+    for await (const _ of textStream) {
+      controller.abort();
+      return "left";
+    }
+    return "ended";
+  },
+});

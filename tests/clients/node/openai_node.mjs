@@ -1,0 +1,110 @@
+// A session of openai-node.
+
+import OpenAI from "openai";
+import { BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, run } from "./steps.mjs";
+
+const client = new OpenAI({ baseURL: BASE_URL, apiKey: "unused", maxRetries: 1, timeout: 30000 });
+const GREEDY = { model: MODEL, temperature: 0, max_tokens: 24 };
+const ASKED = [{ role: "user", content: QUESTION }];
+const TOOLS = [{ type: "function", function: WEATHER }];
+
+const create = (extra) => client.chat.completions.create({ messages: ASKED, ...GREEDY, ...extra });
+const describe = (error) => [error.constructor.name, error.status ?? null, error.code ?? null];
+
+async function collect(stream) {
+  const chunks = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+
+await run({
+  async plain() {
+    const { choices } = await create({});
+    return [choices[0].message.content, choices[0].finish_reason];
+  },
+
+  async stream() {
+    const choices = (await collect(await create({ stream: true }))).map((c) => c.choices[0]);
+    const pieces = choices.map((choice) => choice.delta.content ?? "");
+    const reason = choices.at(-1).finish_reason;
+    return [pieces.join(""), reason, pieces.filter(Boolean).length > 1];
+  },
+
+  async usage() {
+    const whole = (await create({})).usage;
+    const chunks = await collect(
+      await create({ stream: true, stream_options: { include_usage: true } }),
+    );
+    const { usage, choices } = chunks.at(-1);
+    const isAlone = choices.length === 0 && chunks.slice(0, -1).every((c) => c.usage == null);
+    return [
+      [whole.prompt_tokens, whole.completion_tokens],
+      [usage.prompt_tokens, usage.completion_tokens],
+      isAlone,
+    ];
+  },
+
+  async tools() {
+    const { message } = (await create({ tools: TOOLS, tool_choice: "auto" })).choices[0];
+    const runner = client.chat.completions.stream({ messages: ASKED, tools: TOOLS, ...GREEDY });
+    const streamed = (await runner.finalChatCompletion()).choices[0].message;
+    const results = message.tool_calls.map((call) => ({
+      role: "tool",
+      tool_call_id: call.id,
+      content: "rain",
+    }));
+    const last = await create({ messages: [...ASKED, message, ...results], tools: TOOLS });
+    const calls = ({ tool_calls }) =>
+      tool_calls.map((c) => [c.id, c.function.name, c.function.arguments]);
+    return [calls(message), calls(streamed), last.choices[0].message.content];
+  },
+
+  async json_schema() {
+    const json_schema = { name: "person", strict: true, schema: SCHEMA };
+    const answer = await create({
+      response_format: { type: "json_schema", json_schema },
+      max_tokens: 200,
+    });
+    return JSON.parse(answer.choices[0].message.content);
+  },
+
+  async errors() {
+    const told = {};
+    for (const [name, [model, content, top_p]] of Object.entries(ERRORS)) {
+      try {
+        await create({ model, messages: [{ role: "user", content }], top_p });
+      } catch (error) {
+        told[name] = describe(error);
+      }
+    }
+    return told;
+  },
+
+  async broken() {
+    try {
+      await collect(
+        await create({ messages: [{ role: "user", content: "break" }], stream: true }),
+      );
+    } catch (error) {
+      return describe(error);
+    }
+    return "silent";
+  },
+
+  async cancel() {
+    const messages = [{ role: "user", content: "go on" }];
+    const stream = await create({ messages, stream: true, max_tokens: 1000 });
+    for await (const chunk of stream) {
+      if (chunk.choices[0].delta.content) {
+        stream.controller.abort();
+        return "left";
+      }
+    }
+    return "ended";
+  },
+
+  async models() {
+    const listed = await collect(client.models.list());
+    return [listed.map((model) => model.id), (await client.models.retrieve(MODEL)).id];
+  },
+});

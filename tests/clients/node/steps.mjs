@@ -1,0 +1,35 @@
+// What the scripted sessions in JavaScript share; the same as sessions/steps.py.
+
+export const [BASE_URL, MODEL, ...wanted] = process.argv.slice(2);
+
+export const QUESTION = "Say hello.";
+export const SCHEMA = {
+  type: "object",
+  properties: { name: { type: "string" }, age: { type: "integer" } },
+  required: ["name", "age"],
+  additionalProperties: false,
+};
+export const WEATHER = {
+  name: "get_weather",
+  description: "The weather in a city.",
+  parameters: {
+    type: "object",
+    properties: { city: { type: "string" } },
+    required: ["city"],
+  },
+};
+// [model, prompt, top_p] of requests that fail
+export const ERRORS = {
+  "bad field": [MODEL, QUESTION, 7],
+  "bad model": ["absent", QUESTION],
+  "too long": [MODEL, "error 400"],
+  full: [MODEL, "error 429"],
+  fault: [MODEL, "error 500"],
+  down: [MODEL, "error 503"],
+};
+
+export async function run(steps) {
+  const facts = {};
+  for (const name of wanted) facts[name] = await steps[name]();
+  console.log(JSON.stringify(facts));
+}

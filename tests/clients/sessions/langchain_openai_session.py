@@ -1,0 +1,92 @@
+"""A session of LangChain's `ChatOpenAI`."""
+
+from __future__ import annotations
+
+import openai
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+from steps import BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, describe, run
+
+
+def model_of(name: str = MODEL, **extra: object) -> ChatOpenAI:
+    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
+    return ChatOpenAI(model=name, base_url=BASE_URL, api_key="unused", **settings)
+
+
+def plain() -> object:
+    answer = model_of().invoke(QUESTION)
+    return [answer.content, answer.response_metadata["finish_reason"]]
+
+
+def stream() -> object:
+    chunks = list(model_of().stream(QUESTION))
+    reasons = [chunk.response_metadata.get("finish_reason") for chunk in chunks]
+    pieces = [chunk.content for chunk in chunks]
+    return ["".join(pieces), next(filter(None, reasons)), sum(map(bool, pieces)) > 1]
+
+
+def usage() -> object:
+    whole = model_of().invoke(QUESTION).usage_metadata
+    told = [chunk.usage_metadata for chunk in model_of(stream_usage=True).stream(QUESTION)]
+    given = [usage for usage in told if usage]
+    return [
+        [whole["input_tokens"], whole["output_tokens"]],
+        [given[0]["input_tokens"], given[0]["output_tokens"]],
+        len(given) == 1,
+    ]
+
+
+def tools() -> object:
+    bound = model_of().bind_tools([WEATHER], tool_choice="auto")
+    message = bound.invoke(QUESTION)
+    streamed = None
+    for chunk in bound.stream(QUESTION):
+        streamed = chunk if streamed is None else streamed + chunk
+    results = [ToolMessage("rain", tool_call_id=call["id"]) for call in message.tool_calls]
+    last = bound.invoke([HumanMessage(QUESTION), message, *results])
+    return [_calls(message), _calls(streamed), last.content]
+
+
+def _calls(message: object) -> list[list[object]]:
+    return [[call["id"], call["name"], call["args"]] for call in message.tool_calls]
+
+
+def json_schema() -> object:
+    titled = {"title": "person", "description": "A person.", **SCHEMA}
+    model = model_of(max_tokens=200)
+    return model.with_structured_output(titled, method="json_schema").invoke(QUESTION)
+
+
+def errors() -> object:
+    told = {}
+    for name, (model, prompt, extra) in ERRORS.items():
+        try:
+            model_of(model, **extra).invoke(prompt)
+        except openai.APIError as error:
+            told[name] = describe(error)
+    return told
+
+
+def broken() -> object:
+    try:
+        list(model_of().stream("break"))
+    except openai.APIError as error:
+        return describe(error)
+    return "silent"
+
+
+def cancel() -> object:
+    chunks = model_of(max_tokens=1000).stream("go on")
+    for chunk in chunks:
+        if chunk.content:
+            chunks.close()
+            return "left"
+    return "ended"
+
+
+run(
+    {
+        step.__name__: step
+        for step in (plain, stream, usage, tools, json_schema, errors, broken, cancel)
+    }
+)

@@ -1,0 +1,100 @@
+"""A session of litellm's SDK."""
+
+from __future__ import annotations
+
+import json
+
+import litellm
+import openai
+from steps import BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, describe, run
+
+litellm.telemetry = False
+litellm.suppress_debug_info = True
+ASKED = [{"role": "user", "content": QUESTION}]
+
+
+def complete(messages: list[object], model: str = MODEL, **extra: object) -> object:
+    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
+    return litellm.completion(
+        model=f"openai/{model}", messages=messages, api_base=BASE_URL, api_key="unused", **settings
+    )
+
+
+def plain() -> object:
+    choice = complete(ASKED).choices[0]
+    return [choice.message.content, choice.finish_reason]
+
+
+def stream() -> object:
+    choices = [chunk.choices[0] for chunk in complete(ASKED, stream=True)]
+    pieces = [choice.delta.content or "" for choice in choices]
+    return ["".join(pieces), choices[-1].finish_reason, sum(map(bool, pieces)) > 1]
+
+
+def usage() -> object:
+    whole = complete(ASKED).usage
+    chunks = list(complete(ASKED, stream=True, stream_options={"include_usage": True}))
+    told = [chunk.usage for chunk in chunks if getattr(chunk, "usage", None)]
+    return [
+        [whole.prompt_tokens, whole.completion_tokens],
+        [told[0].prompt_tokens, told[0].completion_tokens],
+        len(told) == 1,
+    ]
+
+
+def tools() -> object:
+    asked = {"tools": [WEATHER], "tool_choice": "auto"}
+    message = complete(ASKED, **asked).choices[0].message
+    built = litellm.stream_chunk_builder(list(complete(ASKED, stream=True, **asked)))
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls
+    ]
+    last = complete([*ASKED, message, *results], **asked)
+    return [_calls(message), _calls(built.choices[0].message), last.choices[0].message.content]
+
+
+def _calls(message: object) -> list[list[object]]:
+    return [[call.id, call.function.name, call.function.arguments] for call in message.tool_calls]
+
+
+def json_schema() -> object:
+    form = {"name": "person", "strict": True, "schema": SCHEMA}
+    answer = complete(
+        ASKED, response_format={"type": "json_schema", "json_schema": form}, max_tokens=200
+    )
+    return json.loads(answer.choices[0].message.content)
+
+
+def errors() -> object:
+    told = {}
+    for name, (model, prompt, extra) in ERRORS.items():
+        try:
+            complete([{"role": "user", "content": prompt}], model, **extra)
+        except openai.APIError as error:
+            told[name] = describe(error)
+    return told
+
+
+def broken() -> object:
+    try:
+        list(complete([{"role": "user", "content": "break"}], stream=True))
+    except openai.APIError as error:
+        return describe(error)
+    return "silent"
+
+
+def cancel() -> object:
+    chunks = complete([{"role": "user", "content": "go on"}], stream=True, max_tokens=1000)
+    for chunk in chunks:
+        if chunk.choices[0].delta.content:
+            chunks.completion_stream.close()
+            return "left"
+    return "ended"
+
+
+run(
+    {
+        step.__name__: step
+        for step in (plain, stream, usage, tools, json_schema, errors, broken, cancel)
+    }
+)

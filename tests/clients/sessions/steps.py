@@ -1,0 +1,55 @@
+"""What the scripted sessions in Python share: prompts, schemas, and how a session is run.
+
+A session is a script `NAME.py BASE_URL MODEL STEP…`. Each step is a function from nothing to
+facts; all facts go to stdout as one JSON object, for the test to compare.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+
+BASE_URL, MODEL = sys.argv[1:3]
+
+QUESTION = "Say hello."
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
+ERRORS = {
+    "bad field": (MODEL, QUESTION, {"top_p": 7}),
+    "bad model": ("absent", QUESTION, {}),
+    "too long": (MODEL, "error 400", {}),
+    "full": (MODEL, "error 429", {}),
+    "fault": (MODEL, "error 500", {}),
+    "down": (MODEL, "error 503", {}),
+}
+"""Model, prompt and parameters of requests that fail."""
+
+
+def run(steps: Mapping[str, Callable[[], object]]) -> None:
+    print(json.dumps({name: steps[name]() for name in sys.argv[3:]}))
+
+
+def describe(error: Exception) -> list[object]:
+    """Class, HTTP status, and our code where the client keeps it."""
+    return [
+        type(error).__name__,
+        getattr(error, "status_code", None),
+        getattr(error, "code", None),
+    ]
