@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paceline.gateway import prompt_schemas
 from paceline.gateway.field_checks import (
     INT32_MAX,
     Check,
-    anything,
     boolean,
     integer,
     mapping,
@@ -97,7 +97,7 @@ _CHOICES: Mapping[str, Check] = {
 
 CHAT_FIELDS: Mapping[str, Check] = {
     **_CHOICES,
-    "messages": anything,  # checked in `prompts`
+    "messages": prompt_schemas.messages,
     "max_completion_tokens": integer(1, INT32_MAX),
     "max_tokens": integer(1, INT32_MAX),
     "logprobs": boolean,
@@ -116,7 +116,7 @@ CHAT_FIELDS: Mapping[str, Check] = {
 
 COMPLETION_FIELDS: Mapping[str, Check] = {
     **_CHOICES,
-    "prompt": anything,  # checked in `prompts`
+    "prompt": prompt_schemas.prompt,
     "logprobs": integer(0, 20),
     "suffix": text(1_000_000),
     "best_of": _BEST_OF,
@@ -124,8 +124,8 @@ COMPLETION_FIELDS: Mapping[str, Check] = {
 
 RESPONSES_FIELDS: Mapping[str, Check] = {
     **_GENERATION,
-    "input": anything,  # checked in `prompts`
-    "instructions": anything,  # the same
+    "input": prompt_schemas.response_input,
+    "instructions": prompt_schemas.instructions,
     "max_output_tokens": integer(1, INT32_MAX),
     "max_tool_calls": integer(1, 1000),
     "text": schema,  # holds the JSON schema of the answer
@@ -142,7 +142,7 @@ RESPONSES_FIELDS: Mapping[str, Check] = {
 
 EMBEDDING_FIELDS: Mapping[str, Check] = {
     **_ALL,
-    "input": anything,  # checked in `prompts`
+    "input": prompt_schemas.embedding_input,
     "encoding_format": one_of("float", "base64"),  # vLLM's others are no JSON
     "dimensions": integer(1, INT32_MAX),
     # vLLM's

@@ -12,25 +12,13 @@ from typing import Any
 
 from paceline.gateway.errors import invalid, shown
 from paceline.gateway.field_checks import INT32_MAX
+from paceline.gateway.prompt_schemas import MAX_EMBEDDING_INPUTS, RESPONSE_ITEMS, TEXT_PARTS
 
 MAX_TOKEN_CHARS = 1024
 """No token of the vocabularies in use is longer (the longest known are runs of a few hundred
 blanks), so a prompt has at least its characters / 1024 tokens. Chosen by hand, far on the safe
 side: it refuses only what cannot fit, the engine refuses the rest exactly."""
 
-MAX_EMBEDDING_INPUTS = 2048
-"""OpenAI's own bound; clients cut their texts into requests of up to so many."""
-
-_TEXT_PARTS = frozenset(
-    {"text", "refusal", "thinking", "input_text", "output_text", "reasoning_text", "summary_text"}
-)
-_RESPONSE_ITEMS = frozenset(
-    {
-        "message", "reasoning", "function_call", "function_call_output", "custom_tool_call",
-        "custom_tool_call_output",
-    }
-)  # fmt: skip
-"""What a conversation in text is made of. Others run something, or refer to what is kept."""
 _ITEM_TEXTS = ("content", "output", "summary")
 
 PromptSize = tuple[int, int]
@@ -89,9 +77,9 @@ def _check_item(item: object, where: str) -> int:
     if not isinstance(item, dict):
         raise invalid(f"{where} must be an object; got {shown(item)}.", where)
     kind = item.get("type", "message")
-    if not isinstance(kind, str) or kind not in _RESPONSE_ITEMS:
+    if not isinstance(kind, str) or kind not in RESPONSE_ITEMS:
         raise invalid(
-            f"{where} must be of type {', '.join(sorted(_RESPONSE_ITEMS))}; tools that act by "
+            f"{where} must be of type {', '.join(RESPONSE_ITEMS)}; tools that act by "
             "themselves and references to earlier answers are not accepted here.",
             f"{where}.type",
             code="unsupported_content",
@@ -112,7 +100,7 @@ def _check_content(content: object, where: str) -> int:
     num_chars = 0
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(part, dict) or kind not in _TEXT_PARTS:
+        if not isinstance(part, dict) or kind not in TEXT_PARTS:
             raise invalid(
                 f"{where}[{index}] must be a part of type text; images, audio, video and files "
                 "are not accepted here.",
