@@ -30,7 +30,8 @@ _HEALTH_TIMEOUT_S = 10.0
 _MAX_HEALTH_FAILURES = 3
 """Three in a row, some 30 s of silence or refusal: vLLM's front end hangs, or knows that its engine
 core has died. Not a busy engine: the front end answers /health from its event loop, which that does
-not hold up. For the same reason an engine core that hangs without dying is not noticed here."""
+not hold up. For the same reason an engine core that hangs without dying is not noticed here, but by
+whoever reads its streams; see `EngineSupervisor.restart`."""
 
 
 async def _nothing() -> None:
@@ -82,6 +83,7 @@ class EngineSupervisor:
         self._on_progress = on_progress
         self._before_ready = before_ready
         self._has_served = asyncio.Event()
+        self._found_hung: asyncio.Future[str] | None = None
         self._process: EngineProcess | None = None
         self.status = EngineStatus()
 
@@ -89,6 +91,11 @@ class EngineSupervisor:
     def pid(self) -> int | None:
         """Leader of the engine's process group; None when none runs."""
         return self._process.pid if self._process else None
+
+    def restart(self, reason: str) -> None:
+        """Start the engine anew: it was found hung from outside. Nothing unless it is ready."""
+        if self._found_hung is not None and not self._found_hung.done():
+            self._found_hung.set_result(reason)
 
     async def wait_ready(self) -> None:
         """Return once the engine has been ready for the first time."""
@@ -145,7 +152,7 @@ class EngineSupervisor:
                 self._has_served.set()
                 self._to("ready", max_model_len=self.status.max_model_len)
                 logger.info("engine %s is ready", self.name)
-                await _unless(ended, _watch_health(probe))
+                await _unless(ended, self._watch(probe))
         except _Ended as end:
             reason = f"ended with exit code {end.code}"
         except ProbeFailed as failure:
@@ -154,6 +161,20 @@ class EngineSupervisor:
             ended.cancel()
         ready_for_s = None if ready_at_s is None else time.monotonic() - ready_at_s
         return ready_for_s, reason
+
+    async def _watch(self, probe: EngineProbe) -> None:
+        """Return never; ProbeFailed once the engine is sick, or somebody has found it hung."""
+        hung = self._found_hung = asyncio.get_running_loop().create_future()
+        health = asyncio.create_task(_watch_health(probe))
+        try:
+            await asyncio.wait({hung, health}, return_when=asyncio.FIRST_COMPLETED)
+            if hung.done():
+                raise ProbeFailed(hung.result())
+            health.result()
+        finally:
+            self._found_hung = None
+            health.cancel()
+            await asyncio.gather(health, return_exceptions=True)
 
     async def _become_ready(self, probe: EngineProbe) -> None:
         try:

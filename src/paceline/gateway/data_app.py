@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from paceline.gateway.admission import Admissions, Overloaded, num_slots_of
+from paceline.gateway.admission_forecast import Reason
 from paceline.gateway.asgi import Receive, Scope, Send, header
 from paceline.gateway.body import ClientGone, check_headers, read_body
 from paceline.gateway.capabilities import can_serve, explain_unserved
@@ -67,7 +68,7 @@ class DataApp:
         self._access = DataAccess(settings)
         self._admissions = Admissions(
             settings.admission,
-            lambda model: num_slots_of(self._router.of_model(model), settings.admission),
+            lambda model: num_slots_of(self._router.open_to(model), settings.admission),
             ground.metrics,
         )
         self._started_at_s = int(time.time())
@@ -175,15 +176,19 @@ class DataApp:
             await reply.problem(deadline_exceeded(deadline.given_s))
             return Outcome.EXPIRED
         except Overloaded as overloaded:
+            if overloaded.reason is Reason.NO_REPLICA:
+                raise self._unready(request) from None
             raise Refusal(overloaded.problem, Outcome.OVERLOADED) from None
 
     def _choose(self, request: CheckedRequest) -> Replica:
         replica = self._router.choose(request.model, request.needs)
         if replica is None:
-            reason = explain_unready(self._router.of_model(request.model))
-            problem = unavailable(reason, self._settings.retry_after_s)
-            raise Refusal(problem, Outcome.UNAVAILABLE)
+            raise self._unready(request)
         return replica
+
+    def _unready(self, request: CheckedRequest) -> Refusal:
+        reason = explain_unready(self._router.of_model(request.model))
+        return Refusal(unavailable(reason, self._settings.retry_after_s), Outcome.UNAVAILABLE)
 
     async def _answer_ready(self, reply: Reply) -> None:
         replicas = self._source.replicas()

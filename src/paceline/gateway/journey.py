@@ -91,6 +91,9 @@ class Journey:
 
     async def run(self, first: Replica) -> Outcome:
         """Until the client has its answer, or the problem. `first` is where it begins."""
+        now_s = time.monotonic()
+        self._ground.retries.note_request(now_s)
+        self._ground.continuations.note_request(now_s)
         replica = first
         while True:
             end = await self._lease_and_attempt(replica)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -126,6 +126,11 @@ class Ledger:
             for lease in list(self._open.get(name, ())):
                 lease.cut(Outcome.TIMED_OUT)
         return names
+
+    def forget(self, names_left: Collection[str]) -> None:
+        """Drop what is remembered of all replicas but these."""
+        self.breakers.forget(names_left)
+        self._progress.forget(names_left)
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
         return self.breakers.states(time.monotonic())

@@ -1,6 +1,6 @@
 """Which replica takes this attempt?
 
-Filter (model, state, what the request needs, the breaker), then the fewest requests in flight. A
+Filter (model, state, what the request needs, the breaker), then the smallest load. A
 decision on values as of now: it neither suspends nor changes anything. The lease that follows
 raises the count before the next decision, so a burst does not go to one replica.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
+from paceline.gateway.admission import num_slots_of
+from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.breaker import Breakers, BreakerState
 from paceline.gateway.capabilities import Needs, can_serve
 from paceline.gateway.lease import Ledger
@@ -19,14 +21,27 @@ from paceline.gateway.replicas import Replica, ReplicaSource
 class Router:
     """Chooses among the replicas of one source."""
 
-    def __init__(self, source: ReplicaSource, ledger: Ledger, breakers: Breakers) -> None:
+    def __init__(
+        self,
+        source: ReplicaSource,
+        ledger: Ledger,
+        breakers: Breakers,
+        settings: AdmissionSettings,
+    ) -> None:
         self._source = source
+        self._settings = settings
         self._ledger = ledger
         self._breakers = breakers
 
     def of_model(self, model: str) -> list[Replica]:
         """Its replicas, ready or not; empty when it is not served here."""
         return [replica for replica in self._source.replicas() if replica.model == model]
+
+    def open_to(self, model: str) -> list[Replica]:
+        """Those of a model that are ready and whose breaker lets requests pass, or all ready ones
+        when none does."""
+        ready = {r.name: r for r in self.of_model(model) if r.state == "ready"}
+        return [ready[name] for name in self._breakers.admitted(list(ready), time.monotonic())]
 
     def choose(
         self, model: str, needs: Needs, avoid: Collection[str] = (), *, forced: bool = True
@@ -49,7 +64,8 @@ class Router:
         return self._least_loaded([able[name] for name in names])
 
     def _least_loaded(self, replicas: Sequence[Replica]) -> Replica | None:
-        """The first of equals."""
-        return min(
-            replicas, key=lambda replica: self._ledger.num_in_flight(replica.name), default=None
-        )
+        """The one with the smallest share of its places taken; the first of equals."""
+        return min(replicas, key=self._load, default=None)
+
+    def _load(self, replica: Replica) -> float:
+        return self._ledger.num_in_flight(replica.name) / num_slots_of([replica], self._settings)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from paceline.gateway.breaker import Breakers
 from paceline.gateway.data_app import DataApp
 from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.governor_changes import GovernorChanges
+from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import GatewayMetrics
@@ -33,11 +33,6 @@ from paceline.gateway.retry_budget import RetryBudget
 from paceline.gateway.routing import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.upstream import Upstreams
-
-logger = logging.getLogger(__name__)
-
-_PROGRESS_PERIOD_S = 1.0
-"""How often silent replicas are looked for."""
 
 
 class PortTaken(Exception):
@@ -102,12 +97,12 @@ async def serve_gateway(
             Upstreams(settings) as upstreams,
             Fleet(settings.fleet, source, ledger.num_in_flight) as fleet,
         ):
-            router = Router(fleet, ledger, breakers)
+            router = Router(fleet, ledger, breakers, settings.admission)
             ground = Ground(settings, router, upstreams, ledger, *_budgets(settings), metrics)
             data = DataApp(settings, fleet, ground)
             admin = AdminApp(settings, fleet, ledger, metrics, changes or GovernorChanges())
             async with (
-                _owned(_watch_progress(ledger, on_hung)),
+                _owned(Housekeeping(fleet, ledger, on_hung).run()),
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
                 _serving(
                     data, data_socket, settings, drain_s=settings.drain_timeout_s
@@ -123,14 +118,6 @@ async def serve_gateway(
                     _servers=(data_task, admin_task),
                 )
                 data.is_stopping = True
-
-
-async def _watch_progress(ledger: Ledger, on_hung: Callable[[str], None]) -> None:
-    while True:
-        await asyncio.sleep(_PROGRESS_PERIOD_S)
-        for name in ledger.cut_hung():
-            logger.error("replica %s brings nothing; its attempts are ended", name)
-            on_hung(name)
 
 
 @contextlib.asynccontextmanager

@@ -75,7 +75,12 @@ async def serve(
         signalled = stack.enter_context(_signals())
         engines = await stack.enter_async_context(_Tasks.open())
         gateway = await stack.enter_async_context(
-            serve_gateway(plan.gateway, SupervisedReplicas(supervisors), changes)
+            serve_gateway(
+                plan.gateway,
+                SupervisedReplicas(supervisors),
+                changes,
+                on_hung=functools.partial(_restart_hung, supervisors),
+            )
         )
         ends = {
             asyncio.create_task(signalled.wait()),
@@ -94,6 +99,13 @@ async def serve(
             for task in (ready, *ends):
                 if task not in engines.tasks:
                     task.cancel()
+
+
+def _restart_hung(supervisors: Sequence[EngineSupervisor], name: str) -> None:
+    """A remote replica is left to its own operator."""
+    for supervisor in supervisors:
+        if supervisor.name == name:
+            supervisor.restart("its streams stood still, although it said that it is well")
 
 
 async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout_s: float) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from paceline.gateway import RunningGateway
+from paceline.gateway import Replica, RunningGateway
 from paceline.gateway.keys.settings import KeySettings
 from paceline.serve.screen import Screen
 
@@ -17,7 +18,8 @@ def test_the_commands_show_a_key_where_one_is_asked_for(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then writes as to a terminal
     path = Path("keys") if has_keys else None
-    gateway = RunningGateway("127.0.0.1", 81, "127.0.0.1", 82, ledger=None)  # type: ignore[arg-type]
+    fleet = SimpleNamespace(replicas=lambda: [Replica("r0", "/r0.sock", "tiny", "ready")])
+    gateway = RunningGateway("127.0.0.1", 81, "127.0.0.1", 82, ledger=None, fleet=fleet)  # type: ignore[arg-type]
     Screen("tiny", KeySettings(file=path, admin_key_file=path)).ready(gateway)
     said = capsys.readouterr().out
     key = '-H "Authorization: Bearer $PACELINE_KEY" ' if has_keys else ""

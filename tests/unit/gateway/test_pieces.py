@@ -6,15 +6,18 @@ import asyncio
 import itertools
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
+from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.capabilities import Needs
 from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.lease import Ledger
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.progress import ProgressWatch
@@ -109,7 +112,7 @@ async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
 
 async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> None:
     breakers = Breakers(FailureSettings())
-    router = Router(FixedReplicas([R0, R1]), ledger_with(breakers), breakers)
+    router = Router(FixedReplicas([R0, R1]), ledger_with(breakers), breakers, AdmissionSettings())
     now_s = time.monotonic()
     breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
     assert router.choose("tiny", Needs()) is R1
@@ -117,10 +120,46 @@ async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> Non
     assert router.choose("tiny", Needs(), avoid=["r1"], forced=False) is None
 
 
+async def test_load_is_the_share_of_the_places_that_are_taken() -> None:
+    breakers = Breakers(FailureSettings())
+    ledger = ledger_with(breakers)
+    small, large = replace(R0, max_in_flight=2), replace(R1, max_in_flight=8)
+    router = Router(FixedReplicas([small, large]), ledger, breakers, AdmissionSettings())
+    async with ledger.lease(small), ledger.lease(large), ledger.lease(large):
+        assert router.choose("tiny", Needs()) is large
+
+
+async def test_places_of_a_replica_whose_breaker_is_open_do_not_count() -> None:
+    breakers = Breakers(FailureSettings())
+    ledger = ledger_with(breakers)
+    router = Router(FixedReplicas([R0, R1]), ledger, breakers, AdmissionSettings())
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    assert router.open_to("tiny") == [R1]
+
+
+async def test_a_replica_that_is_ready_again_begins_anew_and_one_that_left_is_forgotten() -> None:
+    breakers = Breakers(FailureSettings())
+    ledger, source = ledger_with(breakers), FixedReplicas([R0, R1])
+    housekeeping = Housekeeping(source, ledger, lambda name: None)
+    now_s = time.monotonic()
+    for name in ("r0", "r1"):
+        breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
+    source.current = [replace(R0, state="down"), R1]
+    housekeeping.look()
+    assert set(ledger.breaker_states()) == {"r0", "r1"}
+    source.current = [R0, R1]
+    housekeeping.look()
+    assert set(ledger.breaker_states()) == {"r1"}
+    source.current = [R0]
+    housekeeping.look()
+    assert ledger.breaker_states() == {}
+
+
 async def test_the_least_loaded_ready_replica_is_chosen() -> None:
     breakers = Breakers(FailureSettings())
     ledger, source = ledger_with(breakers), FixedReplicas([R0, R1, DOWN])
-    router = Router(source, ledger, breakers)
+    router = Router(source, ledger, breakers, AdmissionSettings())
     assert router.choose("tiny", Needs()) is R0
     async with ledger.lease(R0):
         assert router.choose("tiny", Needs()) is R1

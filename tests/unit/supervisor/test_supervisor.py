@@ -123,6 +123,17 @@ async def test_started_again_after_any_exit(folder: Path, number: signal.Signals
         assert len(pids(folder)) == 2
 
 
+async def test_started_again_when_it_is_found_hung(folder: Path) -> None:
+    async with running(supervisor := make_supervisor(folder)):
+        first = supervisor.pid
+        supervisor.restart("its streams stood still")
+        supervisor.restart("told twice")
+        await until(lambda: supervisor.status.num_restarts == 1)
+        await until(lambda: supervisor.status.state == "ready")
+        assert supervisor.pid != first
+        assert supervisor.status.num_restarts == 1
+
+
 async def test_started_again_when_the_guard_is_killed(folder: Path) -> None:
     supervisor = make_supervisor(folder)
     async with running(supervisor):
