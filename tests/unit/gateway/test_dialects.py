@@ -31,6 +31,7 @@ def read(dialect: str, *samples: str) -> ReplicaLoad:
             ReplicaLoad(0, 0, 0.0, pytest.approx(64 / 117), 0, 7),
         ),
         ("vllm", ["vllm-0.10"], ReplicaLoad(None, None, pytest.approx(9.75010481363281e-06), 0.0)),
+        ("vllm", ["vllm-0.32"], ReplicaLoad(0, 0, 0.0, pytest.approx(512 / 1122), 0, 166)),
         (
             "sglang",
             ["sglang"],
