@@ -114,7 +114,11 @@ class AdminApp:
     async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:
         change = check_governor_change(await self._read(scope, receive))
         replicas = _selected(self._fleet.replicas(), scope)
-        answers = await ask_all(replicas, {"op": "set", **change}, self._settings.control_timeout_s)
+        # Where none is named, those are meant that have a governor: remote ones have none.
+        governed = [replica for replica in replicas if replica.control_socket is not None]
+        answers = await ask_all(
+            governed or replicas, {"op": "set", **change}, self._settings.control_timeout_s
+        )
         for answer in answers:
             if answer.error is None:
                 self._changes.note(answer.replica, change)

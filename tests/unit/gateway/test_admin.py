@@ -153,6 +153,18 @@ async def test_a_replica_without_a_control_channel_says_so(served: Served) -> No
     assert answer.status_code == 503
 
 
+async def test_a_change_for_all_is_for_those_that_have_a_governor(served: Served) -> None:
+    """Remote replicas have none; one beside an engine is no reason for an error."""
+    async with controlled(served) as control:
+        served.source.current = [
+            *served.source.current,
+            replace(served.source.current[0], name="remote", control_socket=None),
+        ]
+        answer = await served.admin.patch("/admin/governor", json={"draft_length": 1})
+        assert (answer.status_code, list(answer.json()["replicas"])) == (200, ["r0"])
+        assert control.state["draft_length"] == 1
+
+
 async def test_one_replica_may_be_named(served: Served) -> None:
     async with controlled(served) as control:
         served.source.current = [
