@@ -313,6 +313,14 @@ async def test_wrong_entries_are_a_400(request_body: dict[str, object], param: s
         assert await it.replicas() == {}
 
 
+async def test_a_file_of_the_gateways_machine_cannot_be_sent_to_a_replica() -> None:
+    async with running() as it:
+        request = {"url": "http://a:1", "key_file": "/etc/shadow"}
+        answer = await it.admin.post("/admin/replicas", json=request)
+        assert answer.status_code == 400
+        assert "give the key itself, as key" in answer.json()["error"]["message"]
+
+
 async def test_a_replica_is_parked_and_put_back() -> None:
     async with FakeRemote() as a, FakeRemote() as b:
         entries = (ReplicaEntry(url=a.url, name="a"), ReplicaEntry(url=b.url, name="b"))
