@@ -149,32 +149,20 @@ class EngineSupervisor:
                 self._on_progress(self.name, f"loading the model (log: {self.log})")
                 await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
+                hung = self._found_hung = asyncio.get_running_loop().create_future()
                 self._has_served.set()
                 self._to("ready", max_model_len=self.status.max_model_len)
                 logger.info("engine %s is ready", self.name)
-                await _unless(ended, self._watch(probe))
+                await _unless(ended, _watch(probe, hung))
         except _Ended as end:
             reason = f"ended with exit code {end.code}"
         except ProbeFailed as failure:
             reason = f"was stopped: {failure}"
         finally:
+            self._found_hung = None
             ended.cancel()
         ready_for_s = None if ready_at_s is None else time.monotonic() - ready_at_s
         return ready_for_s, reason
-
-    async def _watch(self, probe: EngineProbe) -> None:
-        """Return never; ProbeFailed once the engine is sick, or somebody has found it hung."""
-        hung = self._found_hung = asyncio.get_running_loop().create_future()
-        health = asyncio.create_task(_watch_health(probe))
-        try:
-            await asyncio.wait({hung, health}, return_when=asyncio.FIRST_COMPLETED)
-            if hung.done():
-                raise ProbeFailed(hung.result())
-            health.result()
-        finally:
-            self._found_hung = None
-            health.cancel()
-            await asyncio.gather(health, return_exceptions=True)
 
     async def _become_ready(self, probe: EngineProbe) -> None:
         try:
@@ -228,6 +216,19 @@ async def _unless(ended: asyncio.Task[int], work: Coroutine[Any, Any, None]) -> 
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, ProbeFailed):
             await task
+
+
+async def _watch(probe: EngineProbe, hung: asyncio.Future[str]) -> None:
+    """Return never; ProbeFailed once the engine is sick, or somebody has found it hung."""
+    health = asyncio.create_task(_watch_health(probe))
+    try:
+        await asyncio.wait({hung, health}, return_when=asyncio.FIRST_COMPLETED)
+        if hung.done():
+            raise ProbeFailed(hung.result())
+        health.result()
+    finally:
+        health.cancel()
+        await asyncio.gather(health, return_exceptions=True)
 
 
 async def _watch_health(probe: EngineProbe) -> None:
