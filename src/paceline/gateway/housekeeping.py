@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from paceline.gateway.lease import Ledger
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
+from paceline.gateway.upstream import Upstreams
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +23,15 @@ class Housekeeping:
     """`run` until cancelled; `look` is one round."""
 
     def __init__(
-        self, source: ReplicaSource, ledger: Ledger, on_hung: Callable[[str], None]
+        self,
+        source: ReplicaSource,
+        ledger: Ledger,
+        upstreams: Upstreams,
+        on_hung: Callable[[str], None],
     ) -> None:
         self._source = source
         self._ledger = ledger
+        self._upstreams = upstreams
         self._on_hung = on_hung
         self._states: dict[str, ReplicaState] = {}
 
@@ -33,6 +39,8 @@ class Housekeeping:
         while True:
             await asyncio.sleep(_PERIOD_S)
             self.look()
+            known = {replica.address for replica in self._source.replicas()}
+            await self._upstreams.keep_only(known | self._ledger.addresses())
 
     def look(self) -> None:
         for name in self._ledger.cut_hung():

@@ -114,6 +114,10 @@ class Ledger:
     def num_in_flight(self, replica_name: str) -> int:
         return len(self._open.get(replica_name, ()))
 
+    def addresses(self) -> set[str]:
+        """Of the replicas that work on something."""
+        return {lease.replica.address for leases in self._open.values() for lease in leases}
+
     def cut_hung(self) -> list[str]:
         """End all attempts on replicas that are hung, and keep new ones away from them.
 

@@ -102,7 +102,7 @@ async def serve_gateway(
             data = DataApp(settings, fleet, ground)
             admin = AdminApp(settings, fleet, ledger, metrics, changes or GovernorChanges())
             async with (
-                _owned(Housekeeping(fleet, ledger, on_hung).run()),
+                _owned(Housekeeping(fleet, ledger, upstreams, on_hung).run()),
                 _serving(admin, admin_socket, settings, drain_s=1) as admin_task,
                 _serving(
                     data, data_socket, settings, drain_s=settings.drain_timeout_s

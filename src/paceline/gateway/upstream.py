@@ -6,6 +6,7 @@ HTTP over the replica's Unix socket or URL. aiohttp's exceptions end here: calle
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import TracebackType
 
 import aiohttp
@@ -77,6 +78,11 @@ class Upstreams:
         for session in self._sessions.values():
             await session.close()
         self._sessions.clear()
+
+    async def keep_only(self, addresses: Collection[str]) -> None:
+        """Close what is kept for other addresses; DNS names change theirs for ever."""
+        for address in self._sessions.keys() - set(addresses):
+            await self._sessions.pop(address).close()
 
     async def post(
         self, replica: Replica, path: str, body: bytes, request_id: str

@@ -24,6 +24,7 @@ from paceline.gateway.progress import ProgressWatch
 from paceline.gateway.replicas import longest_context
 from paceline.gateway.routing import Router
 from paceline.gateway.sse import EventRelay, has_error, split_at_error
+from paceline.gateway.upstream import Upstreams
 
 from .conftest import SETTINGS, FixedReplicas
 
@@ -141,7 +142,7 @@ async def test_places_of_a_replica_whose_breaker_is_open_do_not_count() -> None:
 async def test_a_replica_that_is_ready_again_begins_anew_and_one_that_left_is_forgotten() -> None:
     breakers = Breakers(FailureSettings())
     ledger, source = ledger_with(breakers), FixedReplicas([R0, R1])
-    housekeeping = Housekeeping(source, ledger, lambda name: None)
+    housekeeping = Housekeeping(source, ledger, Upstreams(SETTINGS), lambda name: None)
     now_s = time.monotonic()
     for name in ("r0", "r1"):
         breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
@@ -154,6 +155,14 @@ async def test_a_replica_that_is_ready_again_begins_anew_and_one_that_left_is_fo
     source.current = [R0]
     housekeeping.look()
     assert ledger.breaker_states() == {}
+
+
+async def test_sessions_of_addresses_that_are_gone_are_closed() -> None:
+    async with Upstreams(SETTINGS) as upstreams:
+        sessions = [upstreams._session(replica)[0] for replica in (R0, R1)]
+        await upstreams.keep_only([R1.address])
+        assert [session.closed for session in sessions] == [True, False]
+        assert upstreams._session(R1)[0] is sessions[1]
 
 
 async def test_the_least_loaded_ready_replica_is_chosen() -> None:
