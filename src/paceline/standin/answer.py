@@ -86,11 +86,10 @@ class Writing:
 
     def advance(self, num_tokens: int) -> Piece:
         """The next tokens, at most `num_tokens`. Call it only while not finished."""
-        if num_tokens == 1 and not self._sampling.stop:
-            token, text, finish_reason, stop_reason = self._step()
-            return Piece([token], text, finish_reason, stop_reason)
-        ids, texts = [], []
-        finish_reason, stop_reason = None, None
+        ids: list[int] = []
+        texts: list[str] = []
+        finish_reason: str | None = None
+        stop_reason: str | int | None = None
         while len(ids) < num_tokens and finish_reason is None:
             token, text, finish_reason, stop_reason = self._step()
             ids.append(token)
@@ -107,7 +106,8 @@ class Writing:
         is_past_minimum = self.num_tokens >= sampling.min_tokens
         token = self._source.next_token(may_end=is_past_minimum)
         self.num_tokens += 1
-        finish_reason, stop_reason = None, None
+        finish_reason: str | None = None
+        stop_reason: str | int | None = None
         if token == END and not sampling.ignore_eos:
             finish_reason = "stop"
         elif token in sampling.stop_token_ids and is_past_minimum:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.standin.asked import Refused, check_model, read_asked, read_body, read_prompt
+from paceline.standin.asked import check_model, read_asked, read_prompt
 from paceline.standin.clockwork import Clockwork
 from paceline.standin.dialect import (
     VLLM_VERSION,
@@ -23,11 +23,15 @@ from paceline.standin.faults import WHOLE_SERVER, FaultBook, FaultKind, read_fau
 from paceline.standin.ledger import Ledger
 from paceline.standin.metrics import CONTENT_TYPE, Metrics
 from paceline.standin.misbehaviour import spoil_whole
+from paceline.standin.refusals import Refused, read_body
 from paceline.standin.replies import Reply
 from paceline.standin.running import Running, WholeServer
 from paceline.standin.settings import StandInSettings
 from paceline.standin.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode
 from paceline.standin.wire import Exchange
+
+_GUARDED = ("/v1", "/v2", "/inference", "/cohere")
+"""Paths that want the key; vLLM's own list, which leaves the others open."""
 
 
 class App:
@@ -69,7 +73,9 @@ class App:
 
     def route(self, exchange: Exchange) -> None:
         methods = self._routes.get(exchange.path)
-        if methods is None:
+        if exchange.path.startswith(_GUARDED) and not self._knows(exchange):
+            exchange.respond(401, b'{"error":"Unauthorized"}')
+        elif methods is None:
             exchange.respond(404, b'{"detail":"Not Found"}')
         elif exchange.method not in methods:
             allow = (("allow", ", ".join(methods)),)
@@ -83,6 +89,11 @@ class App:
                 body = render_error(refused.status, refused.message, refused.kind, refused.param)
                 exchange.respond(refused.status, body)
 
+    def _knows(self, exchange: Exchange) -> bool:
+        scheme, _, key = exchange.headers.get("authorization", "").partition(" ")
+        expected = self._settings.api_key
+        return not expected or (scheme.lower() == "bearer" and key == expected)
+
     def _spoils(self, exchange: Exchange, name: str) -> bool:
         """Whether a fault took the place of an answer that is given at once."""
         for entry in self._book.matching(name):
@@ -91,6 +102,9 @@ class App:
             kind = entry.fault.kind
             if kind in WHOLE_SERVER:
                 self._server.strike(entry.fault, None)
+                if kind in (FaultKind.FREEZE, FaultKind.DIE):
+                    self._server.route(exchange)  # where it waits, as all others now
+                    return True
             elif kind is FaultKind.STALL:
                 return True
             else:

@@ -1,7 +1,7 @@
 """What does a request ask for, and what would vLLM refuse about it?
 
-Messages and their order are vLLM 0.32's where a client may meet them; other wrong values are
-refused with pydantic's kind of message. Fields that do not matter here are ignored.
+Messages and their order are vLLM 0.32's. Fields that do not matter here are ignored, as vLLM
+ignores those that it does not know.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from paceline.standin.answer import Sampling
+from paceline.standin.refusals import (
+    Refused,
+    check_types,
+    ill_formed,
+    invalid,
+    is_list_of,
+    wrong,
+)
 from paceline.standin.settings import StandInSettings
 from paceline.standin.vocabulary import VOCABULARY_SIZE, encode_chat, encode_text
 
 _SAMPLING_EPS = 1e-5
 _MAX_N = 16384
-
-
-class Refused(Exception):
-    """The request is answered with an error of this shape."""
-
-    def __init__(
-        self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.kind, self.param = status, message, kind, param
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +44,6 @@ class Asked:
     cache_salt: str
 
 
-def read_body(body: bytes, content_type: str) -> dict[str, Any]:
-    """The JSON object of a request."""
-    if content_type.split(";")[0].strip().lower() != "application/json":
-        message = (
-            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
-        )
-        raise Refused(400, message, "Bad Request")
-    try:
-        parsed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = {
-            "type": "json_invalid",
-            "loc": "body.0",
-            "msg": "JSON decode error",
-            "input": "<dict of 0 items>",
-            "ctx": {"error": str(error)},
-        }
-        raise _ill_formed("body.0", detail) from None
-    if not isinstance(parsed, dict):
-        text = "Input should be a valid dictionary or object to extract fields from"
-        raise _ill_formed("body", _wrong("body", "model_attributes_type", text, parsed))
-    return parsed
-
-
 def check_model(body: Mapping[str, Any], settings: StandInSettings) -> None:
     model = body.get("model")
     if model and model != settings.model:
@@ -86,16 +58,16 @@ def read_asked(
 
     Raises `Refused`.
     """
-    _check_types(body)
+    check_types(body)
     stream, options = bool(body.get("stream")), body.get("stream_options") or {}
     if options and not stream:
-        raise _invalid("Stream options can only be defined when `stream=True`.", "stream_options")
+        raise invalid("Stream options can only be defined when `stream=True`.", "stream_options")
     if not is_chat and not body.get("prompt"):
-        raise _invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+        raise invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     prompts = [_chat_prompt(body)] if is_chat else _completion_prompts(body["prompt"])
     check_model(body, settings)
     if is_chat and not body["messages"]:
-        raise _invalid(
+        raise invalid(
             "Cannot apply chat template to an empty conversation. Provide at least one message."
         )
     n = 1 if body.get("n") is None else body["n"]
@@ -140,7 +112,7 @@ def _sampling(
         wanted, name = body["max_completion_tokens"], "max_completion_tokens"
     limit = settings.max_model_len
     if wanted is not None and wanted > limit:
-        raise _invalid(
+        raise invalid(
             f"{name}={wanted} cannot be greater than max_model_len={limit}. "
             "Please request fewer output tokens.",
             name,
@@ -155,14 +127,14 @@ def _sampling(
     if settings.speculates and (
         _number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")
     ):
-        raise _invalid(
+        raise invalid(
             "The min_p and logit_bias sampling parameters "
             "are not yet supported with speculative decoding."
         )
     stop = body.get("stop") or []
     stop = [stop] if isinstance(stop, str) else stop
     if "" in stop:
-        raise _invalid("stop cannot contain an empty string.")
+        raise invalid("stop cannot contain an empty string.")
     return Sampling(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
@@ -178,7 +150,7 @@ def _check_prompt(prompt: list[int], limit: int) -> None:
     if len(prompt) > limit:
         # vLLM's tokenizer stops one past the limit, hence its "at least".
         qualifier = "at least " if len(prompt) == limit + 1 else ""
-        raise _invalid(
+        raise invalid(
             f"This model's maximum context length is {limit} tokens. However, your prompt "
             f"contains {qualifier}{len(prompt)} input tokens, which exceeds this limit even "
             "without any output tokens. Please reduce the length of the input prompt.",
@@ -187,69 +159,67 @@ def _check_prompt(prompt: list[int], limit: int) -> None:
         )
     for token in (min(prompt), max(prompt)) if prompt else ():
         if not 0 <= token < VOCABULARY_SIZE:
-            raise _invalid(f"Token id {token} is out of vocabulary")
+            raise invalid(f"Token id {token} is out of vocabulary")
 
 
 def _check_numbers(body: Mapping[str, Any], *, max_tokens: int, min_tokens: int, n: int) -> None:
     if not 1 <= n <= _MAX_N:
-        raise _invalid(f"n must be at least 1, got {n}.")
+        raise invalid(f"n must be at least 1, got {n}.")
     for name in ("presence_penalty", "frequency_penalty"):
         value = _number(body, name, 0.0)
         if not -2 <= value <= 2:
-            raise _invalid(f"{name} must be in [-2, 2], got {value}.")
+            raise invalid(f"{name} must be in [-2, 2], got {value}.")
     temperature = _number(body, "temperature", 1.0)
     if temperature < 0:
         text = f"temperature must be non-negative, got {temperature}."
-        raise _invalid(text, "temperature", temperature)
+        raise invalid(text, "temperature", temperature)
     if temperature > 2:
         text = f"temperature must be in [0, 2], got {temperature}."
-        raise _invalid(text, "temperature", temperature)
+        raise invalid(text, "temperature", temperature)
     top_p, min_p = _number(body, "top_p", 1.0), _number(body, "min_p", 0.0)
     if not 0 < top_p <= 1:
-        raise _invalid(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
+        raise invalid(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
     if not 0 <= min_p <= 1:
-        raise _invalid(f"min_p must be in [0, 1], got {min_p}.")
+        raise invalid(f"min_p must be in [0, 1], got {min_p}.")
     if max_tokens < 1:
         text = f"max_tokens must be at least 1, got {max_tokens}."
-        raise _invalid(text, "max_tokens", max_tokens)
+        raise invalid(text, "max_tokens", max_tokens)
     if min_tokens < 0:
-        raise _invalid(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
+        raise invalid(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
     if min_tokens > max_tokens:
-        raise _invalid(
+        raise invalid(
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
         )
     if temperature < _SAMPLING_EPS and n > 1:
-        raise _invalid(f"n must be 1 when using greedy sampling, got {n}.")
+        raise invalid(f"n must be 1 when using greedy sampling, got {n}.")
 
 
 def _completion_prompts(prompt: Any) -> list[list[int]]:
     """A text, token ids, or a list of either."""
     if isinstance(prompt, str):
         return [encode_text(prompt)]
-    if _is_list_of(prompt, int):
+    if is_list_of(prompt, int):
         return [prompt]
-    if _is_list_of(prompt, str):
+    if is_list_of(prompt, str):
         return [encode_text(part) for part in prompt]
-    if isinstance(prompt, list) and all(_is_list_of(part, int) for part in prompt):
+    if isinstance(prompt, list) and all(is_list_of(part, int) for part in prompt):
         return list(prompt)
     kinds = ("list", "list", "string", "list")
     details = [
-        _wrong("body.prompt", f"{kind}_type", f"Input should be a valid {kind}", prompt)
+        wrong("body.prompt", f"{kind}_type", f"Input should be a valid {kind}", prompt)
         for kind in kinds
     ]
-    raise _ill_formed("body.prompt", *details)
+    raise ill_formed("body.prompt", *details)
 
 
 def _chat_prompt(body: Mapping[str, Any]) -> list[int]:
     if "messages" not in body:
-        raise _ill_formed(
-            "body.messages", _wrong("body.messages", "missing", "Field required", body)
-        )
+        raise ill_formed("body.messages", wrong("body.messages", "missing", "Field required", body))
     pairs = []
     for place, message in enumerate(body["messages"]):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             name = f"body.messages.{place}.role"
-            raise _ill_formed(name, _wrong(name, "missing", "Field required", message))
+            raise ill_formed(name, wrong(name, "missing", "Field required", message))
         pairs.append((message["role"], _text_of(message.get("content"))))
     return encode_chat(pairs, add_generation_prompt=body.get("add_generation_prompt") is not False)
 
@@ -261,82 +231,6 @@ def _text_of(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _check_types(body: Mapping[str, Any]) -> None:
-    for name, kind in _KINDS.items():
-        value = body.get(name)
-        if value is not None and not _is(value, kind):
-            raise _ill_formed(f"body.{name}", _wrong_kind(f"body.{name}", kind, value))
-    stop = body.get("stop")
-    if stop is not None and not isinstance(stop, str) and not _is_list_of(stop, str):
-        details = [
-            _wrong("body.stop", f"{kind}_type", f"Input should be a valid {kind}", stop)
-            for kind in ("string", "list")
-        ]
-        raise _ill_formed("body.stop", *details)
-    if not _is_list_of(body.get("stop_token_ids") or [], int):
-        name = "body.stop_token_ids.0"
-        raise _ill_formed(name, _wrong_kind(name, int, body["stop_token_ids"][0]))
-
-
-_KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("model", "cache_salt"), str),
-    **dict.fromkeys(
-        ("max_tokens", "max_completion_tokens", "min_tokens", "n", "seed", "top_k"), int
-    ),
-    **dict.fromkeys(
-        ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"), float
-    ),
-    **dict.fromkeys(
-        ("stream", "echo", "ignore_eos", "return_token_ids", "include_stop_str_in_output"), bool
-    ),
-    **dict.fromkeys(("messages", "stop_token_ids"), list),
-    **dict.fromkeys(("stream_options", "logit_bias"), dict),
-}
-
-
-def _is(value: object, kind: type) -> bool:
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind
-
-
-def _is_list_of(value: object, kind: type) -> bool:
-    return isinstance(value, list) and all(type(part) is kind for part in value)
-
-
 def _number(body: Mapping[str, Any], name: str, default: float) -> float:
     value = body.get(name)
     return default if value is None else float(value)
-
-
-_Detail = dict[str, Any]
-
-
-def _wrong_kind(loc: str, kind: type, value: object) -> _Detail:
-    noun = {int: "integer", float: "number", bool: "boolean", str: "string", dict: "dictionary"}
-    text = f"Input should be a valid {noun.get(kind, 'list')}"
-    if kind in (int, float) and isinstance(value, str):
-        article = "an integer" if kind is int else "a number"
-        text += f", unable to parse string as {article}"
-        return _wrong(loc, f"{kind.__name__}_parsing", text, value)
-    return _wrong(loc, f"{noun.get(kind) if kind is str else kind.__name__}_type", text, value)
-
-
-def _wrong(loc: str, kind: str, message: str, value: object) -> _Detail:
-    shown = str(value)
-    if isinstance(value, dict | list):
-        shown = f"<{type(value).__name__} of {len(value)} items>"
-    return {"type": kind, "loc": loc, "msg": message, "input": shown}
-
-
-def _ill_formed(param: str, *details: _Detail) -> Refused:
-    """As pydantic's errors come out of vLLM."""
-    label = "error" if len(details) == 1 else "errors"
-    listed = "\n".join(f"  {detail}" for detail in details)
-    return Refused(400, f"{len(details)} validation {label}:\n{listed}", "Bad Request", param)
-
-
-def _invalid(message: str, param: str | None = None, value: object = None) -> Refused:
-    """As vLLM's own checks come out."""
-    extras = [f"parameter={param}"] * (param is not None) + [f"value={value}"] * (value is not None)
-    return Refused(400, f"{message} ({', '.join(extras)})" if extras else message, param=param)

@@ -52,6 +52,7 @@ def _counts(context: click.Context, parameter: click.Parameter, value: str) -> t
     help="Tokens of each chunk in turn, as under speculation, e.g. 1,3,2.",
 )
 @click.option("--speculates", is_flag=True, help="Refuse min_p and logit_bias as vLLM then does.")
+@click.option("--api-key", default="", help="Bearer token that /v1 wants; empty: none.")
 @click.option(
     "--eos-every-tokens",
     default=_DEFAULTS.eos_every_tokens,
@@ -74,6 +75,7 @@ def _counts(context: click.Context, parameter: click.Parameter, value: str) -> t
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append a record of every request to this file.",
 )
+@click.option("--lifeline-fd", type=int, hidden=True, help="End when this pipe's writer ends.")
 @click.option("--seed", default=_DEFAULTS.seed, help="For what is drawn.")
 def simulate(
     host: str,
@@ -86,10 +88,12 @@ def simulate(
     max_num_seqs: int,
     tokens_per_chunk: tuple[int, ...],
     speculates: bool,
+    api_key: str,
     eos_every_tokens: int,
     num_kv_blocks: int,
     faults_path: Path | None,
     ledger_path: Path | None,
+    lifeline_fd: int | None,
     seed: int,
 ) -> None:
     """Run a simulated vLLM server: no model, known tokens, known times.
@@ -114,6 +118,7 @@ def simulate(
             max_num_seqs=max_num_seqs,
             tokens_per_chunk=tokens_per_chunk,
             speculates=speculates,
+            api_key=api_key,
             eos_every_tokens=eos_every_tokens,
             num_kv_blocks=num_kv_blocks,
             seed=seed,
@@ -131,16 +136,18 @@ def simulate(
         die=die_in_earnest,
     )
     try:
-        uvloop.run(_serve(server))
+        uvloop.run(_serve(server, lifeline_fd))
     except OSError as error:
         raise click.ClickException(f"Cannot start: {error}") from None
 
 
-async def _serve(server: StandIn) -> None:
+async def _serve(server: StandIn, lifeline_fd: int | None) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    if lifeline_fd is not None:
+        loop.add_reader(lifeline_fd, stopped.set)
     async with server:
         print(f"Simulated vLLM on {server.url}", file=sys.stderr)
         await stopped.wait()

@@ -9,6 +9,7 @@ from paceline.standin.faults import WHOLE_SERVER, Fault, FaultBook, FaultKind, S
 from paceline.standin.ledger import Ledger, Record
 from paceline.standin.misbehaviour import GOES_ON, spoil, spoil_whole
 from paceline.standin.replies import Reply
+from paceline.standin.wire import Exchange
 
 
 class WholeServer(Protocol):
@@ -19,6 +20,9 @@ class WholeServer(Protocol):
 
     def clear_faults(self) -> None:
         """Forget all faults and end those that last."""
+
+    def route(self, exchange: Exchange) -> None:
+        """Answer now, or when the server answers again."""
 
     def strike(self, fault: Fault, reply: Reply | None) -> None:
         """Do one of `WHOLE_SERVER`, which `reply` met, or STALL to `reply`."""

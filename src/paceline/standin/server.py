@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,7 +93,7 @@ class StandIn:
 
     async def _listen(self) -> None:
         def protocol() -> Connection:
-            return Connection(self._route, self._connections)
+            return Connection(self.route, self._connections)
 
         if self._socket_path:
             self._socket_path.unlink(missing_ok=True)
@@ -112,7 +113,8 @@ class StandIn:
             if self._socket_path:
                 self._socket_path.unlink(missing_ok=True)
 
-    def _route(self, exchange: Exchange) -> None:
+    def route(self, exchange: Exchange) -> None:
+        """Answer now, or when the server is no longer frozen."""
         if self._is_frozen:
             self._unanswered.append(exchange)
         else:
@@ -121,7 +123,7 @@ class StandIn:
     def set_faults(self, faults: list[Fault]) -> None:
         for fault in faults:
             if fault.after_s:
-                self._later(fault.after_s, lambda fault=fault: self._set_fault(fault))
+                self._later(fault.after_s, partial(self._set_fault, fault))
             else:
                 self._set_fault(fault)
 
@@ -186,7 +188,7 @@ class StandIn:
         while self._unanswered and not self._is_frozen:
             exchange = self._unanswered.pop(0)
             if not exchange.is_gone:
-                self._route(exchange)
+                self.route(exchange)
 
     def _later(self, delay_s: float, act: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay_s, act))

@@ -30,6 +30,8 @@ class StandInSettings:
     """Refuse `min_p` and `logit_bias`, as vLLM does while it drafts."""
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS
     """An answer ends by itself after so many tokens on average; 0: never."""
+    api_key: str = ""
+    """The bearer token that routes under /v1 and some others want; empty: none."""
     seed: int = 0
     """For what is drawn: seeds of requests that sample without one, and faults with a rate."""
 

@@ -20,6 +20,7 @@ class SpawnedStandIn:
         self._flags = tuple(flags)
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline_fd: int | None = None
 
     @property
     def url(self) -> str:
@@ -44,10 +45,15 @@ class SpawnedStandIn:
         """
         if self._process is not None and self._process.poll() is None:
             raise RuntimeError("This stand-in runs already.")
+        self._let_go()
+        # The child ends when this process does, however it does: then the pipe closes.
+        theirs, self._lifeline_fd = os.pipe()
         command = [sys.executable, "-m", "paceline.standin", "--port", str(self.port)]
+        command += ["--lifeline-fd", str(theirs), *self._flags]
         self._process = subprocess.Popen(
-            [*command, *self._flags], stdout=subprocess.DEVNULL, env=self._environment
+            command, stdout=subprocess.DEVNULL, env=self._environment, pass_fds=(theirs,)
         )
+        os.close(theirs)
         deadline_s = time.monotonic() + timeout_s
         while not self._listens():
             if self._process.poll() is not None:
@@ -84,6 +90,7 @@ class SpawnedStandIn:
         """Kill it if it runs; harmless twice."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
+        self._let_go()
 
     def __enter__(self) -> SpawnedStandIn:
         return self
@@ -92,6 +99,11 @@ class SpawnedStandIn:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         self.close()
+
+    def _let_go(self) -> None:
+        if self._lifeline_fd is not None:
+            os.close(self._lifeline_fd)
+            self._lifeline_fd = None
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -204,6 +204,14 @@ async def test_health_alone_can_fail() -> None:
         assert (await http.post("/v1/completions", json=BODY)).status_code == 200
 
 
+async def test_the_request_that_brings_a_freeze_waits_with_the_others() -> None:
+    fault = Fault(FaultKind.FREEZE, route="health", request=1, duration_s=0.2)
+    async with serving(fault) as http:
+        begun_s = asyncio.get_running_loop().time()
+        assert (await http.get("/health")).status_code == 200
+        assert asyncio.get_running_loop().time() - begun_s > 0.19
+
+
 async def test_connections_are_refused_for_a_while_on_the_same_port() -> None:
     async with StandIn(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as http:
         await http.post("/standin/faults", json=[{"kind": "refuse", "duration_s": 0.3}])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -179,6 +183,21 @@ async def test_min_p_and_logit_bias_are_refused_only_while_drafting(field: dict[
         assert ("not yet supported with speculative decoding" in answer.text) == speculates
 
 
+async def test_a_key_is_wanted_where_vllm_wants_it() -> None:
+    settings = StandInSettings(model="m", tpot_ms=0, api_key="k")
+    async with StandIn(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+        for headers, status in (
+            ({}, 401),
+            ({"authorization": "Bearer x"}, 401),
+            ({"authorization": "k"}, 401),
+            ({"authorization": "bearer k"}, 200),
+        ):
+            answer = await http.get("/v1/models", headers=headers)
+            assert answer.status_code == status
+            assert (answer.json() == {"error": "Unauthorized"}) == (status == 401)
+        assert (await http.get("/health")).status_code == 200
+
+
 def test_a_killed_process_breaks_its_stream_and_starts_again_on_its_port() -> None:
     body = {"model": "m", "prompt": "a", "max_tokens": 4000, "stream": True, "ignore_eos": True}
     with spawn_standin("--model", "m", "--tpot-ms", "5") as server:
@@ -202,3 +221,19 @@ def test_a_stopped_process_keeps_its_port_and_says_nothing() -> None:
             httpx.get(f"{server.url}/health", timeout=0.3)
         server.resume()
         assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_process_does_not_outlive_the_one_that_started_it() -> None:
+    """Also when that one is killed."""
+    script = (
+        "from paceline.standin import spawn_standin\n"
+        "import os\n"
+        "print(spawn_standin().pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    parent = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    pid = int(parent.stdout)
+    deadline_s = time.monotonic() + 5
+    while Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{pid}/exe").exists()
