@@ -1,0 +1,213 @@
+"""Does any input bring a 5xx of the gateway's own, a silent end, or an engine's death?
+
+    python benchmarks/fuzz_gateway.py --cases 1000000 --json benchmarks/results/fuzz.json
+    python benchmarks/fuzz_gateway.py --cases 0 --schemathesis .fuzz/bin/schemathesis --examples 2000
+
+The gateway, in a process of its own, in front of a simulated vLLM server in another. Cases come
+from `fuzz/cases.py`, always the same for a seed; each answer is judged by `fuzz/wire.py`. With
+`--schemathesis`, that tool adds its own, positive and negative, from docs/openapi.yaml. Every
+fault is written with the bytes that brought it. Exit code 1 when there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import uvloop
+from fuzz.cases import Case, make_case
+from fuzz.wire import Answer, Wire, fault_of
+
+from paceline.gateway import GatewaySettings, Replica, serve_gateway
+
+MODEL = "standin"
+MAX_MODEL_LEN = 4096
+_ROOT = Path(__file__).resolve().parents[1]
+_MAX_FAULTS_KEPT = 50
+_ANSWER_TIMEOUT_S = 30.0
+"""Far beyond the gateway's own time limits, which are set to 2 s."""
+
+
+@dataclass
+class Tally:
+    """What came back."""
+
+    num_cases: int = 0
+    statuses: dict[str, Counter[int]] = field(default_factory=dict)
+    """By kind of case; 0 is a connection closed without an answer."""
+    num_faults: int = 0
+    faults: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, number: int, case: Case, answer: Answer | None) -> None:
+        self.num_cases += 1
+        status = 0 if answer is None else answer.status
+        self.statuses.setdefault(case.kind, Counter())[status] += 1
+        reason = "neither answer nor end" if answer is None else fault_of(case, answer)
+        if reason is None:
+            return
+        self.num_faults += 1
+        if len(self.faults) < _MAX_FAULTS_KEPT:
+            self.faults.append(
+                {
+                    "case": number,
+                    "kind": case.kind,
+                    "fault": reason,
+                    "sent": case.data[:2000].decode("latin-1"),
+                    "answered": answer.body[:500].decode("latin-1") if answer else None,
+                }
+            )
+
+
+def main() -> int:
+    arguments = _parse_arguments()
+    if arguments.serve:
+        uvloop.run(_serve(Path(arguments.serve)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        socket = Path(folder) / "engine.sock"
+        standin = [sys.executable, "-m", "paceline.standin", "--socket", str(socket)]
+        standin += ["--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "0"]
+        standin += ["--prefill-tokens-per-s", "1e9"]
+        gateway = [sys.executable, __file__, "--serve", str(socket)]
+        with _running(standin) as engine, _running(gateway, piped=True) as served:
+            assert served.stdout is not None
+            port, admin_port = map(int, served.stdout.readline().split())
+            began_s = time.monotonic()
+            tally = uvloop.run(_fuzz(arguments, port))
+            lasted_s = time.monotonic() - began_s
+            told = _run_schemathesis(arguments, port) if arguments.schemathesis else None
+            metrics = _read_metrics(admin_port)
+            is_engine_alive = engine.poll() is None
+            is_gateway_alive = served.poll() is None
+    num_internal = metrics.get('paceline_requests_total{outcome="internal_error"}', 0.0)
+    report: dict[str, Any] = {
+        "command": " ".join(["python", *sys.argv]),
+        "machine": platform.platform(),
+        "versions": {name: version(name) for name in ("paceline", "uvicorn", "aiohttp")},
+        "seed": arguments.seed,
+        "cases": tally.num_cases,
+        "seconds": round(lasted_s, 1),
+        "statuses": {kind: dict(sorted(told.items())) for kind, told in tally.statuses.items()},
+        "faults": tally.num_faults,
+        "first_faults": tally.faults,
+        "engine_alive": is_engine_alive,
+        "gateway_alive": is_gateway_alive,
+        "internal_errors": num_internal,
+        "in_flight_after": sum(
+            value for name, value in metrics.items() if "requests_in_flight" in name
+        ),
+        "outcomes": {k: v for k, v in metrics.items() if k.startswith("paceline_requests_total")},
+        "schemathesis": told,
+    }
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    if arguments.json:
+        arguments.json.write_text(text + "\n")
+    print(text)
+    is_fine = is_engine_alive and is_gateway_alive and not (tally.num_faults or num_internal)
+    return int(not (is_fine and (told is None or told["exit_code"] == 0)))
+
+
+async def _fuzz(arguments: argparse.Namespace, port: int) -> Tally:
+    tally = Tally()
+    numbers = iter(range(arguments.first, arguments.first + arguments.cases))
+
+    async def work() -> None:
+        wire = Wire(port, _ANSWER_TIMEOUT_S)
+        for number in numbers:
+            case = make_case(arguments.seed, number, MODEL)
+            try:
+                answer: Answer | None = await wire.send(case)
+            except TimeoutError:
+                answer = None
+            tally.add(number, case, answer)
+            if tally.num_cases % 50_000 == 0:
+                print(f"{tally.num_cases} cases, {tally.num_faults} faults", file=sys.stderr)
+        wire.close()
+
+    await asyncio.gather(*(work() for _ in range(arguments.connections)))
+    return tally
+
+
+async def _serve(socket: Path) -> None:
+    """The gateway, until its input ends. Time limits are short, so that what hangs shows."""
+
+    class OneReplica:
+        def replicas(self) -> Sequence[Replica]:
+            return (Replica("r0", str(socket), MODEL, "ready", max_model_len=MAX_MODEL_LEN),)
+
+    settings = GatewaySettings(port=0, admin_port=0, body_timeout_s=2.0)
+    async with serve_gateway(settings, OneReplica()) as gateway:
+        print(gateway.port, gateway.admin_port, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+@contextmanager
+def _running(command: list[str], *, piped: bool = False) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, text=True, stdin=pipe if piped else None, stdout=pipe if piped else None,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _run_schemathesis(arguments: argparse.Namespace, port: int) -> dict[str, object]:
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance"
+    done = subprocess.run(
+        [
+            arguments.schemathesis, "run", str(_ROOT / "docs" / "openapi.yaml"),
+            "--url", f"http://127.0.0.1:{port}", "--mode", "all", "--seed", str(arguments.seed),
+            "--max-examples", str(arguments.examples), "--phases", "examples,coverage,fuzzing",
+            "--checks", f"{checks},response_schema_conformance", "--no-color",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    counted = re.search(r"(\d[\d,]*) generated", done.stdout)
+    return {
+        "exit_code": done.returncode,
+        "cases": int(counted[1].replace(",", "")) if counted else None,
+        "summary": done.stdout[-3000:],
+    }
+
+
+def _read_metrics(admin_port: int) -> dict[str, float]:
+    with urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if line.startswith("paceline_requests_")]
+    return {name: float(value) for name, value in pairs}
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--schemathesis", help="path of that command")
+    parser.add_argument("--examples", type=int, default=500, help="per operation, for Schemathesis")
+    parser.add_argument("--json", type=Path, help="write the report here too")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
