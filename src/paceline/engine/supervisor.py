@@ -222,7 +222,8 @@ async def _watch(probe: EngineProbe, hung: asyncio.Future[str]) -> None:
     """Return never; ProbeFailed once the engine is sick, or somebody has found it hung."""
     health = asyncio.create_task(_watch_health(probe))
     try:
-        await asyncio.wait({hung, health}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {hung, health}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if hung.done():
             raise ProbeFailed(hung.result())
         health.result()

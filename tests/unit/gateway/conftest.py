@@ -16,10 +16,12 @@ import uvloop
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
 from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.fleet.settings import FleetSettings
 
 from .fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(
+    fleet=FleetSettings(load_period_s=3600),  # whoever asks an engine here is a request
     failures=FailureSettings(replica_wait_s=0.1),
     port=0,
     admin_port=0,
