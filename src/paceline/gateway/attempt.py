@@ -180,6 +180,7 @@ class Attempt:
             self._request.route,
             self._request.fields,
             self._settings.retry_after_s,
+            self._lease.replica.dialect,
         )
         told = describe_error(body, self._settings.log_prompts)
         return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {told}")

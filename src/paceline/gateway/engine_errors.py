@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from paceline.gateway.errors import Problem, context_length_exceeded, unavailable
+from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routes import Route
 
@@ -39,7 +40,6 @@ _SCRUB = (
     (re.compile(r"\b[A-Za-z]:\\[\w.+@\-\\]+"), "<path>"),
 )
 _PYDANTIC_MESSAGE = re.compile(r"""'msg': (?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""")
-_CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
 # vLLM's EngineDeadError, the one 500 after which the server ends and is started again
 _DEAD = re.compile(r"EngineCore encountered an issue")
 _SILENT = "The engine refused this request and did not say why."
@@ -56,10 +56,15 @@ _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
 def problem_of(
-    status: int, body: bytes, route: Route, fields: frozenset[str], retry_after_s: int
+    status: int,
+    body: bytes,
+    route: Route,
+    fields: frozenset[str],
+    retry_after_s: int,
+    dialect: str = "vllm",
 ) -> Problem:
     """Translate one error answer. `fields` are the names of those that were sent with a value."""
-    message, param = _read(body)
+    message, param = _read(dialect, status, body)
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)
     if status >= 500 and status != 501:
@@ -68,7 +73,7 @@ def problem_of(
             "The engine failed on this request and serves on; the same is likely to fail again.",
             "engine_error",
         )
-    if _CONTEXT.search(message):
+    if is_context_error(message):
         output_param = next((name for name in _OUTPUT_PARAMS if message.startswith(name)), None)
         return context_length_exceeded(message, output_param or route.prompt_param)
     if "not yet supported with speculative decoding" in message:
@@ -120,12 +125,9 @@ def _refused_under_speculation(fields: frozenset[str]) -> Problem:
     )
 
 
-def _read(body: bytes) -> tuple[str, str | None]:
-    error = _error_object(body)
-    message = error.get("message", error.get("detail"))
-    param = error.get("param")
-    text = message if isinstance(message, str) else ""
-    name = param.removeprefix("body.") if isinstance(param, str) and param else None
+def _read(dialect: str, status: int, body: bytes) -> tuple[str, str | None]:
+    text, param = error_message_of(dialect, status, body)
+    name = param.removeprefix("body.") if param else None
     details = [a or b for a, b in _PYDANTIC_MESSAGE.findall(text)]
     if details:
         reasons = "; ".join(dict.fromkeys(details[:3]))

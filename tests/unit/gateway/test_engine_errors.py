@@ -90,11 +90,23 @@ async def test_a_request_that_trips_a_live_engine_is_not_sent_again_by_the_clien
     assert served.engine.num_begun == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"oops", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
 async def test_errors_that_are_no_json_are_told_too(body: bytes) -> None:
     problem = problem_of(400, body, COMPLETIONS, frozenset(), 5)
     assert (problem.status, problem.code) == (400, "invalid_value")
     assert "did not say why" in problem.message
+
+
+async def test_plain_words_of_a_refusal_are_told() -> None:
+    """TGI answers so to JSON of the wrong form."""
+    problem = problem_of(422, b"Failed to parse at line 1", COMPLETIONS, frozenset(), 5, "tgi")
+    assert (problem.status, problem.message) == (400, "Failed to parse at line 1")
+
+
+async def test_a_context_that_is_too_short_is_told_whatever_the_server() -> None:
+    body = b'{"error":{"code":400,"message":"the request exceeds the available context size"}}'
+    problem = problem_of(400, body, COMPLETIONS, frozenset(), 5, "llamacpp")
+    assert problem.code == "context_length_exceeded"
 
 
 async def test_messages_lose_paths_addresses_and_traces() -> None:
