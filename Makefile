@@ -31,7 +31,8 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
-.PHONY: help install install-dev serve test test-unit test-engine test-clients lint check clean
+.PHONY: help install install-dev serve test test-unit test-engine test-clients fuzz lint check \
+    clean
 
 help:
 	@sed -n '3,7s/^#   //p' Makefile
@@ -78,6 +79,13 @@ test-engine: $(DEV)
 # The clients are processes that wait for each other's starts and for Retry-After.
 test-clients: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 4 tests/clients
+
+# Not part of `make test`: minutes. CASES=1000000 takes about ten of them on two cores.
+CASES ?= 100000
+fuzz: $(DEV)
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/fuzz \
+	    -r requirements-fuzz.lock
+	@$(BIN)/python benchmarks/fuzz_gateway.py --cases $(CASES) --schemathesis $(CLIENTS)/fuzz
 
 check: lint test-unit
 

@@ -1,12 +1,13 @@
 """Does any input bring a 5xx of the gateway's own, a silent end, or an engine's death?
 
     python benchmarks/fuzz_gateway.py --cases 1000000 --json benchmarks/results/fuzz.json
-    python benchmarks/fuzz_gateway.py --cases 0 --schemathesis .fuzz/bin/schemathesis --examples 2000
+    python benchmarks/fuzz_gateway.py --cases 0 --examples 2000 --schemathesis .clients/fuzz
 
 The gateway, in a process of its own, in front of a simulated vLLM server in another. Cases come
 from `fuzz/cases.py`, always the same for a seed; each answer is judged by `fuzz/wire.py`. With
-`--schemathesis`, that tool adds its own, positive and negative, from docs/openapi.yaml. Every
-fault is written with the bytes that brought it. Exit code 1 when there was one.
+`--schemathesis FOLDER`, that tool adds its own, positive and negative, from the description that
+is docs/openapi.yaml, with the one model that is served. Every fault is written with the bytes that
+brought it. Exit code 1 when there was one. `make fuzz` does both.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import platform
 import re
 import subprocess
@@ -34,10 +36,10 @@ from fuzz.cases import Case, make_case
 from fuzz.wire import Answer, Wire, fault_of
 
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.gateway.openapi import render_openapi
 
 MODEL = "standin"
 MAX_MODEL_LEN = 4096
-_ROOT = Path(__file__).resolve().parents[1]
 _MAX_FAULTS_KEPT = 50
 _ANSWER_TIMEOUT_S = 30.0
 """Far beyond the gateway's own time limits, which are set to 2 s."""
@@ -83,14 +85,16 @@ def main() -> int:
         standin = [sys.executable, "-m", "paceline.standin", "--socket", str(socket)]
         standin += ["--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "0"]
         standin += ["--prefill-tokens-per-s", "1e9"]
-        gateway = [sys.executable, __file__, "--serve", str(socket)]
+        gateway = [sys.executable, str(Path(__file__)), "--serve", str(socket)]
         with _running(standin) as engine, _running(gateway, piped=True) as served:
             assert served.stdout is not None
             port, admin_port = map(int, served.stdout.readline().split())
             began_s = time.monotonic()
             tally = uvloop.run(_fuzz(arguments, port))
             lasted_s = time.monotonic() - began_s
-            told = _run_schemathesis(arguments, port) if arguments.schemathesis else None
+            told = (
+                _run_schemathesis(arguments, port, Path(folder)) if arguments.schemathesis else None
+            )
             metrics = _read_metrics(admin_port)
             is_engine_alive = engine.poll() is None
             is_gateway_alive = served.poll() is None
@@ -170,23 +174,34 @@ def _running(command: list[str], *, piped: bool = False) -> Iterator[subprocess.
         process.wait()
 
 
-def _run_schemathesis(arguments: argparse.Namespace, port: int) -> dict[str, object]:
+def _run_schemathesis(arguments: argparse.Namespace, port: int, folder: Path) -> dict[str, object]:
     checks = "not_a_server_error,status_code_conformance,content_type_conformance"
+    description = folder / "openapi.json"
+    description.write_text(json.dumps(_with_model(render_openapi())))
+    command = [sys.executable, "-m", "schemathesis.cli", "run", str(description)]
+    command += ["--url", f"http://127.0.0.1:{port}", "--mode", "all", "--no-color"]
+    command += ["--seed", str(arguments.seed), "--max-examples", str(arguments.examples)]
+    command += ["--phases", "examples,coverage,fuzzing"]
+    command += ["--checks", f"{checks},response_schema_conformance"]
+    environment = {**os.environ, "PYTHONPATH": str(arguments.schemathesis.resolve())}
     done = subprocess.run(
-        [
-            arguments.schemathesis, "run", str(_ROOT / "docs" / "openapi.yaml"),
-            "--url", f"http://127.0.0.1:{port}", "--mode", "all", "--seed", str(arguments.seed),
-            "--max-examples", str(arguments.examples), "--phases", "examples,coverage,fuzzing",
-            "--checks", f"{checks},response_schema_conformance", "--no-color",
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment
+    )
     counted = re.search(r"(\d[\d,]*) generated", done.stdout)
     return {
         "exit_code": done.returncode,
         "cases": int(counted[1].replace(",", "")) if counted else None,
         "summary": done.stdout[-3000:],
     }
+
+
+def _with_model(description: dict[str, Any]) -> dict[str, Any]:
+    """Else every generated request names a model that is not served."""
+    for schema in description["components"]["schemas"].values():
+        if "model" in schema["properties"]:
+            schema["properties"]["model"] = {"enum": [MODEL]}
+    description["paths"]["/v1/models/{model}"]["parameters"][0]["schema"] = {"enum": [MODEL, "x"]}
+    return description
 
 
 def _read_metrics(admin_port: int) -> dict[str, float]:
@@ -202,7 +217,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--schemathesis", help="path of that command")
+    parser.add_argument("--schemathesis", type=Path, help="folder that it is installed in")
     parser.add_argument("--examples", type=int, default=500, help="per operation, for Schemathesis")
     parser.add_argument("--json", type=Path, help="write the report here too")
     parser.add_argument("--serve", help=argparse.SUPPRESS)

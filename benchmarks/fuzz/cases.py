@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.gateway.routes import CHAT, COMPLETIONS, ROUTES, Route
+from paceline.gateway.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, ROUTES, Route
 
 _BOUNDARIES: tuple[object, ...] = (
     -(2**63) - 1, -(2**63), -(2**31), -2, -1, -0.5, -0.0, 0, 0.005, 1, 1.0, 1.5, 2, 8, 9, 20, 21,
@@ -42,7 +42,8 @@ _HIDDEN = (
 """Fields that engines know and clients may not have, and names that are none."""
 
 _PROMPTS: tuple[object, ...] = (
-    "x", "", "x" * 4095, "x" * 4096, "x" * 4097, "word " * 20_000, "\x00", "\ufeff", "\u2028", "😀" * 50,
+    "x", "", "x" * 4095, "x" * 4096, "x" * 4097, "word " * 20_000, "\x00", "\ufeff", "\u2028",
+    "😀" * 50,
     None, 0, True, {}, [], [[]], ["x"], [""], ["x"] * 64, ["x"] * 65, [0], [1, 2, 3], [-1], [2**31],
     [2**63], [10**6] * 10, [1] * 4095, [1] * 4096, [1] * 4097, [[1], [2]], [[1], []], [["x"]],
     ["x", 1], [1, "x"], [None], [{}], [1.5], "<|endoftext|>" * 10, "<|im_end|>",
@@ -56,7 +57,8 @@ _MESSAGES: tuple[object, ...] = (
     [{"role": "assistant", "tool_calls": [{"function": {"name": 5, "arguments": "{"}}]}],
     [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{}]}],
     [{"role": "user", "content": [{"type": "text", "text": 5}]}],
-    [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1"}}]}],
+    [{"role": "user", "content": [{"type": "image_url",
+    "image_url": {"url": "http://127.0.0.1"}}]}],
     [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "x"}}]}],
     [{"role": "user", "content": [{"type": "file", "file": {"file_data": "x"}}]}],
     [{"role": "developer", "content": "x"}, {"role": "user", "content": None}],
@@ -67,33 +69,44 @@ _MESSAGES: tuple[object, ...] = (
 _ITEMS: tuple[object, ...] = (
     [{"type": "message"}], [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call"}],
     [{"type": "function_call", "name": 5}], [{"type": "function_call_output", "output": {}}],
-    [{"type": "reasoning", "summary": [{}]}], [{"role": "user", "content": [{"type": "input_image"}]}],
+    [{"type": "reasoning", "summary": [{}]}], [{"role": "user",
+    "content": [{"type": "input_image"}]}],
     [{"type": ["x"]}], [{"type": None, "role": "user", "content": "x"}],
 )  # fmt: skip
 
 _PATHS = (
-    "/", "/v1", "/v1/", "/v1/models", "/v1/models/", "/v1/models/x", "/v1/models/%00", "/v1/models/..",
+    "/", "/v1", "/v1/", "/v1/models", "/v1/models/", "/v1/models/x", "/v1/models/%00",
+    "/v1/models/..",
     "/v1/models/%2e%2e%2fmetrics", "/health", "/ready", "/v1/chat/completions/", "/v1//completions",
     "/v1/../metrics", "/%2e%2e/metrics", "/v1%2Fchat%2Fcompletions", "/V1/CHAT/COMPLETIONS",
-    "/v1/chat/completions?x=1", "/v1/chat/completions#x", "/v1/chat/completions;x", "//v1/completions",
-    "/tokenize", "/detokenize", "/invocations", "/pause", "/resume", "/sleep", "/wake_up", "/metrics",
+    "/v1/chat/completions?x=1", "/v1/chat/completions#x", "/v1/chat/completions;x",
+    "//v1/completions",
+    "/tokenize", "/detokenize", "/invocations", "/pause", "/resume", "/sleep", "/wake_up",
+    "/metrics",
     "/version", "/load", "/ping", "/docs", "/redoc", "/openapi.json", "/admin/governor",
-    "/admin/replicas", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/score", "/v1/rerank",
+    "/admin/replicas", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/score",
+    "/v1/rerank",
     "/v2/embed", "/v2/rerank", "/score", "/rerank", "/pooling", "/classify", "/v1/messages",
-    "/v1/audio/transcriptions", "/v1/responses/x", "/v1/responses/x/cancel", "/inference/v1/generate",
+    "/v1/audio/transcriptions", "/v1/responses/x", "/v1/responses/x/cancel",
+    "/inference/v1/generate",
     "/server_info", "/collective_rpc", "/reset_prefix_cache", "/reset_mm_cache", "/is_sleeping",
-    "/start_profile", "/stop_profile", "/scale_elastic_ep", "/standin/faults", "/%", "/%zz", "/\x7f",
+    "/start_profile", "/stop_profile", "/scale_elastic_ep", "/standin/faults", "/%", "/%zz",
+    "/\x7f",
     "/" + "a" * 5000, "*", "http://127.0.0.1:1/v1/models",
 )  # fmt: skip
 _METHODS = (
-    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "PROPFIND",
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get",
+    "PROPFIND",
     "M-SEARCH", "X" * 50,
 )  # fmt: skip
 
 _BAD_TEXT = (
-    b"\x00", b"\xef\xbb\xbf", b"\xc0\xaf", b"\xed\xa0\x80", b"\xff\xfe", b"\xf4\x90\x80\x80", b"\\ud800",
-    b"\\u0000", b"NaN", b"Infinity", b"-Infinity", b"1e999", b"01", b"+1", b".5", b"1.", b"'", b"//",
-    b"/**/", b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b"\n", b"\r", b"\x0b", b"\x1f", b"\xe2\x80\xa8",
+    b"\x00", b"\xef\xbb\xbf", b"\xc0\xaf", b"\xed\xa0\x80", b"\xff\xfe", b"\xf4\x90\x80\x80",
+    b"\\ud800",
+    b"\\u0000", b"NaN", b"Infinity", b"-Infinity", b"1e999", b"01", b"+1", b".5", b"1.", b"'",
+    b"//",
+    b"/**/", b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b"\n", b"\r", b"\x0b", b"\x1f",
+    b"\xe2\x80\xa8",
 )  # fmt: skip
 
 
@@ -160,6 +173,17 @@ def _many_fields(rng: random.Random, kind: str, model: str) -> Case:
     return _post(kind, route, _encode(body))
 
 
+def _passing(rng: random.Random, kind: str, model: str) -> Case:
+    """Odd values that the gateway lets pass: the engine's turn."""
+    route = rng.choice((CHAT, CHAT, COMPLETIONS, RESPONSES, EMBEDDINGS))
+    body = _valid(rng, route, model)
+    for name in rng.sample(_NAMES[route.path], rng.randrange(1, 6)):
+        fine = _PASSING[route.path][name]
+        if fine and name not in ("model", route.prompt_param, "stream"):
+            body[name] = rng.choice(fine)
+    return _post(kind, route, _encode(body))
+
+
 def _any_json(rng: random.Random, depth: int) -> object:
     roll = rng.random()
     if depth == 0 or roll < 0.6:
@@ -193,14 +217,15 @@ def _shape(rng: random.Random, kind: str, model: str) -> Case:
     route = rng.choice(ROUTES)
     depth = rng.choice((60, 63, 64, 65, 66, 500, 2000))
     width = rng.choice((100, 3000, 25_000))
+    entries = b",".join(b'"%d":0' % n for n in range(width))
     valid = _encode(_valid(rng, route, model))
     body = rng.choice(
         (
             valid[:-1] + b',"metadata":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}",
             valid[:-1] + b',"tools":' + b"[" * depth + b"]" * depth + b"}",
             b"[" * depth,
-            valid[:-1] + b',"metadata":{' + b",".join(b'"%d":0' % n for n in range(width)) + b"}}",
-            valid[:-1] + b',"logit_bias":{' + b",".join(b'"%d":0' % n for n in range(width)) + b"}}",
+            valid[:-1] + b',"metadata":{' + entries + b"}}",
+            valid[:-1] + b',"logit_bias":{' + entries + b"}}",
             valid[:-1] + b',"user":"' + b"x" * rng.choice((999, 1000, 1001, 50_000)) + b'"}',
             valid[:-1] + b',"seed":' + b"9" * rng.choice((18, 19, 20, 400, 5000)) + b"}",
             valid[:-1] + b',"model":"absent"}',
@@ -230,16 +255,22 @@ def _headers(rng: random.Random, kind: str, model: str) -> Case:
     body = _encode(_valid(rng, route, model))
     name, value = rng.choice(
         (
-            ("content-type", "text/plain"), ("content-type", ""), ("content-type", "application/json;"),
-            ("content-type", "application/json; charset=latin1"), ("content-type", "APPLICATION/JSON"),
+            ("content-type", "text/plain"), ("content-type", ""),
+            ("content-type", "application/json;"),
+            ("content-type", "application/json; charset=latin1"),
+            ("content-type", "APPLICATION/JSON"),
             ("content-type", "multipart/form-data; boundary=x"), ("content-encoding", "gzip"),
-            ("content-encoding", "deflate"), ("content-encoding", "br"), ("content-encoding", "identity"),
+            ("content-encoding", "deflate"), ("content-encoding", "br"),
+            ("content-encoding", "identity"),
             ("x-request-id", "x" * 129), ("x-request-id", "a b"), ("x-request-id", "\xff"),
-            ("authorization", "Bearer " + "x" * 5000), ("authorization", "Basic x"), ("cookie", "x" * 5000),
+            ("authorization", "Bearer " + "x" * 5000), ("authorization", "Basic x"),
+            ("cookie", "x" * 5000),
             ("x-data-parallel-rank", "999"), ("accept", "text/html"), ("accept-encoding", "gzip"),
             ("x" * 100, "y"), ("host", "example.com"), ("expect", "100-continue"), ("expect", "x"),
-            ("upgrade", "websocket"), ("upgrade", "h2c"), ("connection", "upgrade"), ("range", "bytes=0-1"),
-            ("x-request-timeout-ms", "-1"), ("x-request-timeout-ms", "x"), ("x-request-timeout-ms", "9" * 40),
+            ("upgrade", "websocket"), ("upgrade", "h2c"), ("connection", "upgrade"),
+            ("range", "bytes=0-1"),
+            ("x-request-timeout-ms", "-1"), ("x-request-timeout-ms", "x"),
+            ("x-request-timeout-ms", "9" * 40),
             ("x-forwarded-for", "127.0.0.1"), ("priority", "x"), ("te", "trailers"), ("from", "\t"),
         )
     )  # fmt: skip
@@ -271,16 +302,20 @@ def _framing(rng: random.Random, kind: str, model: str) -> Case:
             head + "content-length: -1\r\n\r\n", head + "content-length: +1\r\n\r\n{",
             head + "content-length: 1_0\r\n\r\n{", head + "content-length: 99999999999\r\n\r\n",
             head + "content-length: x\r\n\r\n", head + "content-length: 0x10\r\n\r\n",
-            head + chunked + "\r\nzz\r\n", head + chunked + "\r\n-1\r\n", head + chunked + "\r\n\r\n",
-            head + chunked + "\r\nfffffffffffffffff\r\n", head + chunked + "\r\n1\r\nab\r\n0\r\n\r\n",
+            head + chunked + "\r\nzz\r\n", head + chunked + "\r\n-1\r\n",
+            head + chunked + "\r\n\r\n",
+            head + chunked + "\r\nfffffffffffffffff\r\n",
+            head + chunked + "\r\n1\r\nab\r\n0\r\n\r\n",
             head + chunked + "\r\n0\r\nGET /metrics HTTP/1.1\r\n\r\n",
             head.replace("HTTP/1.1", "HTTP/1.0") + chunked + "\r\n0\r\n\r\n",
             head.replace("HTTP/1.1", "HTTP/9.9") + length + "\r\n" + text,
             head.replace("HTTP/1.1", "") + length + "\r\n" + text,
             head.replace("\r\n", "\n") + length + "\r\n" + text,
-            head + "x y: z\r\n\r\n", head + ": z\r\n\r\n", head + " folded\r\n\r\n", head + "\x00: x\r\n\r\n",
+            head + "x y: z\r\n\r\n", head + ": z\r\n\r\n", head + " folded\r\n\r\n",
+            head + "\x00: x\r\n\r\n",
             head + "x: a\x00b\r\n\r\n", head + "x: " + "a" * 70_000 + "\r\n\r\n",
-            "\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "x" * 3000 + "\r\n\r\n",
+            "\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "x" * 3000 + "\r\n\r\n",
         )
     )  # fmt: skip
     return Case(kind, data.encode("latin-1"), must_answer=False, closes=True)
@@ -311,12 +346,20 @@ def _encode(body: Mapping[str, Any]) -> bytes:
 
 
 _NAMES = {route.path: sorted(route.fields) for route in ROUTES}
+_PASSING = {
+    route.path: {
+        name: [value for value in _BOUNDARIES if value is None or check(value) is None]
+        for name, check in route.fields.items()
+    }
+    for route in ROUTES
+}
 _GZIP_BOMB = gzip.compress(b" " * 10_000_000)
 
 Maker = Callable[[random.Random, str, str], Case]
 _MAKERS: tuple[tuple[str, Maker, int], ...] = (
-    ("one_field", _one_field, 40),
-    ("many_fields", _many_fields, 15),
+    ("one_field", _one_field, 30),
+    ("passing", _passing, 15),
+    ("many_fields", _many_fields, 10),
     ("prompt", _prompt, 10),
     ("bytes", _bytes, 15),
     ("shape", _shape, 4),

@@ -44,8 +44,9 @@ class Wire:
                 writer.write(case.data)
                 if case.leaves:
                     await writer.drain()
-                    return Answer(0, closed=True)
-                answer = await _read_answer(reader, case.is_head)
+                    answer = Answer(0, closed=True)
+                else:
+                    answer = await _read_answer(reader, case.is_head)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             answer = Answer(0, closed=True)
         except TimeoutError:
