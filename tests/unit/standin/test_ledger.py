@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -54,6 +55,10 @@ async def test_a_request_that_samples_without_a_seed_can_be_checked_by_its_recor
     assert answer.json()["choices"][0]["text"] == expected.text
 
 
+async def _records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    return list((await http.get("/standin/ledger")).json()["records"])
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("is_queued", [True, False])
 async def test_a_peer_that_leaves_is_an_abort_at_once(stream: bool, is_queued: bool) -> None:
@@ -72,17 +77,20 @@ async def test_a_peer_that_leaves_is_an_abort_at_once(stream: bool, is_queued: b
                 "POST",
                 "/v1/completions",
                 json=BODY | {"max_tokens": 4000, "stream": stream},
-                timeout=0.2 if is_queued or not stream else 0.01,
+                timeout=httpx.Timeout(10, read=0.2 if is_queued or not stream else 0.005),
             ) as answer:
                 await answer.aread()
-        await asyncio.sleep(0.05)
-        told = (await http.get("/standin/ledger")).json()
+        for _ in range(500):
+            records = await _records(http)
+            if any(record["ending"] for record in records):
+                break
+            await asyncio.sleep(0.01)
         metrics = (await http.get("/metrics")).text
         if first is not None:
             first.cancel()
-    (record,) = [record for record in told["records"] if record["ending"]]
+    (record,) = [record for record in records if record["ending"]]
     assert record["ending"] == "aborted"
-    assert record["ended_s"] - record["begun_s"] < 0.5
+    assert record["num_tokens"] < 100  # of 4000, which would take 80 s
     assert 'vllm:num_requests_waiting{engine="0",model_name="m"} 0.0' in metrics
     assert f'vllm:num_requests_running{{engine="0",model_name="m"}} {float(is_queued)}' in metrics
 

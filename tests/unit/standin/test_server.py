@@ -129,8 +129,9 @@ async def test_tokens_come_at_the_known_times() -> None:
                 async for line in answer.aiter_lines()
                 if line.startswith("data: {")
             ]
-    assert times_s[0] == pytest.approx(0.1, abs=0.05)
-    assert times_s[-1] - times_s[0] == pytest.approx(0.19, abs=0.05)
+    # Never early; how late depends on the machine. test_engine has the exact times.
+    assert 0.099 < times_s[0] < 1
+    assert 0.099 + 0.19 < times_s[-1] < 2
 
 
 async def test_only_so_many_run_at_once() -> None:
@@ -140,7 +141,7 @@ async def test_only_so_many_run_at_once() -> None:
         begun_s = asyncio.get_running_loop().time()
         await asyncio.gather(*(http.post("/v1/completions", json=body) for _ in range(3)))
         took_s = asyncio.get_running_loop().time() - begun_s
-    assert took_s == pytest.approx(3 * 0.09, abs=0.09)
+    assert 3 * 0.09 < took_s < 2
 
 
 @pytest.mark.parametrize(
