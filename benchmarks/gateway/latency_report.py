@@ -1,0 +1,89 @@
+"""How are the results of `added_latency` told?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.gateway.arms import DIRECT, DIRECT_AGAIN
+from benchmarks.gateway.records import PERCENTILES, added, spread
+
+
+def render_report(path: Path) -> str:
+    """Markdown, from the document."""
+    document = json.loads(path.read_text())
+    environment = document["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    lines = [
+        "# What a gateway adds",
+        "",
+        f"{environment['date_utc']}, {environment['cpu_model']}, "
+        f"{environment['num_logical_cores']} cores for client, gateway and replicas together; "
+        f"Paceline {environment['paceline']}, {versions}, Python {environment['python']}. "
+        f"Raw: [{path.name}]({path.name}). Command: `{environment['command']}`.",
+        "",
+        "Milliseconds: median over the repeats (lowest to highest). *Added* is the gateway's "
+        "percentile less that of direct in the same repeat; `direct again` is direct a second "
+        "time, so what it adds is noise.",
+    ]
+    for level in document["levels"]:
+        lines += ["", *_level_lines(level)]
+    return "\n".join(lines) + "\n"
+
+
+def _level_lines(level: Mapping[str, Any]) -> list[str]:
+    shape, runs = level["level"], level["runs"]
+    arms = list(dict.fromkeys(run["arm"] for run in sorted(runs, key=lambda run: run["repeat"])))
+    arms.sort(key=lambda arm: (arm != DIRECT, arm != DIRECT_AGAIN))
+    repeats = len({run["repeat"] for run in runs})
+    return [
+        f"## {shape['num_streams']} open streams",
+        "",
+        f"{shape['tpot_ms']:g} ms per token, {shape['min_tokens']} to {shape['max_tokens']} "
+        f"tokens, {shape['chunks_per_s']:.0f} chunks/s in all; {level['replicas']['count']} "
+        f"replicas; {repeats} repeats of {level['seconds']:g} s.",
+        "",
+        *_table("TTFT", "ttft_ms", arms, runs),
+        "",
+        *_table("Inter-chunk time", "inter_chunk_ms", arms, runs),
+        "",
+        *_cores(arms, runs),
+    ]
+
+
+def _table(
+    title: str, measure: str, arms: Sequence[str], runs: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    names = [f"p{rank}" for rank in PERCENTILES]
+    head = " | ".join([*names, *(f"added {name}" for name in names)])
+    lines = [f"| {title} | {head} |", "|---" * (1 + 2 * len(names)) + "|"]
+    for arm in arms:
+        own = [run[measure] for run in runs if run["arm"] == arm]
+        cells = [_cell(spread([run[name] for run in own])) for name in names]
+        for name in names:
+            cells.append("" if arm == DIRECT else _cell(added(runs, arm, DIRECT, measure, name)))
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cores(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "| cores in use | gateway | client | replicas | machine | streams | failed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for arm in arms:
+        own = [run for run in runs if run["arm"] == arm]
+        cores = [
+            f"{median(run['cores'][part] for run in own):.2f}"
+            for part in ("gateway", "client", "replicas", "machine")
+        ]
+        counts = [str(sum(run[name] for run in own)) for name in ("num_streams", "num_failed")]
+        lines.append(f"| {arm} | {' | '.join([*cores, *counts])} |")
+    return lines
+
+
+def _cell(value: Mapping[str, float]) -> str:
+    return f"{value['median']:.2f} ({value['lowest']:.2f} to {value['highest']:.2f})"

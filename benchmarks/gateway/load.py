@@ -1,0 +1,141 @@
+"""How is a server put under load: so many streams open at all times, or so many requests a second?
+
+Both send the same bodies to every server, drawn from the seed, and tell what they sent in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.gateway.sse_client import Exchange, Pool
+
+_WORDS = ("wheel", "wind", "road", "ride", "lead", "pace", "line", "turn", "hill", "sprint")
+_DRAIN_S = 30.0
+"""Streams may take this long to end once no more are begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is asked for."""
+
+    model: str
+    num_prompt_words: int
+    min_tokens: int
+    max_tokens: int
+
+
+def bodies(shape: Shape, seed: int) -> Iterator[bytes]:
+    """Chat requests without end, of random lengths within the shape."""
+    drawn = random.Random(seed)
+    while True:
+        words = " ".join(drawn.choices(_WORDS, k=shape.num_prompt_words))
+        request = {
+            "model": shape.model,
+            "messages": [{"role": "user", "content": words}],
+            "max_tokens": drawn.randint(shape.min_tokens, shape.max_tokens),
+            "temperature": 0,
+            "stream": True,
+        }
+        yield json.dumps(request).encode()
+
+
+async def keep_open(
+    pools: Sequence[Pool],
+    shape: Shape,
+    seed: int,
+    *,
+    num_streams: int,
+    spread_s: float,
+    duration_s: float,
+    on_warm: Callable[[], None],
+) -> list[Exchange]:
+    """Begin a stream whenever one ends, for `duration_s` after all have begun.
+
+    They begin evenly over `spread_s`. Requests go to the pools in turn. `on_warm` is called when
+    the duration begins; what was sent before it is not returned.
+    """
+    loop = asyncio.get_running_loop()
+    request_bodies, pool_in_turn = bodies(shape, seed), itertools.cycle(pools)
+    ended: list[Exchange] = []
+    num_open = 0
+    is_over, drained = False, asyncio.Event()
+
+    def begin() -> None:
+        nonlocal num_open
+        num_open += 1
+        next(pool_in_turn).send(next(request_bodies), end, time.perf_counter())
+
+    def end(exchange: Exchange) -> None:
+        nonlocal num_open
+        num_open -= 1
+        ended.append(exchange)
+        if not is_over:
+            # not from within the connection's callback: it must be idle first
+            loop.call_soon(begin) if exchange.status else loop.call_later(0.1, begin)
+        elif not num_open:
+            drained.set()
+
+    for place in range(num_streams):
+        loop.call_later(spread_s * place / num_streams, begin)
+    await asyncio.sleep(spread_s + 0.5)
+    warm_s = time.perf_counter()
+    on_warm()
+    await asyncio.sleep(duration_s)
+    is_over = True
+    async with asyncio.timeout(_DRAIN_S):
+        await drained.wait()
+    return [exchange for exchange in ended if exchange.sent_s >= warm_s]
+
+
+async def arrive(
+    pools: Sequence[Pool],
+    shape: Shape,
+    seed: int,
+    *,
+    requests_per_s: float,
+    warm_up_s: float,
+    duration_s: float,
+    give_up_s: float,
+    on_warm: Callable[[], None],
+) -> list[Exchange]:
+    """Requests arrive as a Poisson process, whatever becomes of those before them.
+
+    Returns those due within `duration_s` after the warm-up. Those still open `give_up_s` later are
+    dropped, incomplete.
+    """
+    loop = asyncio.get_running_loop()
+    request_bodies, pool_in_turn = bodies(shape, seed), itertools.cycle(pools)
+    gaps = random.Random(seed + 1)
+    ended: list[Exchange] = []
+    num_open = 0
+    begin_s = time.perf_counter()
+    due_s = begin_s + gaps.expovariate(requests_per_s)
+    end_s = begin_s + warm_up_s + duration_s
+
+    def end(exchange: Exchange) -> None:
+        nonlocal num_open
+        num_open -= 1
+        ended.append(exchange)
+
+    loop.call_later(warm_up_s, on_warm)
+    while due_s < end_s:
+        wait_s = due_s - time.perf_counter()
+        await asyncio.sleep(max(wait_s, 0))
+        while due_s <= time.perf_counter() and due_s < end_s:
+            num_open += 1
+            next(pool_in_turn).send(next(request_bodies), end, due_s)
+            due_s += gaps.expovariate(requests_per_s)
+    deadline_s = time.perf_counter() + give_up_s
+    while num_open and time.perf_counter() < deadline_s:
+        await asyncio.sleep(0.05)
+    for pool in pools:
+        pool.close()
+    while num_open:
+        await asyncio.sleep(0.05)
+    return [exchange for exchange in ended if exchange.due_s >= begin_s + warm_up_s]

@@ -1,0 +1,181 @@
+"""When did each part of a streamed answer arrive?
+
+A client that costs little, so that it is not what is measured: one protocol per connection, no
+task per request, connections kept and used again. It notes times; what they mean is `records`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import httptools
+
+_DATA = b"data: "
+_DONE = b"data: [DONE]"
+_ENDS = b'"finish_reason":"'
+_IDLE_S = 3.0
+"""Connections idle for longer are not used again: servers close theirs after 5 s and more."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and what came back. Times are `time.perf_counter()`."""
+
+    sent_s: float
+    on_end: Callable[[Exchange], None]
+    due_s: float = 0.0
+    """When it was to be sent."""
+    ended_s: float = 0.0
+    status: int = 0
+    """0: the connection failed before an answer began."""
+    is_complete: bool = False
+    """The answer was whole; a stream had its `[DONE]`."""
+    arrivals_s: array[float] = field(default_factory=lambda: array("d"))
+    """Reads that brought events, up to the one with the end of the answer."""
+    body: bytes = b""
+    """Of an answer that is no stream."""
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection; one request at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._parser = httptools.HttpResponseParser(self)
+        self._exchange: Exchange | None = None
+        self._transport: asyncio.Transport | None = None
+        self._is_whole = self._has_ended = False
+        self._body: list[bytes] = []
+        self.idle_since_s = 0.0
+
+    def send(self, exchange: Exchange, request: bytes) -> None:
+        assert self._transport is not None
+        self._exchange = exchange
+        self._is_whole = self._has_ended = False
+        self._body = []
+        exchange.sent_s = time.perf_counter()
+        self._transport.write(request)
+
+    @property
+    def is_usable(self) -> bool:
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and time.perf_counter() - self.idle_since_s < _IDLE_S
+        )
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        self._now_s = time.perf_counter()
+        self._parser.feed_data(data)
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if self._body and exchange.status == 200:
+            self._note(exchange, b"".join(self._body))
+            self._body = []
+        if self._is_whole:
+            self._end(exchange)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.lost(self)
+        if self._exchange is not None:
+            self._now_s = time.perf_counter()
+            self._end(self._exchange)
+
+    def _note(self, exchange: Exchange, body: bytes) -> None:
+        if _DATA in body and not self._has_ended:
+            exchange.arrivals_s.append(self._now_s)
+            self._has_ended = _ENDS in body
+        if _DONE in body:
+            exchange.is_complete = True
+
+    def _end(self, exchange: Exchange) -> None:
+        exchange.ended_s = self._now_s
+        if exchange.status != 200:
+            exchange.body = b"".join(self._body)
+            exchange.is_complete = self._is_whole
+        self._exchange = None
+        if self._is_whole and self._parser.should_keep_alive():
+            self._parser = httptools.HttpResponseParser(self)
+            self.idle_since_s = self._now_s
+            self._pool.idle(self)
+        else:
+            self.close()
+        exchange.on_end(exchange)
+
+    # httptools calls these
+    def on_headers_complete(self) -> None:
+        if self._exchange is not None:
+            self._exchange.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._is_whole = True
+
+
+class Pool:
+    """The connections to one server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}:{port}\r\n"
+            "content-type: application/json\r\nauthorization: Bearer none\r\n"
+        ).encode()
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self.num_opened = 0
+
+    def send(self, body: bytes, on_end: Callable[[Exchange], None], due_s: float) -> None:
+        """`on_end` is called exactly once, from the event loop, also when the server fails."""
+        request = b"%bcontent-length: %d\r\n\r\n%b" % (self._head, len(body), body)
+        exchange = Exchange(time.perf_counter(), on_end, due_s)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable:
+                connection.send(exchange, request)
+                return
+            connection.close()
+        opening = asyncio.ensure_future(self._open_and_send(exchange, request))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _open_and_send(self, exchange: Exchange, request: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self.num_opened += 1
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(self), self._host, self._port
+            )
+        except OSError:
+            exchange.ended_s = time.perf_counter()
+            exchange.on_end(exchange)
+            return
+        self._open.add(connection)
+        connection.send(exchange, request)
+
+    def idle(self, connection: Connection) -> None:
+        self._idle.append(connection)
+
+    def lost(self, connection: Connection) -> None:
+        self._open.discard(connection)
+
+    def close(self) -> None:
+        """Drop all connections; exchanges that are open end."""
+        for connection in list(self._open):
+            connection.close()
