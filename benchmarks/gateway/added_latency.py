@@ -11,7 +11,6 @@ adds is its percentile less that of direct in the same repeat.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import gc
 import os
@@ -207,8 +206,7 @@ def _cpu_s(gateway: Server | None, engines: Sequence[Server]) -> dict[str, float
 
 def _pool(server: Server) -> Pool:
     address = urlsplit(server.url)
-    assert address.hostname is not None and address.port is not None
-    return Pool(address.hostname, address.port)
+    return Pool(address.hostname or "", address.port or 0)
 
 
 def _line(level: Level, run: Mapping[str, Any]) -> str:

@@ -63,8 +63,10 @@ def _table(
     for arm in arms:
         own = [run[measure] for run in runs if run["arm"] == arm]
         cells = [_cell(spread([run[name] for run in own])) for name in names]
-        for name in names:
-            cells.append("" if arm == DIRECT else _cell(added(runs, arm, DIRECT, measure, name)))
+        cells += [
+            "" if arm == DIRECT else _cell(added(runs, arm, DIRECT, measure, name))
+            for name in names
+        ]
         lines.append(f"| {arm} | {' | '.join(cells)} |")
     return lines
 

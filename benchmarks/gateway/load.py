@@ -6,6 +6,7 @@ Both send the same bodies to every server, drawn from the seed, and tell what th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -114,6 +115,7 @@ async def arrive(
     gaps = random.Random(seed + 1)
     ended: list[Exchange] = []
     num_open = 0
+    all_ended = asyncio.Event()
     begin_s = time.perf_counter()
     due_s = begin_s + gaps.expovariate(requests_per_s)
     end_s = begin_s + warm_up_s + duration_s
@@ -122,20 +124,21 @@ async def arrive(
         nonlocal num_open
         num_open -= 1
         ended.append(exchange)
+        if not num_open:
+            all_ended.set()
 
     loop.call_later(warm_up_s, on_warm)
     while due_s < end_s:
-        wait_s = due_s - time.perf_counter()
-        await asyncio.sleep(max(wait_s, 0))
+        await asyncio.sleep(max(due_s - time.perf_counter(), 0))
         while due_s <= time.perf_counter() and due_s < end_s:
             num_open += 1
+            all_ended.clear()
             next(pool_in_turn).send(next(request_bodies), end, due_s)
             due_s += gaps.expovariate(requests_per_s)
-    deadline_s = time.perf_counter() + give_up_s
-    while num_open and time.perf_counter() < deadline_s:
-        await asyncio.sleep(0.05)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(give_up_s):
+            await all_ended.wait()
     for pool in pools:
         pool.close()
-    while num_open:
-        await asyncio.sleep(0.05)
+    await all_ended.wait()
     return [exchange for exchange in ended if exchange.due_s >= begin_s + warm_up_s]

@@ -7,7 +7,6 @@ one. Deadlines of the replica are kept here.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from paceline.gateway.engine_errors import outcome_of, problem_of, status_in
 from paceline.gateway.error_log import describe_error
 from paceline.gateway.errors import Problem, unavailable
 from paceline.gateway.lease import Lease
+from paceline.gateway.movable_timeout import MovableTimeout
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.reply import Reply
 from paceline.gateway.settings import GatewaySettings
@@ -108,7 +108,7 @@ class Attempt:
         if self._request.is_stream:
             self._lease.watch_stream()
         try:
-            async with asyncio.timeout(limit_s) as deadline:
+            async with MovableTimeout(limit_s) as deadline:
                 end = await self._exchange(path, body, relay, deadline)
         except TimeoutError:
             if self._request.is_stream and self._reply.has_begun and begins_stream:
@@ -126,7 +126,7 @@ class Attempt:
         return end
 
     async def _exchange(
-        self, path: str, body: bytes, relay: Relay, deadline: asyncio.Timeout
+        self, path: str, body: bytes, relay: Relay, deadline: MovableTimeout
     ) -> AttemptEnd:
         response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
         self._lease.own(response)
@@ -137,14 +137,14 @@ class Attempt:
         if self._reply.has_begun:
             raise Broken("the answer that was to continue a stream is no stream")
         whole = await response.read_all(self._settings.max_response_bytes)
-        deadline.reschedule(None)
+        deadline.suspend()
         await self._reply.whole(200, whole)
         return COMPLETED
 
     async def _relay_stream(
-        self, response: UpstreamResponse, relay: Relay, deadline: asyncio.Timeout
+        self, response: UpstreamResponse, relay: Relay, deadline: MovableTimeout
     ) -> AttemptEnd:
-        settings, now = self._settings, asyncio.get_running_loop().time
+        stall_timeout_s = self._settings.stall_timeout_s
         has_first = False
         while data := await _read_unless_done(response, relay):
             self._lease.got_bytes()
@@ -159,14 +159,14 @@ class Attempt:
                     self._lease.answered()
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()
-                deadline.reschedule(None)  # for a client that does not read, see `protocol`
+                deadline.suspend()  # for a client that does not read, see `protocol`
                 await self._reply.chunk(events, ends_event=not relay.is_inside_event)
             if relay.error is not None:
                 return self._failed(status_in(relay.error), relay.error)
             self._lease.sent_bytes()
             if has_first:
-                deadline.reschedule(now() + settings.stall_timeout_s)
-        deadline.reschedule(None)
+                deadline.move(stall_timeout_s)
+        deadline.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
         await self._reply.end_stream()

@@ -11,11 +11,12 @@ import asyncio
 import socket
 import struct
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from paceline.gateway.errors import Problem
+from paceline.gateway.joined_head import JoinedHead
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers; chosen by hand, web servers allow 8 to 64 KiB."""
@@ -72,6 +73,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("the parser takes 0.9 and 2.0 too")  # answered as any other fault
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, JoinedHead(self.transport))
 
     def on_message_complete(self) -> None:
         self._is_in_head = True

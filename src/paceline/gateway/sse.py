@@ -135,7 +135,10 @@ def split_at_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> tuple[
 
 def _has_line(events: bytes, marks: tuple[bytes, ...]) -> bool:
     """Whether a line begins with one of the marks."""
-    return any(events.startswith(mark) or b"\n" + mark in events for mark in marks)
+    for mark in marks:  # called for every chunk: a generator would cost more than the search
+        if mark in events and (events.startswith(mark) or b"\n" + mark in events):
+            return True
+    return False
 
 
 def _end_of(mark: bytes, data: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -91,6 +92,7 @@ async def serve(
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
+                _spare_the_collector()
                 on_ready(gateway)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             _raise_first(ends)
@@ -140,6 +142,15 @@ async def _ready(
             if name.failure:
                 on_progress(name.name, name.failure)
         await asyncio.sleep(_READY_CHECK_S)
+
+
+def _spare_the_collector() -> None:
+    """Python's collector looks no more at what is there once all is loaded, and stays there.
+
+    A collection of everything took 45 to 50 ms, in which no stream got a chunk.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _raise_first(tasks: set[asyncio.Task[Any]]) -> None:
