@@ -135,21 +135,23 @@ def test_the_longest_unused_blocks_give_way() -> None:
 
 
 def test_the_last_to_start_gives_way_and_goes_on_with_the_same_tokens() -> None:
-    run = _Run(num_kv_blocks=17, max_model_len=256)
+    run = _Run(num_kv_blocks=17, max_model_len=256, max_num_seqs=2)
     run.submit("a", [1] * 100, 100)
     run.submit("b", [2] * 100, 100)
     run.until(0.3)
+    run.submit("c", [3] * 10, 1)
     assert run.engine.num_running == 2
     run.until(1)
     assert run.engine.preemptions_total >= 1
-    assert (run.engine.num_running, run.engine.num_waiting) == (1, 1)
+    assert (run.engine.num_running, run.engine.num_waiting) == (1, 2)
     run.until(60)
+    assert min(at_s for at_s in run.times_s("b") if at_s > 1) < run.times_s("c")[0]
     for name, value in (("a", 1), ("b", 2)):
         expected = expected_answer([value] * 100, 100, ignore_eos=True, eos_every_tokens=0)
         assert run.ids(name) == expected.ids
     assert run.times_s("a")[-1] < run.times_s("b")[-1]
     assert run.engine.cache.used_fraction == 0
-    assert run.engine.prompt_tokens_total == 200
+    assert run.engine.prompt_tokens_total == 210
 
 
 def test_a_held_sequence_keeps_its_place_and_goes_on_later() -> None:

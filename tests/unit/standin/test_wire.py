@@ -26,17 +26,25 @@ def _request(path: str = "/health", body: dict[str, Any] | None = None, *headers
 
 
 @asynccontextmanager
-async def _connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with StandIn(SETTINGS) as server:
+async def _connected(
+    settings: StandInSettings = SETTINGS,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async with StandIn(settings) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         yield reader, writer
         writer.close()
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
-    body = {"model": "m", "prompt": "a", "max_tokens": 5, "temperature": 0}
-    async with _connected() as (reader, writer):
-        writer.write(_request("/v1/completions", body) + _request("/version") + _request("/none"))
+    """Also when the later ones come while the first, which takes 0.2 s, is being answered."""
+    body = {"model": "m", "prompt": "a" * 200, "max_tokens": 5, "temperature": 0}
+    async with _connected(StandInSettings(model="m", prefill_tokens_per_s=1000)) as (
+        reader,
+        writer,
+    ):
+        writer.write(_request("/v1/completions", body) + _request("/version"))
+        await asyncio.sleep(0.05)
+        writer.write(_request("/none"))
         read = b""
         while read.count(b"HTTP/1.1 ") < 3:
             read += await asyncio.wait_for(reader.read(65536), 2)
