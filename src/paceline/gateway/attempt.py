@@ -19,7 +19,7 @@ from paceline.gateway.movable_timeout import MovableTimeout
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.reply import Reply
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.sse import Relay
+from paceline.gateway.sse import ABORTED, Relay, are_comments, is_aborted
 from paceline.gateway.upstream import Broken, Unreachable, UpstreamResponse, Upstreams
 
 _MAX_ERROR_BYTES = 256 * 1024
@@ -35,12 +35,6 @@ class AttemptObserver(Protocol):
     def stream_completed(self, num_output_tokens: int | None) -> None:
         """The stream is complete; the tokens are known only where it told them."""
         ...
-
-
-class ProgressNote(Protocol):
-    """Told that a replica works. Must not block or raise."""
-
-    def __call__(self, replica_name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +54,15 @@ class AttemptEnd:
 
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
+
+
+def timed_out(limit_s: float) -> AttemptEnd:
+    """The replica was silent for too long."""
+    return AttemptEnd(
+        Outcome.TIMED_OUT,
+        Problem(504, f"The engine sent nothing for {limit_s:g} s.", "engine_timeout"),
+        f"nothing for {limit_s:g} s, or for longer than its streams usually wait",
+    )
 
 
 def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
@@ -104,20 +107,14 @@ class Attempt:
         limit_s = settings.response_timeout_s
         if self._request.is_stream:
             limit_s = settings.first_byte_timeout_s
-        begins_stream = not self._reply.has_begun
         if self._request.is_stream:
             self._lease.watch_stream()
         try:
             async with MovableTimeout(limit_s) as deadline:
+                self._lease.on_cut(lambda: deadline.move(0.0))
                 end = await self._exchange(path, body, relay, deadline)
         except TimeoutError:
-            if self._request.is_stream and self._reply.has_begun and begins_stream:
-                limit_s = settings.stall_timeout_s
-            end = AttemptEnd(
-                Outcome.TIMED_OUT,
-                Problem(504, f"The engine sent nothing for {limit_s:g} s.", "engine_timeout"),
-                f"nothing for {limit_s:g} s",
-            )
+            end = timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
         except Unreachable as error:
             end = unreachable(str(error), settings)
         except Broken as error:
@@ -137,6 +134,8 @@ class Attempt:
         if self._reply.has_begun:
             raise Broken("the answer that was to continue a stream is no stream")
         whole = await response.read_all(self._settings.max_response_bytes)
+        if is_aborted(whole):
+            return self._failed(status_in(ABORTED), ABORTED)
         deadline.suspend()
         await self._reply.whole(200, whole)
         return COMPLETED
@@ -145,27 +144,27 @@ class Attempt:
         self, response: UpstreamResponse, relay: Relay, deadline: MovableTimeout
     ) -> AttemptEnd:
         stall_timeout_s = self._settings.stall_timeout_s
-        has_first = False
-        while data := await _read_unless_done(response, relay):
+        while not relay.saw_done and (data := await response.read_some()):
             self._lease.got_bytes()
             try:
                 events = relay.feed(data)
             except ValueError as error:
                 raise Broken(str(error)) from error
             if events:
-                if not has_first:
-                    has_first = True
-                    self._observer.first_bytes()
-                    self._lease.answered()
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()
-                deadline.suspend()  # for a client that does not read, see `protocol`
-                await self._reply.chunk(events, ends_event=not relay.is_inside_event)
-            if relay.error is not None:
+                if are_comments(events):
+                    await self._reply.comment(events)
+                else:
+                    if not self._lease.has_answered:
+                        self._observer.first_bytes()
+                        self._lease.answered()
+                    deadline.suspend()  # for a client that does not read, see `protocol`
+                    await self._reply.chunk(events, ends_event=not relay.is_inside_event)
+                    deadline.move(stall_timeout_s)
+            if relay.error is not None and not relay.saw_done:
                 return self._failed(status_in(relay.error), relay.error)
             self._lease.sent_bytes()
-            if has_first:
-                deadline.move(stall_timeout_s)
         deadline.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
@@ -184,15 +183,3 @@ class Attempt:
         )
         told = describe_error(body, self._settings.log_prompts)
         return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {told}")
-
-
-async def _read_unless_done(response: UpstreamResponse, relay: Relay) -> bytes:
-    """The next bytes; none at the end, and none once a complete stream breaks or must be cut."""
-    if relay.is_cut:
-        return b""
-    try:
-        return await response.read_some()
-    except Broken:
-        if relay.saw_done:
-            return b""
-        raise

@@ -2,7 +2,7 @@
 
 One circuit breaker per replica, as seen by this gateway. It decides on values: who is admitted now,
 and what one more ended attempt means. Whether a replica is ready at all is told by its state, which
-attempt goes where is decided in `data_app`.
+attempt goes where is decided in `journey` and `routing`.
 """
 
 from __future__ import annotations
@@ -83,15 +83,16 @@ class Breakers:
         self._breakers: dict[str, _Breaker] = {}
         self._epochs = itertools.count()
 
-    def admitted(self, names: Sequence[str], now_s: float) -> list[str]:
+    def admitted(self, names: Sequence[str], now_s: float, *, forced: bool = True) -> list[str]:
         """Those of `names`, in their order, that should take a request now. Does not mutate.
 
-        Never empty unless `names` is: when no breaker would let a request pass, those that still
-        answered some are returned, or else all. Call it with the replicas that could serve the
-        request, and `began` for the chosen one before anything else is awaited.
+        Never empty unless `names` is, or `forced` is false: when no breaker would let a request
+        pass, those that at least accept connections are returned, or else all. Call it with the
+        replicas that could serve the request, and `began` for the chosen one before anything else
+        is awaited.
         """
         admitted = [name for name in names if self._admits(name, now_s)]
-        if admitted:
+        if admitted or not forced:
             return admitted
         known = self._breakers
         return [name for name in names if not known[name].is_mute] or list(names)

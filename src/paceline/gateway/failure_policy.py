@@ -1,7 +1,7 @@
 """An attempt has ended: what becomes of the request?
 
 One pure function from values to the next step. Carrying the step out, and spending the budgets, is
-left to `data_app`.
+left to `journey`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Reason(StrEnum):
     NO_REPLICA = "no_replica"
     NOT_CONTINUABLE = "not_continuable"
     FAILS_AGAIN = "fails_again"
-    NO_TIME_LEFT = "no_time_left"
     NO_ATTEMPT_LEFT = "no_attempt_left"
     NO_BUDGET_LEFT = "no_budget_left"
     NO_REPLICA_CAME = "no_replica_came"
@@ -53,24 +52,23 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptEnd:
+class Standing:
     """Everything that the next step depends on, as of the end of an attempt."""
 
     outcome: Outcome
-    """How the attempt ended; UNAVAILABLE when there was no replica to make it on."""
+    """How the attempt ended. The request's own deadline is no case: it ends the whole journey."""
     has_client_bytes: bool
     """Whether the client has received anything of the answer, from any attempt."""
     can_continue: bool
     """Whether what it has received can be continued token by token. Not read before that."""
     num_attempts: int
-    """Attempts made until now that began the answer anew, this one included."""
+    """Attempts made until now that began the answer anew, this one included; those that did not
+    reach an engine are left out."""
     num_continuations: int
     """Attempts made until now that continued it, this one included."""
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which is likely to come again with the
     same request: an engine's 500 after which it serves on."""
-    time_left_s: float
-    """Until the request's deadline; infinite when it has none."""
     waited_s: float
     """How long this request has waited for a replica until now, over all its waits."""
     has_other_replica: bool
@@ -85,6 +83,7 @@ _ENDS = {
     Outcome.COMPLETED: Decision(Step.FINISHED, Reason.COMPLETED),
     Outcome.ENGINE_REFUSED: Decision(Step.FINISHED, Reason.ENGINE_REFUSED),
     Outcome.CLIENT_GONE: Decision(Step.FINISHED, Reason.CLIENT_GONE),
+    Outcome.NOT_CONTINUED: Decision(Step.GIVE_UP, Reason.NOT_CONTINUABLE),
     Outcome.SHUT_DOWN: Decision(Step.GIVE_UP, Reason.STOPPING),
     Outcome.REFUSED: Decision(Step.GIVE_UP, Reason.OWN_FAULT),
     Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, Reason.OWN_FAULT),
@@ -92,7 +91,7 @@ _ENDS = {
 """Outcomes after which another replica could do nothing better."""
 
 
-def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
+def next_step(end: Standing, settings: FailureSettings) -> Decision:
     """The first of these rules that applies.
 
     1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
@@ -101,7 +100,7 @@ def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
     2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
     3. An error that repeats has come twice: GIVE_UP. The second engine settles that the request is
        to blame; a third would only do the work again.
-    4. No time, no attempt of this kind, or no budget left: GIVE_UP.
+    4. No attempt of this kind, or no budget left: GIVE_UP.
     5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
     6. It ran into a deadline, or an error that repeats has come: GIVE_UP. The replica that let it
@@ -117,8 +116,6 @@ def next_step(end: AttemptEnd, settings: FailureSettings) -> Decision:
         return _give_up(Reason.NOT_CONTINUABLE)
     if end.num_repeating_errors >= 2:
         return _give_up(Reason.FAILS_AGAIN)
-    if not end.time_left_s > 0:
-        return _give_up(Reason.NO_TIME_LEFT)
     if end.has_client_bytes:
         has_attempt = end.num_continuations < settings.max_continuations
         num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -32,6 +32,7 @@ class Lease:
         self._ledger = ledger
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
+        self._end_attempt: Callable[[], None] | None = None
         self._ticket: Ticket | None = None
         self._stream: WatchedStream | None = None
         self.has_answered = False
@@ -71,10 +72,16 @@ class Lease:
         assert self._stream is not None
         self._ledger._progress.note_sent(self._stream, time.monotonic())
 
+    def on_cut(self, end_attempt: Callable[[], None]) -> None:
+        """How the attempt is ended from outside, wherever it stands."""
+        self._end_attempt = end_attempt
+
     def cut(self, outcome: Outcome) -> None:
-        """End the attempt from outside: whoever reads from the connection finds it broken."""
+        """End the attempt from outside."""
         self.end(outcome)
-        if self._upstream is not None:
+        if self._end_attempt is not None:
+            self._end_attempt()
+        elif self._upstream is not None:
             self._upstream.close()
 
     async def __aenter__(self) -> Lease:

@@ -27,6 +27,9 @@ class Reply:
         self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
         self._is_inside_event = False
         self.has_begun = False
+        """Its head went out."""
+        self.has_data = False
+        """Part of the answer went out, and not only comments."""
         self.is_complete = False
 
     @property
@@ -46,9 +49,14 @@ class Reply:
 
     async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
         """Part of a stream. Suspends while the client is slow to read."""
+        self.has_data = True
         self._is_inside_event = not ends_event
         if self._names_events:
             self._num_events += data.count(b"\n\n")
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def comment(self, data: bytes) -> None:
+        """Lines that clients skip."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_stream(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from paceline.gateway.admission import num_slots_of
 from paceline.gateway.admission_settings import AdmissionSettings
-from paceline.gateway.breaker import Breakers, BreakerState
+from paceline.gateway.breaker import Breakers
 from paceline.gateway.capabilities import Needs, can_serve
 from paceline.gateway.lease import Ledger
 from paceline.gateway.replicas import Replica, ReplicaSource
@@ -44,23 +44,31 @@ class Router:
         return [ready[name] for name in self._breakers.admitted(list(ready), time.monotonic())]
 
     def choose(
-        self, model: str, needs: Needs, avoid: Collection[str] = (), *, forced: bool = True
+        self,
+        model: str,
+        needs: Needs,
+        avoid: Collection[str] = (),
+        *,
+        forced: bool = True,
+        goes_on: Replica | None = None,
     ) -> Replica | None:
         """The replica for the next attempt; None when there is none.
 
         Those in `avoid` are left out. With `forced`, when every breaker is open, one of these all
-        the same: better a doubtful replica than none.
+        the same: better a doubtful replica than none. To continue a stream that `goes_on` began it
+        must tell token ids too, and have as long a context.
         """
         able = {
             replica.name: replica
             for replica in self.of_model(model)
-            if replica.state == "ready" and replica.name not in avoid and can_serve(replica, needs)
+            if replica.state == "ready"
+            and replica.name not in avoid
+            and can_serve(replica, needs)
+            and (goes_on is None or _can_go_on(replica, goes_on))
+            and (goes_on is None or _can_go_on(replica, goes_on))
         }
         now_s = time.monotonic()
-        names = self._breakers.admitted(list(able), now_s)
-        if not forced:
-            states = self._breakers.states(now_s)
-            names = [name for name in names if states.get(name) is not BreakerState.OPEN]
+        names = self._breakers.admitted(list(able), now_s, forced=forced)
         return self._least_loaded([able[name] for name in names])
 
     def _least_loaded(self, replicas: Sequence[Replica]) -> Replica | None:
@@ -69,3 +77,11 @@ class Router:
 
     def _load(self, replica: Replica) -> float:
         return self._ledger.num_in_flight(replica.name) / num_slots_of([replica], self._settings)
+
+
+def _can_go_on(replica: Replica, first: Replica) -> bool:
+    if not replica.tells_token_ids:
+        return False
+    if first.max_model_len is None or replica.max_model_len is None:
+        return True
+    return replica.max_model_len >= first.max_model_len

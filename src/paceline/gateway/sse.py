@@ -15,6 +15,10 @@ from typing import Protocol
 DONE = b"data: [DONE]"
 ERROR = b'data: {"error"'
 _DATA = b"data: "
+_ABORTED_MARK = re.compile(rb'"finish_reason":\s?"abort"')
+"""vLLM's engine core gives this reason to all it holds when it is told to end: the answer is cut,
+not complete."""
+ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
 _USAGE = b'"usage":{'
 _COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
 
@@ -32,17 +36,12 @@ class Relay(Protocol):
 
     @property
     def saw_done(self) -> bool:
-        """The stream is complete."""
+        """The stream is complete; what the engine has to say behind that is not waited for."""
         ...
 
     @property
     def error(self) -> bytes | None:
         """The JSON of the engine's error event, once there was one."""
-        ...
-
-    @property
-    def is_cut(self) -> bool:
-        """The stream is complete although the engine has more to say: it must be aborted."""
         ...
 
     @property
@@ -76,9 +75,6 @@ class EventRelay:
         self.num_output_tokens: int | None = None
         """Completion tokens of the last usage seen; None when there was none."""
 
-    is_cut = False
-    """The engine alone says when its stream ends."""
-
     @property
     def is_inside_event(self) -> bool:
         """Part of an event that was too long to be held has gone out, its end has not."""
@@ -103,6 +99,8 @@ class EventRelay:
             self._is_inside_event = False
             if has_error(data, self._error_marks):
                 data, self.error = split_at_error(data, self._error_marks)
+            if b'"abort"' in data and (aborted := _ABORTED_MARK.search(data)):
+                data, self.error = _before_event_at(aborted.start(), data), ABORTED
             self._note(data)
         return data
 
@@ -112,6 +110,18 @@ class EventRelay:
         if _USAGE in events:
             for match in _COMPLETION_TOKENS.finditer(events):
                 self.num_output_tokens = int(match[1])
+
+
+def is_aborted(answer: bytes) -> bool:
+    """Whether a whole answer was cut by an engine that ended."""
+    return b'"abort"' in answer and _ABORTED_MARK.search(answer) is not None
+
+
+def are_comments(events: bytes) -> bool:
+    """Whether whole events hold nothing but comments, such as keep-alives."""
+    return events.startswith(b":") and all(
+        not line or line.startswith(b":") for line in events.splitlines()
+    )
 
 
 def has_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> bool:
@@ -139,6 +149,10 @@ def _has_line(events: bytes, marks: tuple[bytes, ...]) -> bool:
         if mark in events and (events.startswith(mark) or b"\n" + mark in events):
             return True
     return False
+
+
+def _before_event_at(at: int, events: bytes) -> bytes:
+    return events[: max(_end_of(b"\n\n", events[:at]), _end_of(b"\r\n\r\n", events[:at]))]
 
 
 def _end_of(mark: bytes, data: bytes) -> int:

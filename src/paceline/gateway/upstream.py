@@ -1,7 +1,7 @@
 """How does the gateway talk to a replica?
 
 HTTP over the replica's Unix socket or URL. aiohttp's exceptions end here: callers see
-`Unreachable` (nothing was answered) and `Broken` (the answer ended too early).
+`Unreachable` (no connection) and `Broken` (the answer ended too early).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from paceline.gateway.settings import GatewaySettings
 
 
 class Unreachable(Exception):
-    """The replica refused the connection, or closed it before it answered."""
+    """There was no connection to the replica: it knows nothing of the request."""
 
 
 class Broken(Exception):
-    """The replica's answer ended before it was complete."""
+    """The replica had the request, and its answer ended before it was complete, or began."""
 
 
 class UpstreamResponse:
@@ -87,7 +87,7 @@ class Upstreams:
     async def post(
         self, replica: Replica, path: str, body: bytes, request_id: str
     ) -> UpstreamResponse:
-        """Send a request; returns when the answer begins. May raise `Unreachable`.
+        """Send a request; returns when the answer begins. May raise `Unreachable` and `Broken`.
 
         Cancelling it closes the connection, which the engine takes as an abort.
         """
@@ -102,8 +102,10 @@ class Upstreams:
                 headers=headers,
                 allow_redirects=False,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(_reason(error)) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Broken(_reason(error)) from error
         return UpstreamResponse(response)
 
     def _session(self, replica: Replica) -> tuple[aiohttp.ClientSession, str]:

@@ -22,7 +22,7 @@ from .fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(
     fleet=FleetSettings(load_period_s=3600),  # whoever asks an engine here is a request
-    failures=FailureSettings(replica_wait_s=0.1),
+    failures=FailureSettings(max_attempts=1, replica_wait_s=0.1),
     port=0,
     admin_port=0,
     max_body_bytes=100_000,

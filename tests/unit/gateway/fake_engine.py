@@ -25,9 +25,12 @@ class FakeEngine:
     mode: str = "answer"
     """answer, hang (no first byte), stall (after one token), die (after one token, inside an
     event), cut (after one token, cleanly but without [DONE]), refuse, dead, drip (slow tokens),
-    split (every byte by itself), flood (as much as is taken), raw (the bytes of `raw`)."""
+    split (every byte by itself),
+    stall_after_done, flood (as much as is taken), raw (the bytes of `raw`)."""
     refusal: tuple[int, dict[str, object]] = (400, {})
     raw: bytes = b""
+    raw_type: str = "text/event-stream"
+    paths: list[str] = field(default_factory=list)
     num_begun: int = 0
     num_aborted: int = 0
     num_finished: int = 0
@@ -40,7 +43,7 @@ class FakeEngine:
         self.tokens = ["def ", "f(x", "):\n", " return x"]
         self.mode = "answer"
         self.num_begun = self.num_aborted = self.num_finished = self.num_flooded = 0
-        self.bodies = []
+        self.bodies, self.paths = [], []
         self.headers = []
 
     async def __aenter__(self) -> FakeEngine:
@@ -67,6 +70,7 @@ class FakeEngine:
         self.bodies.append(body)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         self.num_begun += 1
+        self.paths.append(request.path)
         try:
             response = await self._do(request, json.loads(body))
         except (asyncio.CancelledError, ConnectionError):
@@ -89,6 +93,8 @@ class FakeEngine:
             return web.json_response(_embedding())
         if request.path == "/v1/responses" and not asked.get("stream"):
             return web.json_response(_response(self.tokens, "completed"))
+        if self.mode == "raw" and self.raw_type != "text/event-stream":
+            return web.Response(body=self.raw, content_type=self.raw_type)
         if not asked.get("stream"):
             return web.json_response(_whole(self.tokens, is_chat))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -126,6 +132,8 @@ class FakeEngine:
             usage = {"prompt_tokens": 3, "completion_tokens": len(self.tokens), "total_tokens": 7}
             await response.write(_event({**_chunk("", is_chat), "choices": [], "usage": usage}))
         await response.write(b"data: [DONE]\n\n")
+        if self.mode == "stall_after_done":
+            await asyncio.sleep(30)
         return response
 
     @property

@@ -120,7 +120,7 @@ async def test_an_engine_that_dies_before_answering_is_a_503(served: Served) -> 
     answer = await served.http.post(CHAT, json=chat())
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "5"
-    assert await served.outcomes() == {"unreachable": 1}
+    assert await served.outcomes() == {"broken": 1}
     assert served.num_in_flight == 0
 
 

@@ -171,7 +171,7 @@ async def test_an_error_inside_a_stream_is_put_into_our_shape(
     served.engine.mode = "raw"
     error = json.dumps(vllm_error(message, 500)).encode()
     served.engine.raw = b'data: {"a":1}\n\ndata: ' + error + b"\n\ndata: [DONE]\n\n"
-    answer = await served.http.post(CHAT, json=chat(stream=True))
+    answer = await served.http.post(CHAT, json=chat(stream=True, presence_penalty=1))
     first, told = answer.text.rstrip("\n").split("\n\n")
     assert first == 'data: {"a":1}'
     assert json.loads(told.removeprefix("data: "))["error"]["code"] == code

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.failure_policy import AttemptEnd, Decision, Reason, Step, next_step
+from paceline.gateway.failure_policy import Decision, Reason, Standing, Step, next_step
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.outcomes import Outcome
 
@@ -21,14 +20,13 @@ FAILURES = (
     Outcome.UNAVAILABLE,
 )
 
-FIRST = AttemptEnd(
+FIRST = Standing(
     outcome=Outcome.UNREACHABLE,
     has_client_bytes=False,
     can_continue=False,
     num_attempts=1,
     num_continuations=0,
     num_repeating_errors=0,
-    time_left_s=math.inf,
     waited_s=0.0,
     has_other_replica=True,
     num_retries_left=1,
@@ -62,8 +60,6 @@ def test_every_outcome_before_the_first_byte(outcome: Outcome, step: Step, reaso
         ({"num_attempts": 3}, Step.GIVE_UP, Reason.NO_ATTEMPT_LEFT),
         ({"num_retries_left": 0}, Step.GIVE_UP, Reason.NO_BUDGET_LEFT),
         ({"num_continuations_left": 0}, Step.RETRY_ELSEWHERE, Reason.REPLICA_FAILED),
-        ({"time_left_s": 0.0}, Step.GIVE_UP, Reason.NO_TIME_LEFT),
-        ({"time_left_s": -1.0}, Step.GIVE_UP, Reason.NO_TIME_LEFT),
         ({"has_other_replica": False}, Step.WAIT_FOR_REPLICA, Reason.NO_REPLICA),
         (
             {"has_other_replica": False, "waited_s": 10.0},
@@ -121,7 +117,6 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
         ({"num_continuations": 1}, Step.CONTINUE_ELSEWHERE, Reason.REPLICA_FAILED),
         ({"num_continuations": 2}, Step.GIVE_UP, Reason.NO_ATTEMPT_LEFT),
         ({"num_continuations_left": 0}, Step.GIVE_UP, Reason.NO_BUDGET_LEFT),
-        ({"time_left_s": 0.0}, Step.GIVE_UP, Reason.NO_TIME_LEFT),
         ({"has_other_replica": False}, Step.WAIT_FOR_REPLICA, Reason.NO_REPLICA),
         (
             {"outcome": Outcome.ENGINE_ERROR, "num_repeating_errors": 2},
@@ -143,14 +138,13 @@ def test_no_case_sends_bytes_twice_or_goes_on_for_ever() -> None:
     for outcome, has_bytes, can_continue, num, has_other, left, waited_s in itertools.product(
         Outcome, (False, True), (False, True), (0, 1, 2, 3, 4), (False, True), (0, 1), (0.0, 10.0)
     ):
-        end = AttemptEnd(
+        end = Standing(
             outcome=outcome,
             has_client_bytes=has_bytes,
             can_continue=can_continue,
             num_attempts=num,
             num_continuations=num,
             num_repeating_errors=0,
-            time_left_s=1.0,
             waited_s=waited_s,
             has_other_replica=has_other,
             num_retries_left=left,

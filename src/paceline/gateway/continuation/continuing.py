@@ -15,9 +15,10 @@ import msgspec
 from paceline.gateway.continuation.eligibility import why_not_continued
 from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
 from paceline.gateway.continuation.seam import find_seam
-from paceline.gateway.continuation.spliced_relay import SplicedRelay, StreamTail
+from paceline.gateway.continuation.spliced_relay import SplicedRelay, StreamTail, max_held_chars
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.continuation.trail import TokenTrail
+from paceline.gateway.upstream import Broken
 
 
 class CannotContinue(Exception):
@@ -87,11 +88,18 @@ class StreamMemory:
         async def detokenise(ids: Sequence[int]) -> str:
             return await _text_of(ask, str(self._request["model"]), ids)
 
+        num_emitted = len(trail.emitted_ids)
         seam = await find_seam(
-            trail.prompt_ids, trail.emitted_ids, trail.delivered_text, detokenise
+            trail.prompt_ids,
+            trail.emitted_ids,
+            trail.delivered_text,
+            max_held_chars(self._request),
+            detokenise,
         )
         if seam is None:
             raise CannotContinue("the token ids do not give the text that was sent")
+        if seam.num_ids < num_emitted and self._request.get("return_token_ids"):
+            raise CannotContinue("ids of an unfinished character were shown and cannot be unsaid")
         left = tokens_left(
             self._request,
             num_prompt=len(trail.prompt_ids),
@@ -111,6 +119,8 @@ async def _text_of(ask: AskReplica, model: str, ids: Sequence[int]) -> str:
     status, answer = await ask(
         "/detokenize", msgspec.json.encode({"model": model, "tokens": list(ids)})
     )
+    if status >= 500:
+        raise Broken(f"/detokenize answered {status}")
     try:
         text = msgspec.json.decode(answer)["prompt"] if status == 200 else None
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):

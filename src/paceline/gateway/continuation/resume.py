@@ -19,7 +19,8 @@ _COMPLETIONS_DEFAULT_TOKENS = 16
 
 _CARRIED = (
     "model", "temperature", "top_p", "top_k", "min_p", "logit_bias", "allowed_token_ids",
-    "repetition_penalty", "stop_token_ids", "ignore_eos", "user", "cache_salt",
+    "repetition_penalty", "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "user",
+    "cache_salt",
 )  # fmt: skip
 
 _SEED_STEP = 0x9E3779B97F4A7C15

@@ -36,9 +36,18 @@ class Seam:
 
 
 async def find_seam(
-    prompt_ids: Sequence[int], emitted_ids: Sequence[int], delivered: str, detokenise: Detokenise
+    prompt_ids: Sequence[int],
+    emitted_ids: Sequence[int],
+    delivered: str,
+    max_owed_chars: int,
+    detokenise: Detokenise,
 ) -> Seam | None:
-    """The seam, or None when the ids do not give the text that went out."""
+    """The seam, or None when the ids do not give the text that went out.
+
+    At most `max_owed_chars` were held back for stop strings. More text than that behind what was
+    delivered is text that the engine did not show, such as a special token's: the seam is put
+    before it.
+    """
     if not emitted_ids:
         return Seam(0, "") if not delivered else None
     context = list(prompt_ids[-CONTEXT_IDS:])
@@ -48,7 +57,7 @@ async def find_seam(
         if num_ids:
             text = await detokenise([*context, *emitted_ids[:num_ids]])
         owed = owed_text(delivered, text, before)
-        if owed is not None:
+        if owed is not None and len(owed) <= max_owed_chars:
             return Seam(num_ids, owed)
     return None
 

@@ -14,10 +14,10 @@ import msgspec
 
 from paceline.gateway.continuation.seam import Seam
 from paceline.gateway.continuation.stop_strings import StopScanner
+from paceline.gateway.continuation.tracked_relay import MAX_HELD_BYTES
 from paceline.gateway.continuation.trail import Choice, TokenTrail, decode_chunk
 from paceline.gateway.sse import EventRelay
 
-_MAX_HELD_BYTES = 1024 * 1024
 DONE = b"data: [DONE]\n\n"
 
 
@@ -30,18 +30,14 @@ class SplicedRelay:
         self._trail = trail
         self._tail = StreamTail(request, trail)
         self._stops = StopScanner(
-            _stop_strings(request),
+            stop_strings_of(request),
             shows_stop=bool(request.get("include_stop_str_in_output")),
             delivered=trail.delivered_text,
         )
         self._owed = seam.owed_text
-        self._relay = EventRelay(_MAX_HELD_BYTES)
+        self._relay = EventRelay(MAX_HELD_BYTES)
         self.saw_done = False
         """The stream is complete, though the engine may have more to say."""
-
-    @property
-    def is_cut(self) -> bool:
-        return self.saw_done and not self._relay.saw_done
 
     @property
     def error(self) -> bytes | None:
@@ -63,7 +59,7 @@ class SplicedRelay:
         out: list[bytes] = []
         events = self._relay.feed(data)
         if self._relay.is_inside_event:
-            raise ValueError(f"an event is longer than {_MAX_HELD_BYTES} bytes")
+            raise ValueError(f"an event is longer than {MAX_HELD_BYTES} bytes")
         for line in events.split(b"\n"):
             if not line.startswith(b"data: {"):
                 continue
@@ -161,6 +157,14 @@ class StreamTail:
         return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-def _stop_strings(request: Mapping[str, Any]) -> list[str]:
+def stop_strings_of(request: Mapping[str, Any]) -> list[str]:
     stop = request.get("stop")
     return [stop] if isinstance(stop, str) else list(stop or ())
+
+
+def max_held_chars(request: Mapping[str, Any]) -> int:
+    """Characters that the engine holds back for stop strings, as vLLM does."""
+    stops = stop_strings_of(request)
+    if not stops or request.get("include_stop_str_in_output"):
+        return 0
+    return max(map(len, stops)) - 1

@@ -1,9 +1,9 @@
 """Does the answer end here, although its stop string began before the seam?
 
 The engine that goes on looks for stop strings in its own output alone, so it is not asked to: the
-gateway looks, in the text of both. As vLLM does (`check_stop_strings`): of several stop strings in
-one piece the first of the list wins, and unless they are to be shown, as many characters are held
-back as could be the beginning of one.
+gateway looks, in the text of both. As vLLM does (`check_stop_strings`): of several stop strings the
+one that is complete first wins, of equals the first of the list; and unless they are to be shown,
+as many characters are held back as could be the beginning of one.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class StopScanner:
 
     def _find(self, start: int) -> int | None:
         """Where the answer ends, if a stop string is complete."""
-        for stop in self._stops:
-            at = self._text.find(stop, start)
-            if at >= 0:
-                self.matched = stop
-                return at + len(stop) if self._shows_stop else at
-        return None
+        found = [(at + len(s), rank) for rank, s in enumerate(self._stops)
+                 if (at := self._text.find(s, start)) >= 0]  # fmt: skip
+        if not found:
+            return None
+        end, rank = min(found)
+        self.matched = self._stops[rank]
+        return end if self._shows_stop else end - len(self.matched)

@@ -1,7 +1,12 @@
 """What must the gateway see of a stream that it may have to continue?
 
 Its events pass through like any other's, but the token ids in them are noted, and taken out again
-unless the client asked for them: what is left is byte for byte what the engine sends without.
+unless the client asked for them: what is left is byte for byte what the engine sends without (an
+engine that parses answers into reasoning or tool calls sends some empty chunks more).
+
+What comes before the first token (a chat's chunk with the role, which vLLM sends together with it)
+is held back until then: a stream of which the client has had no token can be made again from the
+beginning.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import re
 import msgspec
 
 from paceline.gateway.continuation.trail import TokenTrail, decode_chunk
-from paceline.gateway.sse import EventRelay
+from paceline.gateway.sse import EventRelay, are_comments
 
 MAX_HELD_BYTES = 8 * 1024 * 1024
 """Longest event of a tracked stream. The first one holds the ids of the prompt, some 7 bytes each:
@@ -32,13 +37,11 @@ class TrackedRelay:
         self._trail = trail
         self._shows_ids = shows_ids
         self._relay = EventRelay(MAX_HELD_BYTES)
+        self._before_first = b""
 
     @property
     def saw_done(self) -> bool:
         return self._relay.saw_done
-
-    is_cut = False
-    """The engine alone says when its stream ends."""
 
     @property
     def error(self) -> bytes | None:
@@ -63,6 +66,11 @@ class TrackedRelay:
             self._note(events)
         if not self._shows_ids and _IDS_MARK in events:
             events = _IDS.sub(b"null", events)
+        if not (self._trail.has_begun or self.saw_done or are_comments(events)):
+            self._before_first += events
+            return b""
+        if self._before_first and not are_comments(events):
+            events, self._before_first = self._before_first + events, b""
         return events
 
     def _note(self, events: bytes) -> None:

@@ -1,11 +1,13 @@
 """What has the client of one stream had so far, in tokens and in text?
 
 The memory from which a stream is continued: the ids of prompt and answer, the text that went out,
-and the head of the chunks. It grows with the answer: four bytes per token, and the text.
+and the head of the chunks. It grows with the answer: four bytes per token, and one to four per
+character of text.
 """
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ import msgspec
 class Delta(msgspec.Struct):
     """Of a chat chunk; only what the trail must see."""
 
-    content: str | None = None
+    content: str | msgspec.UnsetType | None = msgspec.UNSET
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
@@ -73,7 +75,7 @@ class TokenTrail:
         """The chunk with the usage went out."""
         self.lost: str | None = None
         """Why the trail does not hold the whole stream; such a stream cannot be continued."""
-        self._texts: list[str] = []
+        self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
 
     @property
     def can_be_continued(self) -> bool:
@@ -82,9 +84,7 @@ class TokenTrail:
     @property
     def delivered_text(self) -> str:
         """The text that went out."""
-        if len(self._texts) > 1:
-            self._texts = ["".join(self._texts)]
-        return self._texts[0] if self._texts else ""
+        return self._text.getvalue()
 
     def note(self, chunk: Chunk) -> None:
         """A chunk of the engine's that goes out as it is."""
@@ -100,10 +100,14 @@ class TokenTrail:
     def extend(self, ids: Sequence[int], text: str, finish_reason: str | None) -> None:
         """Tokens of the answer, and the text that went out with them."""
         self.emitted_ids.extend(ids)
-        if text:
-            self._texts.append(text)
+        self._text.write(text)
         if finish_reason is not None:
             self.finish_reason = finish_reason
+
+    @property
+    def has_begun(self) -> bool:
+        """There is something of the answer, or it is clear that it cannot be continued."""
+        return bool(self.emitted_ids) or self.finish_reason is not None or self.lost is not None
 
     def rewind(self, num_ids: int) -> None:
         """Forget the ids behind the first `num_ids`; their text never went out."""
@@ -115,8 +119,9 @@ class TokenTrail:
         text = choice.text
         if choice.delta is not None:
             delta = choice.delta
-            text = delta.content
-            if delta.reasoning or delta.reasoning_content or delta.tool_calls:
+            text = delta.content or None
+            is_parsed = delta.reasoning or delta.reasoning_content or delta.tool_calls
+            if is_parsed or (choice.token_ids and delta.content is msgspec.UNSET):
                 self.lost = "the engine parses the answer into reasoning or tool calls"
         if choice.index != 0:
             self.lost = "the stream has several answers"

@@ -10,6 +10,7 @@ import pytest
 from paceline.gateway.continuation.seam import Seam, find_seam, owed_text
 
 PROMPT = list(b"Say it: ")
+MAX_HELD = 3
 
 
 async def bytes_as_tokens(ids: Sequence[int]) -> str:
@@ -17,8 +18,15 @@ async def bytes_as_tokens(ids: Sequence[int]) -> str:
     return bytes(ids).decode("utf-8", errors="replace")
 
 
+SPECIAL = 300
+
+
+async def with_a_special_token(ids: Sequence[int]) -> str:
+    return "".join("<|tool|>" if i == SPECIAL else chr(i) for i in ids)
+
+
 def seam_after(emitted: bytes, delivered: str) -> Seam | None:
-    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, bytes_as_tokens))
+    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, MAX_HELD, bytes_as_tokens))
 
 
 def test_behind_the_last_id_when_all_its_text_went_out() -> None:
@@ -52,6 +60,13 @@ def test_text_held_back_before_an_unfinished_character_is_owed_too() -> None:
     assert seam_after(b"abcd" + "é".encode()[:1], "abc") == Seam(4, "d")
 
 
+def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
+    """A special token's, say: the seam is put before it, and it is generated again."""
+    assert seam_after(b"abc" + b"<eot>"[:4], "abc") == Seam(6, "<eo")
+    emitted = [*b"abc", SPECIAL]
+    assert asyncio.run(find_seam(PROMPT, emitted, "abc", 0, with_a_special_token)) == Seam(3, "")
+
+
 def test_ids_that_do_not_give_the_delivered_text_have_no_seam() -> None:
     assert seam_after(b"abc", "abd") is None
     assert seam_after(b"abc", "abcd") is None
@@ -64,7 +79,7 @@ def test_the_blank_before_the_first_word_is_kept() -> None:
         return (await bytes_as_tokens(ids)).removeprefix(" ")
 
     emitted = list(b" word")
-    assert asyncio.run(find_seam(PROMPT, emitted, " word", drops_first_blank)) == Seam(5, "")
+    assert asyncio.run(find_seam(PROMPT, emitted, " word", 0, drops_first_blank)) == Seam(5, "")
 
 
 def test_a_text_that_changes_what_was_before_has_no_seam() -> None:
