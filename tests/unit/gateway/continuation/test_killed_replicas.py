@@ -76,6 +76,15 @@ async def gateway_over(
         yield gateway
 
 
+async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
+    """Lines as events have them; httpx's own end at U+2028 too, which JSON need not escape."""
+    rest = b""
+    async for data in response.aiter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
 async def read_stream(
     gateway: RunningGateway, path: str, body: dict[str, Any], kill: SpawnedStandIn, after: int
 ) -> Told:
@@ -87,7 +96,7 @@ async def read_stream(
     ):
         assert response.status_code == 200, await response.aread()
         num_events = 0
-        async for line in response.aiter_lines():
+        async for line in lines_of(response):
             if line == "data: [DONE]":
                 told.is_done = True
             elif line.startswith("data: "):
