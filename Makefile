@@ -73,7 +73,7 @@ test-unit: $(DEV)
 
 # An engine's start keeps one core busy: two at a time take two thirds of the time. Whole files, for
 # the tests of a file share an engine.
-test-engine: $(DEV)
+test-engine: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile tests/engine
 
 # The clients are processes that wait for each other's starts and for Retry-After.

@@ -2,16 +2,17 @@
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { Output, generateText, jsonSchema, streamText, tool } from "ai";
-import { BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, run } from "./steps.mjs";
+import { BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, keyFor, run } from "./steps.mjs";
 
-const provider = createOpenAICompatible({
-  name: "paceline",
-  baseURL: BASE_URL,
-  apiKey: "unused",
-  includeUsage: true,
-  supportsStructuredOutputs: true,
-});
-const GREEDY = { model: provider(MODEL), temperature: 0, maxOutputTokens: 24, maxRetries: 1 };
+const providerWith = (apiKey) =>
+  createOpenAICompatible({
+    name: "paceline",
+    baseURL: BASE_URL,
+    apiKey,
+    includeUsage: true,
+    supportsStructuredOutputs: true,
+  });
+const GREEDY = { model: providerWith(keyFor())(MODEL), temperature: 0, maxOutputTokens: 24, maxRetries: 1 };
 const TOOLS = {
   [WEATHER.name]: tool({
     description: WEATHER.description,
@@ -83,7 +84,7 @@ await run({
     const told = {};
     for (const [name, [model, prompt, topP]] of Object.entries(ERRORS)) {
       try {
-        await ask({ model: provider(model), prompt, topP });
+        await ask({ model: providerWith(keyFor(name))(model), prompt, topP });
       } catch (error) {
         told[name] = describe(error);
       }
@@ -102,7 +103,7 @@ await run({
     const controller = new AbortController();
     const { textStream } = streamed({
       prompt: "go on",
-      maxOutputTokens: 1000,
+      maxOutputTokens: 300,
       abortSignal: controller.signal,
     });
     for await (const _ of textStream) {

@@ -1,9 +1,19 @@
 // A session of openai-node.
 
 import OpenAI from "openai";
-import { BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, run } from "./steps.mjs";
+import {
+  API_KEY,
+  BASE_URL,
+  ERRORS,
+  MODEL,
+  QUESTION,
+  SCHEMA,
+  WEATHER,
+  keyFor,
+  run,
+} from "./steps.mjs";
 
-const client = new OpenAI({ baseURL: BASE_URL, apiKey: "unused", maxRetries: 1, timeout: 30000 });
+const client = new OpenAI({ baseURL: BASE_URL, apiKey: API_KEY, maxRetries: 1, timeout: 30000 });
 const GREEDY = { model: MODEL, temperature: 0, max_tokens: 24 };
 const ASKED = [{ role: "user", content: QUESTION }];
 const TOOLS = [{ type: "function", function: WEATHER }];
@@ -72,7 +82,8 @@ await run({
     const told = {};
     for (const [name, [model, content, top_p]] of Object.entries(ERRORS)) {
       try {
-        await create({ model, messages: [{ role: "user", content }], top_p });
+        const { completions } = client.withOptions({ apiKey: keyFor(name) }).chat;
+        await completions.create({ model, messages: [{ role: "user", content }], top_p });
       } catch (error) {
         told[name] = describe(error);
       }
@@ -93,7 +104,7 @@ await run({
 
   async cancel() {
     const messages = [{ role: "user", content: "go on" }];
-    const stream = await create({ messages, stream: true, max_tokens: 1000 });
+    const stream = await create({ messages, stream: true, max_tokens: 300 });
     for await (const chunk of stream) {
       if (chunk.choices[0].delta.content) {
         stream.controller.abort();

@@ -2,10 +2,16 @@
 
 export const [BASE_URL, MODEL, ...wanted] = process.argv.slice(2);
 
+export const API_KEY = process.env.SESSION_API_KEY;
+export const keyFor = (error) => (error === "bad key" ? "wrong" : API_KEY);
+
 export const QUESTION = "Say hello.";
 export const SCHEMA = {
   type: "object",
-  properties: { name: { type: "string" }, age: { type: "integer" } },
+  properties: {
+    name: { type: "string", maxLength: 8 },
+    age: { type: "integer", minimum: 0, maximum: 99 },
+  },
   required: ["name", "age"],
   additionalProperties: false,
 };
@@ -20,6 +26,7 @@ export const WEATHER = {
 };
 // [model, prompt, top_p] of requests that fail
 export const ERRORS = {
+  "bad key": [MODEL, QUESTION],
   "bad field": [MODEL, QUESTION, 7],
   "bad model": ["absent", QUESTION],
   "too long": [MODEL, "error 400"],

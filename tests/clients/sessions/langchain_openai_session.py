@@ -5,12 +5,23 @@ from __future__ import annotations
 import openai
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
-from steps import BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, describe, run
+from steps import (
+    API_KEY,
+    BASE_URL,
+    ERRORS,
+    MODEL,
+    QUESTION,
+    SCHEMA,
+    WEATHER,
+    describe,
+    key_for,
+    run,
+)
 
 
 def model_of(name: str = MODEL, **extra: object) -> ChatOpenAI:
     settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
-    return ChatOpenAI(model=name, base_url=BASE_URL, api_key="unused", **settings)
+    return ChatOpenAI(model=name, base_url=BASE_URL, **{"api_key": API_KEY, **settings})
 
 
 def plain() -> object:
@@ -61,7 +72,7 @@ def errors() -> object:
     told = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
-            model_of(model, **extra).invoke(prompt)
+            model_of(model, api_key=key_for(name), **extra).invoke(prompt)
         except openai.APIError as error:
             told[name] = describe(error)
     return told
@@ -76,7 +87,7 @@ def broken() -> object:
 
 
 def cancel() -> object:
-    chunks = model_of(max_tokens=1000).stream("go on")
+    chunks = model_of(max_tokens=300).stream("go on")
     for chunk in chunks:
         if chunk.content:
             chunks.close()

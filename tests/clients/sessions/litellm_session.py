@@ -6,7 +6,18 @@ import json
 
 import litellm
 import openai
-from steps import BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, describe, run
+from steps import (
+    API_KEY,
+    BASE_URL,
+    ERRORS,
+    MODEL,
+    QUESTION,
+    SCHEMA,
+    WEATHER,
+    describe,
+    key_for,
+    run,
+)
 
 litellm.telemetry = False
 litellm.suppress_debug_info = True
@@ -16,7 +27,10 @@ ASKED = [{"role": "user", "content": QUESTION}]
 def complete(messages: list[object], model: str = MODEL, **extra: object) -> object:
     settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
     return litellm.completion(
-        model=f"openai/{model}", messages=messages, api_base=BASE_URL, api_key="unused", **settings
+        model=f"openai/{model}",
+        messages=messages,
+        api_base=BASE_URL,
+        **{"api_key": API_KEY, **settings},
     )
 
 
@@ -69,7 +83,8 @@ def errors() -> object:
     told = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
-            complete([{"role": "user", "content": prompt}], model, **extra)
+            asked = [{"role": "user", "content": prompt}]
+            complete(asked, model, api_key=key_for(name), **extra)
         except openai.APIError as error:
             told[name] = describe(error)
     return told
@@ -84,7 +99,7 @@ def broken() -> object:
 
 
 def cancel() -> object:
-    chunks = complete([{"role": "user", "content": "go on"}], stream=True, max_tokens=1000)
+    chunks = complete([{"role": "user", "content": "go on"}], stream=True, max_tokens=300)
     for chunk in chunks:
         if chunk.choices[0].delta.content:
             chunks.completion_stream.close()

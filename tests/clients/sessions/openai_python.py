@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 
 import openai
-from steps import BASE_URL, ERRORS, MODEL, QUESTION, SCHEMA, WEATHER, describe, run
+from steps import (
+    API_KEY,
+    BASE_URL,
+    ERRORS,
+    MODEL,
+    QUESTION,
+    SCHEMA,
+    WEATHER,
+    describe,
+    key_for,
+    run,
+)
 
-client = openai.OpenAI(base_url=BASE_URL, api_key="unused", max_retries=1, timeout=30)
+client = openai.OpenAI(base_url=BASE_URL, api_key=API_KEY, max_retries=1, timeout=30)
 GREEDY = {"model": MODEL, "temperature": 0, "max_tokens": 24}
 ASKED = [{"role": "user", "content": QUESTION}]
 
@@ -74,7 +85,7 @@ def errors() -> object:
     told = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
-            client.chat.completions.create(
+            client.with_options(api_key=key_for(name)).chat.completions.create(
                 model=model, messages=[{"role": "user", "content": prompt}], **extra
             )
         except openai.APIError as error:
@@ -93,7 +104,7 @@ def broken() -> object:
 
 def cancel() -> object:
     messages = [{"role": "user", "content": "go on"}]
-    asked = {**GREEDY, "messages": messages, "max_tokens": 1000}
+    asked = {**GREEDY, "messages": messages, "max_tokens": 300}
     with client.chat.completions.create(stream=True, **asked) as chunks:
         for chunk in chunks:
             if chunk.choices[0].delta.content:

@@ -7,15 +7,20 @@ facts; all facts go to stdout as one JSON object, for the test to compare.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 
 BASE_URL, MODEL = sys.argv[1:3]
+API_KEY = os.environ["SESSION_API_KEY"]
 
 QUESTION = "Say hello."
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "age": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
     "required": ["name", "age"],
     "additionalProperties": False,
 }
@@ -32,6 +37,7 @@ WEATHER = {
     },
 }
 ERRORS = {
+    "bad key": (MODEL, QUESTION, {}),
     "bad field": (MODEL, QUESTION, {"top_p": 7}),
     "bad model": ("absent", QUESTION, {}),
     "too long": (MODEL, "error 400", {}),
@@ -40,6 +46,10 @@ ERRORS = {
     "down": (MODEL, "error 503", {}),
 }
 """Model, prompt and parameters of requests that fail."""
+
+
+def key_for(error: str) -> str:
+    return "wrong" if error == "bad key" else API_KEY
 
 
 def run(steps: Mapping[str, Callable[[], object]]) -> None:
