@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +13,8 @@ from paceline.gateway.checks import check_request
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routes import CHAT, COMPLETIONS
 
-from .conftest import SETTINGS, chat
-from .fake_engine import MODEL
+from .conftest import SETTINGS, Serve, chat
+from .fake_engine import MODEL, FakeEngine
 
 
 def needs(**fields: object) -> Needs:
@@ -82,3 +84,30 @@ def test_where_no_replica_gives_several_answers_n_is_named() -> None:
 def test_the_body_is_kept_as_decoded() -> None:
     body = json.dumps(chat(seed=7)).encode()
     assert check_request(CHAT, body, SETTINGS).parsed == chat(seed=7)
+
+
+@pytest.mark.parametrize("field", [{"min_p": 0.1}, {"logit_bias": {"5": 1}}])
+async def test_what_drafting_forbids_goes_to_a_replica_that_does_not_draft(
+    serve: Serve, tmp_path: Path, field: dict[str, object]
+) -> None:
+    async with serve() as served, FakeEngine(tmp_path / "drafting.sock") as drafting:
+        plain = served.source.current[0]
+        served.source.current = [
+            replace(plain, name="drafting", address=str(drafting.socket), drafts=True),
+            plain,
+        ]
+        for _ in range(3):
+            answer = await served.http.post(CHAT.path, json=chat(**field))
+            assert answer.status_code == 200, answer.text
+        assert (drafting.num_begun, served.engine.num_finished) == (0, 3)
+
+
+async def test_where_no_replica_can_the_engine_is_not_asked(serve: Serve) -> None:
+    async with serve() as served:
+        served.source.current = [replace(served.source.current[0], drafts=True)]
+        answer = await served.http.post(CHAT.path, json=chat(min_p=0.1))
+        told = answer.json()["error"]
+        assert (answer.status_code, told["param"]) == (400, "min_p")
+        assert told["code"] == "unsupported_parameter"
+        assert served.engine.num_begun == 0
+        assert (await served.http.post(CHAT.path, json=chat(min_p=0))).status_code == 200
