@@ -23,6 +23,8 @@ import psutil
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
+_LAST_CHARS = 2000
+"""Of the log of a server that did not start: its folder may be gone with this process."""
 IDLE_WATCH_S = 3.0
 MAX_IDLE_CORES = 0.05
 """Above it an idle server disturbs the one under load; chosen by hand."""
@@ -73,7 +75,10 @@ async def wait_until_ready(server: Server, session: aiohttp.ClientSession) -> No
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if (code := server.process.poll()) is not None:
-            raise RuntimeError(f"server {server.name} ended with {code}; see {server.log}")
+            last_words = server.log.read_text(errors="replace")[-_LAST_CHARS:]
+            raise RuntimeError(
+                f"server {server.name} ended with {code}; see {server.log}:\n{last_words}"
+            )
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             status = await _status(session, f"{server.url}/ready")
             if status == 404:

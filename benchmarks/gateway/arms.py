@@ -62,7 +62,7 @@ def gateway_plan(
         return _paceline(urls, folder, max_in_flight, max_queue_wait_s)
     if gateway == LITELLM:
         return _litellm(urls, folder, environment_of(LITELLM, cache))
-    return _vllm_router(urls, environment_of(VLLM_ROUTER, cache))
+    return _vllm_router(urls, environment_of(VLLM_ROUTER, cache), max_in_flight, max_queue_wait_s)
 
 
 def _paceline(
@@ -96,6 +96,7 @@ def _litellm(urls: Sequence[str], folder: Path, commands: Path) -> dict[str, Any
             for url in urls
         ],
         "litellm_settings": {"telemetry": False, "callbacks": [], "num_retries": 0},
+        "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},
     }
     path = folder / "litellm.yaml"
     path.write_text(json.dumps(settings))
@@ -106,9 +107,16 @@ def _litellm(urls: Sequence[str], folder: Path, commands: Path) -> dict[str, Any
     }  # fmt: skip
 
 
-def _vllm_router(urls: Sequence[str], commands: Path) -> dict[str, Any]:
+def _vllm_router(
+    urls: Sequence[str], commands: Path, max_in_flight: int, max_queue_wait_s: float | None
+) -> dict[str, Any]:
+    limits: list[str] = []
+    if max_queue_wait_s is not None:
+        # It counts in whole seconds, and over all replicas.
+        limits = ["--max-concurrent-requests", str(max_in_flight * len(urls)),
+                  "--queue-timeout-secs", str(max(round(max_queue_wait_s), 1))]  # fmt: skip
     return {
         "command": [str(commands / "vllm-router"), "--worker-urls", *urls,
                     "--policy", "round_robin", "--host", "127.0.0.1", "--port", "{port}",
-                    "--prometheus-port", "{admin_port}", "--log-level", "warning"],
+                    "--prometheus-port", "{admin_port}", "--log-level", "warning", *limits],
     }  # fmt: skip

@@ -21,7 +21,8 @@ def render_report(path: Path) -> str:
         "# What a gateway adds",
         "",
         f"{environment['date_utc']}, {environment['cpu_model']}, "
-        f"{environment['num_logical_cores']} cores for client, gateway and replicas together; "
+        f"{environment['num_logical_cores']} cores for client, gateway and replicas together, "
+        f"scheduling {document['scheduling']}; "
         f"Paceline {environment['paceline']}, {versions}, Python {environment['python']}. "
         f"Raw: [{path.name}]({path.name}). Command: `{environment['command']}`.",
         "",
@@ -40,11 +41,11 @@ def _level_lines(level: Mapping[str, Any]) -> list[str]:
     arms.sort(key=lambda arm: (arm != DIRECT, arm != DIRECT_AGAIN))
     repeats = len({run["repeat"] for run in runs})
     return [
-        f"## {shape['num_streams']} open streams",
+        f"## {shape['num_streams']} open streams, {shape['tpot_ms']:g} ms per token",
         "",
-        f"{shape['tpot_ms']:g} ms per token, {shape['min_tokens']} to {shape['max_tokens']} "
-        f"tokens, {shape['chunks_per_s']:.0f} chunks/s in all; {level['replicas']['count']} "
-        f"replicas; {repeats} repeats of {level['seconds']:g} s.",
+        f"{shape['min_tokens']} to {shape['max_tokens']} tokens, "
+        f"{1000 * shape['num_streams'] / shape['tpot_ms']:.0f} chunks/s in all; "
+        f"{level['replicas']['count']} replicas; {repeats} repeats of {shape['seconds']:g} s.",
         "",
         *_table("TTFT", "ttft_ms", arms, runs),
         "",
@@ -73,8 +74,9 @@ def _table(
 
 def _cores(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
-        "| cores in use | gateway | client | replicas | machine | streams | failed |",
-        "|---|---|---|---|---|---|---|",
+        "| cores in use | gateway | client | replicas | machine | begun | with a first token | "
+        "failed |",
+        "|---" * 8 + "|",
     ]
     for arm in arms:
         own = [run for run in runs if run["arm"] == arm]
@@ -82,7 +84,10 @@ def _cores(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{median(run['cores'][part] for run in own):.2f}"
             for part in ("gateway", "client", "replicas", "machine")
         ]
-        counts = [str(sum(run[name] for run in own)) for name in ("num_streams", "num_failed")]
+        counts = [
+            str(sum(run[name] for run in own))
+            for name in ("num_begun", "num_with_first_token", "num_failed")
+        ]
         lines.append(f"| {arm} | {' | '.join([*cores, *counts])} |")
     return lines
 

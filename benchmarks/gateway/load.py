@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from benchmarks.gateway.sse_client import Exchange, Pool
 
 _WORDS = ("wheel", "wind", "road", "ride", "lead", "pace", "line", "turn", "hill", "sprint")
-_DRAIN_S = 30.0
-"""Streams may take this long to end once no more are begun."""
+_SETTLE_S = 0.5
+"""Between the beginning of the last stream and that of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,43 +55,48 @@ async def keep_open(
     spread_s: float,
     duration_s: float,
     on_warm: Callable[[], None],
-) -> list[Exchange]:
-    """Begin a stream whenever one ends, for `duration_s` after all have begun.
+) -> tuple[list[Exchange], float]:
+    """Begin a stream whenever one ends, for `duration_s` after all have begun; then drop all.
 
-    They begin evenly over `spread_s`. Requests go to the pools in turn. `on_warm` is called when
-    the duration begins; what was sent before it is not returned.
+    They begin evenly over `spread_s`. Requests go to the pools in turn. Returns all exchanges,
+    those that were dropped with `is_cut`, and the moment when the duration began; `on_warm` is
+    called in that moment.
     """
     loop = asyncio.get_running_loop()
     request_bodies, pool_in_turn = bodies(shape, seed), itertools.cycle(pools)
     ended: list[Exchange] = []
     num_open = 0
-    is_over, drained = False, asyncio.Event()
+    is_over, all_ended = False, asyncio.Event()
 
     def begin() -> None:
         nonlocal num_open
-        num_open += 1
-        next(pool_in_turn).send(next(request_bodies), end, time.perf_counter())
+        if not is_over:
+            num_open += 1
+            next(pool_in_turn).send(next(request_bodies), end, time.perf_counter())
 
     def end(exchange: Exchange) -> None:
         nonlocal num_open
         num_open -= 1
+        exchange.is_cut = is_over and not exchange.is_complete
         ended.append(exchange)
         if not is_over:
             # not from within the connection's callback: it must be idle first
             loop.call_soon(begin) if exchange.status else loop.call_later(0.1, begin)
         elif not num_open:
-            drained.set()
+            all_ended.set()
 
     for place in range(num_streams):
         loop.call_later(spread_s * place / num_streams, begin)
-    await asyncio.sleep(spread_s + 0.5)
+    await asyncio.sleep(spread_s + _SETTLE_S)
     warm_s = time.perf_counter()
     on_warm()
     await asyncio.sleep(duration_s)
     is_over = True
-    async with asyncio.timeout(_DRAIN_S):
-        await drained.wait()
-    return [exchange for exchange in ended if exchange.sent_s >= warm_s]
+    for pool in pools:
+        pool.close()
+    if num_open:
+        await all_ended.wait()
+    return ended, warm_s
 
 
 async def arrive(

@@ -7,6 +7,7 @@ task per request, connections kept and used again. It notes times; what they mea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from array import array
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class Exchange:
     """0: the connection failed before an answer began."""
     is_complete: bool = False
     """The answer was whole; a stream had its `[DONE]`."""
+    is_cut: bool = False
+    """We dropped it; set by the load."""
     arrivals_s: array[float] = field(default_factory=lambda: array("d"))
     """Reads that brought events, up to the one with the end of the answer."""
     body: bytes = b""
@@ -49,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
-        self._is_whole = self._has_ended = False
+        self._is_whole = self._has_ended = self._keeps_alive = False
         self._body: list[bytes] = []
         self.idle_since_s = 0.0
 
@@ -107,7 +110,7 @@ class Connection(asyncio.Protocol):
             exchange.body = b"".join(self._body)
             exchange.is_complete = self._is_whole
         self._exchange = None
-        if self._is_whole and self._parser.should_keep_alive():
+        if self._is_whole and self._keeps_alive:
             self._parser = httptools.HttpResponseParser(self)
             self.idle_since_s = self._now_s
             self._pool.idle(self)
@@ -125,6 +128,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._is_whole = True
+        self._keeps_alive = self._parser.should_keep_alive()  # afterwards it does not know
 
 
 class Pool:
@@ -139,7 +143,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
-        self.num_opened = 0
+        self._is_closed = False
 
     def send(self, body: bytes, on_end: Callable[[Exchange], None], due_s: float) -> None:
         """`on_end` is called exactly once, from the event loop, also when the server fails."""
@@ -157,17 +161,19 @@ class Pool:
 
     async def _open_and_send(self, exchange: Exchange, request: bytes) -> None:
         loop = asyncio.get_running_loop()
-        self.num_opened += 1
-        try:
+        connection: Connection | None = None
+        with contextlib.suppress(OSError):
             _, connection = await loop.create_connection(
                 lambda: Connection(self), self._host, self._port
             )
-        except OSError:
-            exchange.ended_s = time.perf_counter()
-            exchange.on_end(exchange)
+        if connection is not None and not self._is_closed:
+            self._open.add(connection)
+            connection.send(exchange, request)
             return
-        self._open.add(connection)
-        connection.send(exchange, request)
+        if connection is not None:
+            connection.close()
+        exchange.ended_s = time.perf_counter()
+        exchange.on_end(exchange)
 
     def idle(self, connection: Connection) -> None:
         self._idle.append(connection)
@@ -177,5 +183,6 @@ class Pool:
 
     def close(self) -> None:
         """Drop all connections; exchanges that are open end."""
+        self._is_closed = True
         for connection in list(self._open):
             connection.close()
