@@ -4,6 +4,8 @@
 #   make install   environment only; afterwards .venv/bin/paceline is the command
 #   make test      environment with the test tools, lint, unit tests, sessions of real
 #                  clients, tests on the real engine
+#   make chaos     replicas that are killed, hang or lie, clients that leave or never read; minutes
+#   make soak      the same for long, with raw results in benchmarks/results; an hour or more
 #   make check     the quick loop: lint, types, import direction, unit tests; a minute, once installed
 #
 # Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (where the

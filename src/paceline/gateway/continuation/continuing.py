@@ -88,7 +88,6 @@ class StreamMemory:
         async def detokenise(ids: Sequence[int]) -> str:
             return await _text_of(ask, str(self._request["model"]), ids)
 
-        num_emitted = len(trail.emitted_ids)
         seam = await find_seam(
             trail.prompt_ids,
             trail.emitted_ids,
@@ -98,8 +97,6 @@ class StreamMemory:
         )
         if seam is None:
             raise CannotContinue("the token ids do not give the text that was sent")
-        if seam.num_ids < num_emitted and self._request.get("return_token_ids"):
-            raise CannotContinue("ids of an unfinished character were shown and cannot be unsaid")
         left = tokens_left(
             self._request,
             num_prompt=len(trail.prompt_ids),

@@ -5,7 +5,8 @@ whole, and with stop strings the engine holds back some characters more. Going o
 unfinished character would lose it, or worse: vLLM's decode stream, begun with a prompt that ends
 so, gives out the whole prompt once the character is whole. So the seam is put where the text of the
 ids is whole, a few ids back if need be; those are generated again. They never reached the client,
-so a greedy stream comes out the same, and a sampled one keeps its distribution.
+so a greedy stream comes out the same, and a sampled one keeps its distribution. (A client that
+asked for the ids has had them; see `TokenTrail.unseen`.)
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class SplicedRelay:
             delivered=trail.delivered_text,
         )
         self._owed = seam.owed_text
+        self._shows_ids = bool(request.get("return_token_ids"))
         self._relay = EventRelay(MAX_HELD_BYTES)
         self.saw_done = False
         """The stream is complete, though the engine may have more to say."""
@@ -85,6 +86,8 @@ class SplicedRelay:
 
     def _chunk(self, choice: Choice) -> bytes:
         ids = choice.token_ids or []
+        ends = choice.finish_reason is not None
+        shown_ids = self._trail.unseen(ids, ends=ends) if self._shows_ids else ids
         text = self._stops.feed(self._owed + (choice.text or ""))
         self._owed = ""
         reason: str | None = choice.finish_reason
@@ -94,7 +97,7 @@ class SplicedRelay:
         elif reason is not None:
             text += self._stops.flush()
         self._trail.extend(ids, text, reason)
-        return self._tail.render_chunk(text, ids, reason, stop_reason)
+        return self._tail.render_chunk(text, shown_ids, reason, stop_reason)
 
 
 class StreamTail:

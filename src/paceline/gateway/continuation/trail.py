@@ -76,6 +76,8 @@ class TokenTrail:
         self.lost: str | None = None
         """Why the trail does not hold the whole stream; such a stream cannot be continued."""
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
+        self._rewound_ids = array("I")
+        """Ids behind the seam that a client which asked for ids has had already."""
 
     @property
     def can_be_continued(self) -> bool:
@@ -111,7 +113,19 @@ class TokenTrail:
 
     def rewind(self, num_ids: int) -> None:
         """Forget the ids behind the first `num_ids`; their text never went out."""
+        self._rewound_ids = self.emitted_ids[num_ids:] + self._rewound_ids
         del self.emitted_ids[num_ids:]
+
+    def unseen(self, ids: Sequence[int], *, ends: bool) -> list[int]:
+        """Those of the next ids that a client which asked for ids has not had before a rewind.
+
+        ValueError when they come out differently from what it has had, as sampled ones may.
+        """
+        num_seen = len(self._rewound_ids) if ends else min(len(ids), len(self._rewound_ids))
+        if list(self._rewound_ids[:num_seen]) != list(ids[:num_seen]):
+            raise ValueError("tokens that the client has had come out differently")
+        del self._rewound_ids[:num_seen]
+        return list(ids[num_seen:])
 
     def _note_choice(self, choice: Choice) -> None:
         if choice.prompt_token_ids is not None:

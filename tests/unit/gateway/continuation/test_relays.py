@@ -136,6 +136,32 @@ def test_owed_text_comes_first_and_ids_behind_the_seam_are_forgotten() -> None:
     assert list(trail.emitted_ids) == [4, 5, 9]
 
 
+def test_a_client_of_ids_does_not_get_those_again_that_are_generated_again() -> None:
+    request = {**CHAT, "return_token_ids": True}
+    trail = begun()
+    relay = SplicedRelay(request, trail, Seam(1, ""))
+    sent = [relay.feed(completion_chunk("a", [5])), relay.feed(completion_chunk("b", [6, 7]))]
+    assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(b"".join(sent))] == [[], [7]]
+    assert list(trail.emitted_ids) == [4, 5, 6, 7]
+
+
+def test_ids_generated_again_before_the_next_seam_are_not_lost_from_memory() -> None:
+    request = {**CHAT, "return_token_ids": True}
+    trail = begun()
+    SplicedRelay(request, trail, Seam(1, "")).feed(completion_chunk("a", [5]))
+    sent = SplicedRelay(request, trail, Seam(1, "")).feed(completion_chunk("a", [5, 6, 7]))
+    assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(sent)] == [[7]]
+
+
+@pytest.mark.parametrize(("ids", "finish"), [([5, 9], None), ([5], "stop")])
+def test_ids_that_come_out_differently_cannot_be_taken_back(
+    ids: list[int], finish: str | None
+) -> None:
+    relay = SplicedRelay({**CHAT, "return_token_ids": True}, begun(), Seam(1, ""))
+    with pytest.raises(ValueError, match="come out differently"):
+        relay.feed(completion_chunk("a", ids, finish))
+
+
 def test_a_stop_string_over_the_seam_ends_the_answer_and_the_engine() -> None:
     trail = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
     relay = SplicedRelay({**CHAT, "stop": ["END"]}, trail, Seam(3, "E"))

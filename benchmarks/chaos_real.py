@@ -1,0 +1,100 @@
+"""Do streams survive when real engines are killed under them? Twenty kills over two replicas.
+
+    python benchmarks/chaos_real.py
+
+`paceline serve --replicas 2` with the bundled pair; chats and completions, greedy and seeded,
+streamed and not, run without a pause while the replica with more requests is killed: its whole
+process group, its engine core, its API server, in turn. Greedy answers are compared with those
+from before, token by token; of those that differ, an engine is asked how close the two tokens
+were. Answers that no kill struck are the control. Exit code 1 when a request was lost before its
+first token, a stream was cut silently, or a greedy answer left its reference at no near-tie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from chaos.engines import Victim
+from chaos.killing import READY_WITHIN_S, KillingRun
+from chaos.served import Served, serve
+from losslessness.greedy import NEAR_TIE_NATS
+
+from paceline.bench.environment import describe_environment
+from paceline.bench.report import write_document
+from paceline.demo import heldout_path
+
+MODEL = "paceline-demo"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument(
+        "--streams", type=int, default=12, help="at a time, when an engine is killed"
+    )
+    parser.add_argument("--questions", type=int, default=24)
+    parser.add_argument("--max-tokens", type=int, default=192)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    environment = describe_environment(sys.argv)
+    chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
+    chosen = chats[:: len(chats) // arguments.questions][: arguments.questions]
+    texts = [one["messages"][0]["content"] for one in chosen]
+    folder = Path(tempfile.mkdtemp(prefix="chaos-real-"))
+    config: dict[str, Any] = {
+        "engine": {"replicas": 2},
+        "server": {"granted_fields": ["ignore_eos"]},
+    }
+    with serve(folder, config, ready_within_s=2 * READY_WITHIN_S) as served:
+        run = KillingRun(served, MODEL, texts, max_tokens=arguments.max_tokens, seed=arguments.seed)
+        document = asyncio.run(_run(run, served, arguments))
+    document = {
+        "schema_version": 1,
+        "kind": "chaos over real engines",
+        "environment": asdict(environment),
+        **document,
+    }
+    target = arguments.results / f"chaos-real-{environment.date_utc[:10]}.json"
+    write_document(target, document)
+    shown = {name: document[name] for name in ("faults", "differences", "summary")}
+    print(json.dumps(shown, indent=1), f"\nlog: {served.log}\nwritten: {target}")
+    return 0 if document["is_passed"] else 1
+
+
+async def _run(run: KillingRun, served: Served, arguments: argparse.Namespace) -> dict[str, Any]:
+    kinds = list(Victim)
+    victims = [kinds[i % len(kinds)] for i in range(arguments.kills)]
+    await run.run(victims, arguments.streams)
+    differences = await run.differences()
+    faults = run.faults()
+    far = [
+        one
+        for one in differences
+        if one["gap_nats"] is not None and one["gap_nats"] > NEAR_TIE_NATS["bfloat16"]
+    ]
+    metrics = served.metrics()
+    return {
+        "is_passed": not faults and not far,
+        "faults": faults,
+        "differences": differences,
+        "summary": run.summary(),
+        "metrics": {
+            name: value
+            for name, value in metrics.items()
+            if name.startswith(("paceline_requests", "paceline_continuations", "paceline_retries"))
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""200 SIGKILLs under 64 streams over simulated replicas: is any answer lost, cut or doubled?
+
+    python benchmarks/soak_kills.py
+
+Streams of known answers run without a pause over four replicas; one after the other, drawn at
+random, is killed and started again. Every stream is compared with its expected answer, token by
+token, and with the replicas' own ledgers. Exit code 1 when one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import aiohttp
+from chaos.fleet import Fleet, running_fleet
+from chaos.known import Known, faults_of, known, num_struck
+from chaos.told import Ending, Told, ask
+
+from paceline.bench.environment import describe_environment
+from paceline.bench.report import write_document
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=200)
+    parser.add_argument("--tpot-ms", type=float, default=10.0)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    environment = describe_environment(sys.argv)
+    with running_fleet(arguments.replicas, "--tpot-ms", str(arguments.tpot_ms)) as fleet:
+        document = asyncio.run(_run(fleet, arguments))
+    document = {
+        "schema_version": 1,
+        "kind": "soak: kills over simulated replicas",
+        "environment": asdict(environment),
+        **document,
+    }
+    target = arguments.results / f"soak-kills-{environment.date_utc[:10]}.json"
+    write_document(target, document)
+    print({name: document[name] for name in document if name != "environment"})
+    return 0 if not document["faults"] else 1
+
+
+async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
+    asked: list[Known] = []
+    told: list[Told] = []
+    is_over = asyncio.Event()
+
+    async def load(session: aiohttp.ClientSession, worker: int) -> None:
+        number = 0
+        while not is_over.is_set():
+            # Numbers are never asked twice at a time, so that ledgers tell the streams apart.
+            one = known(worker + arguments.streams * number, max_tokens=arguments.max_tokens)
+            name = f"kills-{worker}-{number}"
+            answer = await ask(session, fleet.served.url + one.path, one.body, name)
+            asked.append(one)
+            told.append(answer)
+            number += 1
+
+    began_s = time.monotonic()
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        workers = [asyncio.create_task(load(session, n)) for n in range(arguments.streams)]
+        try:
+            num_in_flight = await _kill_all(fleet, arguments.kills)
+        finally:
+            is_over.set()
+            await asyncio.gather(*workers)
+    faults = faults_of(fleet, asked, told)
+    endings = Counter(answer.ending for answer in told)
+    struck = num_struck(fleet, told)
+    metrics = fleet.served.metrics()
+    return {
+        "duration_s": round(time.monotonic() - began_s, 1),
+        "num_kills": arguments.kills,
+        "num_in_flight_on_the_killed": {
+            "mean": sum(num_in_flight) / len(num_in_flight),
+            "min": min(num_in_flight),
+            "max": max(num_in_flight),
+        },
+        "num_streams": len(told),
+        "num_streams_of_several_replicas": struck,
+        "endings": dict(endings),
+        "completed_fraction": endings[Ending.COMPLETED] / len(told),
+        "num_lost_before_first_token": sum(
+            answer.ending is not Ending.COMPLETED and not answer.has_first_token for answer in told
+        ),
+        "num_silent_truncations": endings[Ending.TRUNCATED],
+        "longest_silence_s": max(answer.longest_silence_s for answer in told),
+        "num_leases_left": fleet.served.num_in_flight,
+        "continuations": {
+            k: v for k, v in metrics.items() if k.startswith("paceline_continuations_total")
+        },
+        "retries": {k: v for k, v in metrics.items() if k.startswith("paceline_retries_total")},
+        "faults": faults[:100],
+        "num_faults": len(faults),
+    }
+
+
+async def _kill_all(fleet: Fleet, num_kills: int) -> list[int]:
+    """One kill after the other; returns how many requests each killed replica had."""
+    drawn = random.Random(0)
+    num_in_flight = []
+    for _ in range(num_kills):
+        await asyncio.sleep(drawn.uniform(0.2, 0.6))
+        await asyncio.to_thread(fleet.served.wait_ready, len(fleet.standins), 60.0)
+        place = drawn.randrange(len(fleet.standins))
+        replicas = await asyncio.to_thread(fleet.served.replicas)
+        num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{place}"]
+        await asyncio.to_thread(fleet.standins[place].kill)
+        await asyncio.to_thread(fleet.standins[place].start)
+    return num_in_flight
+
+
+if __name__ == "__main__":
+    sys.exit(main())

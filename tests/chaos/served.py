@@ -1,0 +1,154 @@
+"""`paceline serve` as a process of its own: how is it started, read and ended?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+HTTP = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+"""For all questions in between: a client of its own costs each of them 30 ms."""
+_PROGRAM = """
+import asyncio, pathlib, signal
+from paceline.cli import main
+
+def tell_tasks(*_):
+    pathlib.Path("{tasks}").write_text(str(len(asyncio.all_tasks())))
+
+signal.signal(signal.SIGUSR1, tell_tasks)
+main()
+"""
+"""The command itself; it also writes how many asyncio tasks there are when it is asked by signal,
+which nothing that it serves tells."""
+_ADDRESSES = re.compile(r"serving .* on (\S+) \(admin (\S+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running gateway, perhaps with engines of its own."""
+
+    process: subprocess.Popen[str]
+    url: str
+    admin_url: str
+    log: Path
+    """What it says on standard error."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of its /metrics, by name with labels."""
+        samples = {}
+        for line in HTTP.get(f"{self.admin_url}/metrics").text.splitlines():
+            if line and not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                samples[name] = float(value)
+        return samples
+
+    def replicas(self) -> list[dict[str, Any]]:
+        answer = HTTP.get(f"{self.admin_url}/admin/replicas")
+        found: list[dict[str, Any]] = answer.json()["replicas"]
+        return found
+
+    @property
+    def num_in_flight(self) -> int:
+        """Leases that are open, over all replicas."""
+        return sum(replica["in_flight"] for replica in self.replicas())
+
+    def wait_ready(self, num_replicas: int, within_s: float) -> float:
+        """Until so many replicas are ready; returns how long that took."""
+        began_s = time.monotonic()
+        while sum(replica["state"] == "ready" for replica in self.replicas()) < num_replicas:
+            if time.monotonic() - began_s > within_s:
+                raise TimeoutError(f"not ready in {within_s:g} s: {self.replicas()}")
+            time.sleep(0.05)
+        return time.monotonic() - began_s
+
+    def rss_bytes(self) -> int:
+        return _field(self.pid, "VmRSS") * 1024
+
+    def num_tasks(self) -> int:
+        """Tasks of its event loop."""
+        file = self.log.with_name("tasks")
+        file.unlink(missing_ok=True)
+        os.kill(self.pid, signal.SIGUSR1)
+        deadline_s = time.monotonic() + 5
+        while not file.exists() or not file.read_text():
+            if time.monotonic() > deadline_s:
+                raise TimeoutError("the gateway did not tell its tasks")
+            time.sleep(0.02)
+        return int(file.read_text())
+
+    def num_fds(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+@contextlib.contextmanager
+def serve(
+    folder: Path,
+    config: dict[str, Any],
+    *arguments: str,
+    ready_within_s: float = 60.0,
+    cwd: Path | None = None,
+) -> Iterator[Served]:
+    """Start it with this configuration; killed on leaving, if it still runs."""
+    file = folder / "paceline.yaml"
+    file.write_text(yaml.safe_dump(config))
+    log = folder / "stderr"
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", _PROGRAM.format(tasks=folder / "tasks"), "serve"),
+                *("--config", str(file), "--port", "0", "--admin-port", "0", *arguments),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=cwd or folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PACELINE_ENGINE__LOG_FOLDER": str(folder),
+            },
+        )
+    try:
+        line = _first_line(process, ready_within_s)
+        found = _ADDRESSES.search(line)
+        if not found:
+            raise RuntimeError(f"{line}{log.read_text()}")
+        yield Served(process, found[1], found[2], log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+
+
+def _first_line(process: subprocess.Popen[str], within_s: float) -> str:
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], within_s)[0]:
+        return f"nothing was said in {within_s:g} s\n"
+    return process.stdout.readline()
+
+
+def _field(pid: int, name: str) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
+    assert found
+    return int(found[1])

@@ -1,0 +1,40 @@
+"""Do streams go on, token for token, when a real engine is killed under them?
+
+Two engines with the bundled pair, streams all the time, and two kills: the engine core alone, then
+the whole process group. `benchmarks/chaos_real.py` does the same twenty times.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from chaos.engines import Victim
+from chaos.killing import READY_WITHIN_S, KillingRun
+from chaos.served import serve
+from losslessness.greedy import NEAR_TIE_NATS
+
+from paceline.demo import heldout_path
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+
+async def test_streams_survive_killed_engines(tmp_path: Path) -> None:
+    chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
+    texts = [one["messages"][0]["content"] for one in chats[:4]]
+    config = {"engine": {"replicas": 2}, "server": {"granted_fields": ["ignore_eos"]}}
+    with serve(tmp_path, config, ready_within_s=2 * READY_WITHIN_S) as served:
+        run = KillingRun(served, "paceline-demo", texts, max_tokens=192, seed=0)
+        await run.run([Victim.CORE, Victim.GROUP], num_streams=12)
+        differences = await run.differences()
+    summary = run.summary()
+    assert run.faults() == []
+    assert summary["num_eligible_streams_struck"] > 0
+    assert summary["num_eligible_streams_completed"] == summary["num_eligible_streams"]
+    far = [
+        one
+        for one in differences
+        if one["gap_nats"] is not None and one["gap_nats"] > NEAR_TIE_NATS["bfloat16"]
+    ]
+    assert far == []
