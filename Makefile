@@ -33,7 +33,7 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
-.PHONY: help install install-dev serve test test-unit test-engine test-clients fuzz lint check \
+.PHONY: help install install-dev serve test test-unit test-engine test-clients chaos soak fuzz lint check \
     clean
 
 help:
@@ -91,7 +91,17 @@ fuzz: $(DEV)
 
 check: lint test-unit
 
-test: lint test-unit test-clients test-engine
+# Processes that are killed, and clients that wait for what follows.
+chaos: $(DEV)
+	@$(BIN)/python -m pytest -q --numprocesses 2 tests/chaos
+
+soak: $(DEV)
+	@$(BIN)/python benchmarks/soak_kills.py --results benchmarks/results
+	@$(BIN)/python benchmarks/soak_disconnects.py --results benchmarks/results
+	@$(BIN)/python benchmarks/soak_memory.py --results benchmarks/results
+	@$(BIN)/python benchmarks/chaos_real.py --results benchmarks/results
+
+test: lint test-unit test-clients chaos test-engine
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -20,6 +20,10 @@ MAX_REWIND_IDS = 8
 CONTEXT_IDS = 4
 """Ids of the prompt decoded along: some tokenizers drop the blank before a text's first word."""
 
+MAX_ANCHORS = 16
+_BACK = (16, 8, 4, 2)
+"""Chunks back from the end at which the text is compared anew."""
+
 _UNFINISHED = "\ufffd"
 
 Detokenise = Callable[[Sequence[int]], Awaitable[str]]
@@ -36,30 +40,45 @@ class Seam:
     """Text of these that the client has not had."""
 
 
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A place in the answer: so many ids had brought so many characters."""
+
+    num_ids: int
+    num_chars: int
+
+
 async def find_seam(
     prompt_ids: Sequence[int],
     emitted_ids: Sequence[int],
     delivered: str,
+    anchors: Sequence[Anchor],
     max_owed_chars: int,
     detokenise: Detokenise,
 ) -> Seam | None:
     """The seam, or None when the ids do not give the text that went out.
 
-    At most `max_owed_chars` were held back for stop strings. More text than that behind what was
-    delivered is text that the engine did not show, such as a special token's: the seam is put
-    before it.
+    The whole text is compared first. Where that fails, the text since one of the last `anchors`
+    (newest last): ids further back may have no text, as those of special tokens, which the engine
+    leaves out and a detokeniser writes. At most `max_owed_chars` were held back for stop strings.
+    More text than that behind what was delivered is text that the engine did not show: the seam is
+    put before it.
     """
     if not emitted_ids:
         return Seam(0, "") if not delivered else None
-    context = list(prompt_ids[-CONTEXT_IDS:])
-    before = await detokenise(context) if context else ""
-    for num_ids in range(len(emitted_ids), max(len(emitted_ids) - MAX_REWIND_IDS, 0) - 1, -1):
-        text = before
-        if num_ids:
-            text = await detokenise([*context, *emitted_ids[:num_ids]])
-        owed = owed_text(delivered, text, before)
-        if owed is not None and len(owed) <= max_owed_chars:
-            return Seam(num_ids, owed)
+    ids = [*prompt_ids, *emitted_ids]
+    for anchor in (Anchor(0, 0), *(anchors[-back] for back in _BACK if back <= len(anchors))):
+        first = len(prompt_ids) + anchor.num_ids
+        context = ids[max(first - CONTEXT_IDS, 0) : first]
+        before = await detokenise(context) if context else ""
+        expected = delivered[anchor.num_chars :]
+        last_tried = max(len(emitted_ids) - MAX_REWIND_IDS, anchor.num_ids)
+        for num_ids in range(len(emitted_ids), last_tried - 1, -1):
+            new = ids[first : len(prompt_ids) + num_ids]
+            text = await detokenise([*context, *new]) if new else before
+            owed = owed_text(expected, text, before)
+            if owed is not None and len(owed) <= max_owed_chars:
+                return Seam(num_ids, owed)
     return None
 
 

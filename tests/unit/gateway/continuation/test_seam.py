@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.gateway.continuation.seam import Seam, find_seam, owed_text
+from paceline.gateway.continuation.seam import Anchor, Seam, find_seam, owed_text
 
 PROMPT = list(b"Say it: ")
 MAX_HELD = 3
@@ -26,7 +26,7 @@ async def with_a_special_token(ids: Sequence[int]) -> str:
 
 
 def seam_after(emitted: bytes, delivered: str) -> Seam | None:
-    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, MAX_HELD, bytes_as_tokens))
+    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, (), MAX_HELD, bytes_as_tokens))
 
 
 def test_behind_the_last_id_when_all_its_text_went_out() -> None:
@@ -64,7 +64,24 @@ def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
     """A special token's, say: the seam is put before it, and it is generated again."""
     assert seam_after(b"abc" + b"<eot>"[:4], "abc") == Seam(6, "<eo")
     emitted = [*b"abc", SPECIAL]
-    assert asyncio.run(find_seam(PROMPT, emitted, "abc", 0, with_a_special_token)) == Seam(3, "")
+    return asyncio.run(
+        find_seam(PROMPT, list(emitted), delivered, (), MAX_HELD, bytes_as_tokens)
+    )
+        3, ""
+    )
+
+
+def test_ids_without_text_further_back_do_not_hide_the_seam() -> None:
+    """With `ignore_eos` an answer goes on behind its end mark, which the client never reads."""
+    emitted = [*b"ab", SPECIAL, *b"cdefgh"]
+    anchors = [Anchor(n, len([i for i in emitted[:n] if i != SPECIAL])) for n in range(1, 10)]
+
+    def seam(delivered: str, emitted: list[int]) -> Seam | None:
+        return asyncio.run(find_seam(PROMPT, emitted, delivered, anchors, 0, with_a_special_token))
+
+    assert seam("abcdefgh", emitted) == Seam(9, "")
+    assert seam("abcdefgX", emitted) is None
+    assert seam("abcdefgh", [*emitted, SPECIAL]) == Seam(9, "")
 
 
 def test_ids_that_do_not_give_the_delivered_text_have_no_seam() -> None:
@@ -79,7 +96,7 @@ def test_the_blank_before_the_first_word_is_kept() -> None:
         return (await bytes_as_tokens(ids)).removeprefix(" ")
 
     emitted = list(b" word")
-    assert asyncio.run(find_seam(PROMPT, emitted, " word", 0, drops_first_blank)) == Seam(5, "")
+    assert asyncio.run(find_seam(PROMPT, emitted, " word", (), 0, drops_first_blank)) == Seam(5, "")
 
 
 def test_a_text_that_changes_what_was_before_has_no_seam() -> None:
