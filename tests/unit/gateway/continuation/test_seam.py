@@ -64,9 +64,8 @@ def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
     """A special token's, say: the seam is put before it, and it is generated again."""
     assert seam_after(b"abc" + b"<eot>"[:4], "abc") == Seam(6, "<eo")
     emitted = [*b"abc", SPECIAL]
-    return asyncio.run(
-        find_seam(PROMPT, list(emitted), delivered, (), MAX_HELD, bytes_as_tokens)
-    )
+    found = asyncio.run(find_seam(PROMPT, emitted, "abc", (), 0, with_a_special_token))
+    assert found == Seam(3, "")
         3, ""
     )
 
