@@ -66,8 +66,6 @@ def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
     emitted = [*b"abc", SPECIAL]
     found = asyncio.run(find_seam(PROMPT, emitted, "abc", (), 0, with_a_special_token))
     assert found == Seam(3, "")
-        3, ""
-    )
 
 
 def test_ids_without_text_further_back_do_not_hide_the_seam() -> None:
