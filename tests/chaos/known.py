@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -20,6 +21,7 @@ from paceline.standin import (
     expected_answer,
     hash_of_ids,
 )
+from paceline.standin.answer import DEFAULT_EOS_EVERY_TOKENS
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
@@ -76,14 +78,25 @@ class Known:
             yield f"the last replica did not answer with the tokens behind {k}"
 
 
-def known(number: int, *, max_tokens: int = 60, stream: bool = True, **changes: Any) -> Known:
+def known(
+    number: int,
+    *,
+    max_tokens: int = 60,
+    stream: bool = True,
+    ignore_eos: bool = False,
+    eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS,
+) -> Known:
     """The request of that number: chats and completions, with and without ids, stop strings.
 
-    Only these `changes` are known to change no token: those that the stand-in does not look at.
+    `eos_every_tokens` is the replicas' own.
     """
+    answer = partial(expected_answer, ignore_eos=ignore_eos, eos_every_tokens=eos_every_tokens)
     content = f"Tell me 🚲 {number}."
     fields: dict[str, Any] = {"model": MODEL, "max_tokens": max_tokens, "temperature": 0}
-    fields |= {**(_STREAM if stream else {}), **changes}
+    if stream:
+        fields |= _STREAM
+    if ignore_eos:
+        fields["ignore_eos"] = True
     if number % 2:
         path, prompt = COMPLETIONS, encode_text(content)
         fields["prompt"] = content
@@ -94,10 +107,10 @@ def known(number: int, *, max_tokens: int = 60, stream: bool = True, **changes: 
         fields["return_token_ids"] = True
     stop: tuple[str, ...] = ()
     if number % 5 == 4:
-        whole = expected_answer(prompt, max_tokens).text
+        whole = answer(prompt, max_tokens).text
         stop = (whole[-12:-6],)
         fields["stop"] = list(stop)
-    return Known(path, fields, tuple(prompt), expected_answer(prompt, max_tokens, stop=stop))
+    return Known(path, fields, tuple(prompt), answer(prompt, max_tokens, stop=stop))
 
 
 async def ask_all(

@@ -12,15 +12,17 @@ import pytest
 from chaos.fleet import Fleet, running_fleet
 from chaos.known import Known, ask_all, faults_of, known, num_struck
 from paceline.standin import decode
+from paceline.standin.vocabulary import END
 
 NUM_TOKENS = 40
+PATIENT = {"failures": {"min_samples": 100_000, "max_continuations": 12}}
+"""No breaker opens, and one stream may meet all faults."""
 MODES = {"one token a chunk": (), "several tokens a chunk": ("--tokens-per-chunk", "1,3,2")}
 
 
 @pytest.fixture(scope="module", params=MODES.values(), ids=MODES.keys())
 def pair(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    never_out = {"failures": {"min_samples": 100_000}}
-    with running_fleet(2, "--tpot-ms", "1", *request.param, config=never_out) as running:
+    with running_fleet(2, "--tpot-ms", "1", *request.param, config=PATIENT) as running:
         yield running
 
 
@@ -55,3 +57,21 @@ async def test_a_seam_at_every_token(fleet: Fleet) -> None:
         assert faults_of(fleet, asked, told) == []
         assert num_struck(fleet, told) > 0
         fleet.clear_faults()
+
+
+async def test_seams_behind_special_tokens() -> None:
+    """With `ignore_eos` the end of an answer is written as a token that nobody is shown."""
+    every = 8
+    flags = ("--tpot-ms", "1", "--eos-every-tokens", str(every))
+    with running_fleet(2, *flags, config=PATIENT) as many_ends:
+        asked = [
+            known(number, max_tokens=NUM_TOKENS, ignore_eos=True, eos_every_tokens=every)
+            for number in range(12)
+        ]
+        assert min(one.expected.ids.count(END) for one in asked) >= 1
+        for after_tokens in (10, 20, 38):
+            for replica in (0, 1):
+                many_ends.set_fault(replica, kind="reset", after_tokens=after_tokens, times=6)
+            told = await ask_all(many_ends, asked, name=f"special-{after_tokens}")
+            assert faults_of(many_ends, asked, told) == []
+            many_ends.clear_faults()
