@@ -144,6 +144,7 @@ class Attempt:
         self, response: UpstreamResponse, relay: Relay, deadline: MovableTimeout
     ) -> AttemptEnd:
         stall_timeout_s = self._settings.stall_timeout_s
+        last_events = b""
         while not relay.saw_done and (data := await response.read_some()):
             self._lease.got_bytes()
             try:
@@ -160,6 +161,9 @@ class Attempt:
                         self._observer.first_bytes()
                         self._lease.answered()
                     deadline.suspend()  # for a client that does not read, see `protocol`
+                    if relay.saw_done:
+                        last_events = events
+                        break
                     await self._reply.chunk(events, ends_event=not relay.is_inside_event)
                     deadline.move(stall_timeout_s)
             if relay.error is not None and not relay.saw_done:
@@ -168,7 +172,7 @@ class Attempt:
         deadline.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
-        await self._reply.end_stream()
+        await self._reply.end_stream(last_events)
         self._observer.stream_completed(relay.num_output_tokens)
         return COMPLETED
 

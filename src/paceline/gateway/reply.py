@@ -59,8 +59,9 @@ class Reply:
         """Lines that clients skip."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end_stream(self) -> None:
-        await self._finish(b"")
+    async def end_stream(self, last_events: bytes = b"") -> None:
+        """The last events leave in one write with the end of the answer."""
+        await self._finish(last_events)
 
     async def problem(self, problem: Problem) -> None:
         """Tell the client what is wrong, and end the answer."""
