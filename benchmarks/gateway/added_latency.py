@@ -72,9 +72,9 @@ class Level:
 
 LEVELS = (
     Level("1", 1, 5.0, 8, 16, 4.0),
-    Level("32", 32, 100.0, 16, 48, 6.0),
-    Level("256", 256, 500.0, 16, 48, 10.0),
-    Level("256-brisk", 256, 200.0, 8, 24, 6.0),
+    Level("32", 32, 100.0, 16, 48, 5.0),
+    Level("256", 256, 500.0, 16, 48, 8.0),
+    Level("256-brisk", 256, 200.0, 8, 24, 5.0),
 )
 """Slow enough that two cores hold client, replicas and any of the gateways: what is measured is the
 way through, not saturation. Only in the last do streams end and begin so often that LiteLLM, on one
