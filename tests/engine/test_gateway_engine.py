@@ -188,6 +188,26 @@ async def test_streamed_and_plain_answers_are_the_same(stack: Stack) -> None:
     assert "paceline_time_per_output_token_seconds_count 1.0" in metrics
 
 
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str) -> None:
+    """What the bundled pair can do: it has no tools. Greedy: streams say what answers say."""
+    steps = ("plain", "stream", "usage", "json_schema", "cancel")
+    base_url = str(stack.http.base_url).rstrip("/") + "/v1"
+    facts = await run_session(CLIENTS[name], base_url, MODEL, "unused", *steps)
+    text, reason = facts["plain"]
+    assert text
+    assert reason in ("stop", "length")
+    assert facts["stream"][:2] == [text, reason]
+    plain_usage, stream_usage, is_told_once = facts["usage"]
+    assert plain_usage == stream_usage
+    assert is_told_once
+    assert 1 <= plain_usage[1] <= 24
+    assert set(facts["json_schema"]) == {"name", "age"}
+    assert 0 <= facts["json_schema"]["age"] <= 99
+    assert facts["cancel"] == "left"
+    await stack.until_running(lambda num: num == 0, within_s=2)
+
+
 @pytest.mark.parametrize(
     ("path", "request_body", "code", "param"),
     [
@@ -317,23 +337,3 @@ async def test_an_engine_that_is_killed_is_told_in_the_stream_and_then_503(stack
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_unavailable"
     refused = await stack.http.post(CHAT, json=chat())
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str) -> None:
-    """What the bundled pair can do: it has no tools. Greedy: streams say what answers say."""
-    steps = ("plain", "stream", "usage", "json_schema", "cancel")
-    base_url = str(stack.http.base_url).rstrip("/") + "/v1"
-    facts = await run_session(CLIENTS[name], base_url, MODEL, "unused", *steps)
-    text, reason = facts["plain"]
-    assert text
-    assert reason in ("stop", "length")
-    assert facts["stream"][:2] == [text, reason]
-    plain_usage, stream_usage, is_told_once = facts["usage"]
-    assert plain_usage == stream_usage
-    assert is_told_once
-    assert 1 <= plain_usage[1] <= 24
-    assert set(facts["json_schema"]) == {"name", "age"}
-    assert 0 <= facts["json_schema"]["age"] <= 99
-    assert facts["cancel"] == "left"
-    await stack.until_running(lambda num: num == 0, within_s=2)
