@@ -55,7 +55,8 @@ async def test_a_seam_at_every_token(fleet: Fleet) -> None:
             fleet.set_fault(replica, kind="reset", after_tokens=after_tokens, times=4)
         told = await ask_all(fleet, asked, name=f"seam-{after_tokens}")
         assert faults_of(fleet, asked, told) == []
-        assert num_struck(fleet, told) > 0
+        if after_tokens < NUM_TOKENS - 6:  # later ones may find the answer whole
+            assert num_struck(fleet, told) > 0
         fleet.clear_faults()
 
 

@@ -92,7 +92,6 @@ class StreamMemory:
             trail.prompt_ids,
             trail.emitted_ids,
             trail.delivered_text,
-            trail.anchors,
             max_held_chars(self._request),
             detokenise,
         )

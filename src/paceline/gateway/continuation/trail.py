@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-
-from paceline.gateway.continuation.seam import MAX_ANCHORS, Anchor
 
 
 class Delta(msgspec.Struct):
@@ -78,9 +75,6 @@ class TokenTrail:
         """The chunk with the usage went out."""
         self.lost: str | None = None
         """Why the trail does not hold the whole stream; such a stream cannot be continued."""
-        self._num_chars = 0
-        self.anchors: deque[Anchor] = deque(maxlen=MAX_ANCHORS)
-        """Where the last chunks ended."""
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
         self._rewound_ids = array("I")
         """Ids behind the seam that a client which asked for ids has had already."""
@@ -109,9 +103,6 @@ class TokenTrail:
         """Tokens of the answer, and the text that went out with them."""
         self.emitted_ids.extend(ids)
         self._text.write(text)
-        self._num_chars += len(text)
-        if ids:
-            self.anchors.append(Anchor(len(self.emitted_ids), self._num_chars))
         if finish_reason is not None:
             self.finish_reason = finish_reason
 
@@ -124,8 +115,6 @@ class TokenTrail:
         """Forget the ids behind the first `num_ids`; their text never went out."""
         self._rewound_ids = self.emitted_ids[num_ids:] + self._rewound_ids
         del self.emitted_ids[num_ids:]
-        while self.anchors and self.anchors[-1].num_ids > num_ids:
-            self.anchors.pop()
 
     def unseen(self, ids: Sequence[int], *, ends: bool) -> list[int]:
         """Those of the next ids that a client which asked for ids has not had before a rewind.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.gateway.continuation.seam import Anchor, Seam, find_seam, owed_text
+from paceline.gateway.continuation.seam import Seam, find_seam, owed_text
 
 PROMPT = list(b"Say it: ")
 MAX_HELD = 3
@@ -26,7 +26,7 @@ async def with_a_special_token(ids: Sequence[int]) -> str:
 
 
 def seam_after(emitted: bytes, delivered: str) -> Seam | None:
-    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, (), MAX_HELD, bytes_as_tokens))
+    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, MAX_HELD, bytes_as_tokens))
 
 
 def test_behind_the_last_id_when_all_its_text_went_out() -> None:
@@ -64,26 +64,43 @@ def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
     """A special token's, say: the seam is put before it, and it is generated again."""
     assert seam_after(b"abc" + b"<eot>"[:4], "abc") == Seam(6, "<eo")
     emitted = [*b"abc", SPECIAL]
-    found = asyncio.run(find_seam(PROMPT, emitted, "abc", (), 0, with_a_special_token))
-    assert found == Seam(3, "")
-
-
-def test_ids_without_text_further_back_do_not_hide_the_seam() -> None:
-    """With `ignore_eos` an answer goes on behind its end mark, which the client never reads."""
-    emitted = [*b"ab", SPECIAL, *b"cdefgh"]
-    anchors = [Anchor(n, len([i for i in emitted[:n] if i != SPECIAL])) for n in range(1, 10)]
-
-    def seam(delivered: str, emitted: list[int]) -> Seam | None:
-        return asyncio.run(find_seam(PROMPT, emitted, delivered, anchors, 0, with_a_special_token))
-
-    assert seam("abcdefgh", emitted) == Seam(9, "")
-    assert seam("abcdefgX", emitted) is None
-    assert seam("abcdefgh", [*emitted, SPECIAL]) == Seam(9, "")
+    assert asyncio.run(find_seam(PROMPT, emitted, "abc", 0, with_a_special_token)) == Seam(3, "")
 
 
 def test_ids_that_do_not_give_the_delivered_text_have_no_seam() -> None:
     assert seam_after(b"abc", "abd") is None
     assert seam_after(b"abc", "abcd") is None
+
+
+@pytest.mark.parametrize("hidden", [b"\x01", b"\x01\x02\x03\x04"])
+def test_special_tokens_in_the_middle_are_not_compared(hidden: bytes) -> None:
+    """The engine did not show them, and /detokenize writes them out."""
+    emitted = b"long ago" + hidden + b" in a far" + hidden[:1] + b" land \xc3"
+
+    async def writes_them_out(ids: Sequence[int]) -> str:
+        return b"".join(b"<|%d|>" % i if i < 9 else bytes([i]) for i in ids).decode(
+            errors="replace"
+        )
+
+    delivered = "long ago in a far land "
+    seam = asyncio.run(find_seam(PROMPT, list(emitted), delivered, 0, writes_them_out))
+    assert seam == Seam(len(emitted) - 1, "")
+
+
+def test_special_tokens_at_the_end_are_generated_again() -> None:
+    """However many: with `ignore_eos` a model may write its end again and again."""
+
+    async def writes_them_out(ids: Sequence[int]) -> str:
+        return b"".join(b"<|end|>" if i == 1 else bytes([i]) for i in ids).decode()
+
+    emitted = [*b"over", *[1] * 30]
+    seam = asyncio.run(find_seam(PROMPT, emitted, "over", 0, writes_them_out))
+    assert seam == Seam(4, "")
+
+
+def test_too_many_special_tokens_have_no_seam() -> None:
+    emitted = b"a\x01\x02\x03\x04\x05" + b"b" * 20
+    assert seam_after(emitted, "a" + "b" * 20) is None
 
 
 def test_the_blank_before_the_first_word_is_kept() -> None:
@@ -93,7 +110,7 @@ def test_the_blank_before_the_first_word_is_kept() -> None:
         return (await bytes_as_tokens(ids)).removeprefix(" ")
 
     emitted = list(b" word")
-    assert asyncio.run(find_seam(PROMPT, emitted, " word", (), 0, drops_first_blank)) == Seam(5, "")
+    assert asyncio.run(find_seam(PROMPT, emitted, " word", 0, drops_first_blank)) == Seam(5, "")
 
 
 def test_a_text_that_changes_what_was_before_has_no_seam() -> None:
