@@ -77,17 +77,19 @@ async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: 
             await task
 
 
-async def test_what_is_loaded_is_kept_from_the_collector_while_it_serves(tmp_path: Path) -> None:
+async def test_the_collector_is_spared_while_it_serves(tmp_path: Path) -> None:
+    before = gc.get_threshold()
     async with FakeRemote() as remote:
         task, ready = await serving(plan_for(tmp_path, [{"url": remote.url}]))
         try:
             async with asyncio.timeout(10):
                 await ready
             assert gc.get_freeze_count() > 10_000
+            assert gc.get_threshold()[0] > 10 * before[0]
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
             await task
-    assert gc.get_freeze_count() == 0
+    assert (gc.get_freeze_count(), gc.get_threshold()) == (0, before)
 
 
 async def test_engines_and_remote_replicas_are_served_beside_each_other(
