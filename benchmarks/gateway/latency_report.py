@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.gateway.arms import DIRECT, DIRECT_AGAIN
-from benchmarks.gateway.records import PERCENTILES, added, spread
+from benchmarks.gateway.records import PERCENTILES, added, percentiles, spread
 
 
 def render_report(path: Path) -> str:
@@ -49,6 +49,8 @@ def _level_lines(level: Mapping[str, Any]) -> list[str]:
         "",
         *_table("TTFT", "ttft_ms", arms, runs),
         "",
+        *_pooled(arms, runs),
+        "",
         *_table("Inter-chunk time", "inter_chunk_ms", arms, runs),
         "",
         *_cores(arms, runs),
@@ -69,6 +71,19 @@ def _table(
             for name in names
         ]
         lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return lines
+
+
+def _pooled(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = [f"p{rank}" for rank in PERCENTILES]
+    lines = [
+        f"| TTFT, all repeats together | {' | '.join(names)} | longest | requests |",
+        "|---" * (3 + len(names)) + "|",
+    ]
+    for arm in arms:
+        values = [value for run in runs if run["arm"] == arm for value in run["ttfts_ms"]]
+        cells = [f"{value:.2f}" for value in percentiles(values).values()]
+        lines.append(f"| {arm} | {' | '.join(cells)} | {max(values):.2f} | {len(values)} |")
     return lines
 
 
