@@ -91,15 +91,17 @@ fuzz: $(DEV)
 
 check: lint test-unit
 
-# Processes that are killed, and clients that wait for what follows.
+# Processes that are killed, and clients that wait for what follows. Whole files, for the tests of a
+# file share a gateway and its replicas.
 chaos: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 2 tests/chaos
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile tests/chaos
 
+# On an idle machine: what is measured is time and memory.
 soak: $(DEV)
-	@$(BIN)/python benchmarks/soak_kills.py --results benchmarks/results
-	@$(BIN)/python benchmarks/soak_disconnects.py --results benchmarks/results
-	@$(BIN)/python benchmarks/soak_memory.py --results benchmarks/results
-	@$(BIN)/python benchmarks/chaos_real.py --results benchmarks/results
+	@$(BIN)/python benchmarks/soak_kills.py
+	@$(BIN)/python benchmarks/soak_disconnects.py
+	@$(BIN)/python benchmarks/soak_memory.py
+	@$(BIN)/python benchmarks/chaos_real.py
 
 test: lint test-unit test-clients chaos test-engine
 

@@ -88,6 +88,7 @@ class StreamMemory:
         async def detokenise(ids: Sequence[int]) -> str:
             return await _text_of(ask, str(self._request["model"]), ids)
 
+        num_emitted = len(trail.emitted_ids)
         seam = await find_seam(
             trail.prompt_ids,
             trail.emitted_ids,
@@ -97,6 +98,9 @@ class StreamMemory:
         )
         if seam is None:
             raise CannotContinue("the token ids do not give the text that was sent")
+        is_greedy = self._request.get("temperature") == 0
+        if seam.num_ids < num_emitted and self._request.get("return_token_ids") and not is_greedy:
+            raise CannotContinue("sampled ids that have no text yet were shown and may not recur")
         left = tokens_left(
             self._request,
             num_prompt=len(trail.prompt_ids),
