@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import sys
 import time
@@ -24,8 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from chaos.fleet import IDLE, Fleet, running_fleet, until
-from chaos.known import Known, known
+from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, until
 
 from paceline.bench.environment import describe_environment
 from paceline.bench.report import write_document
@@ -65,9 +65,8 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
 
     async def client() -> None:
         for number in numbers:
-            asked = known(number, max_tokens=400, stream=bool(number % 4))
             name = f"leaves-{number}"
-            left_at_s[name] = await leave_after(fleet, asked, name, drawn.expovariate(1.0))
+            left_at_s[name] = await leave_after(fleet, number, name, drawn.expovariate(1.0))
 
     began_s = time.monotonic()
     await asyncio.gather(*(client() for _ in range(arguments.clients)))
@@ -97,6 +96,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         and delays_s[-1] <= ABORT_WITHIN_S
         and p99_s <= P99_WITHIN_S,
         "duration_s": round(duration_s, 1),
+        "load_average_1_min_after": os.getloadavg()[0],
         "num_disconnects": len(left_at_s),
         "where": {**places, "never at a replica": len(left_at_s) - len(records)},
         "endings": dict(Counter(record.ending for record in records)),
@@ -113,13 +113,14 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-async def leave_after(fleet: Fleet, asked: Known, name: str, stay_s: float) -> float:
+async def leave_after(fleet: Fleet, number: int, name: str, stay_s: float) -> float:
     """Ask, read what comes for that long, close; returns when that was, by the wall clock."""
     host, _, port = fleet.served.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    body = json.dumps(asked.body).encode()
+    asked = {"prompt": f"Tell me {number}.", "max_tokens": 400, "stream": bool(number % 4)}
+    body = json.dumps({"model": MODEL, "temperature": 0, **asked}).encode()
     writer.write(
-        f"POST {asked.path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        f"POST /v1/completions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
         f"x-request-id: {name}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         + body
     )
