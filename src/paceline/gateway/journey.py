@@ -75,6 +75,7 @@ class Journey:
         """Replicas that failed this request."""
         self._num_attempts = self._num_continuations = self._num_repeating_errors = 0
         self._waited_s = 0.0
+        self._what_failed = ""
 
     async def run(self, first: Replica) -> Outcome:
         """Until the client has its answer, or the problem. `first` is where it begins."""
@@ -85,6 +86,7 @@ class Journey:
         while end.problem is not None:
             whole = await self._carrier.close_if_whole()
             if whole is not None:
+                self._log("closed", "answer_was_whole")
                 return whole.outcome
             decision = self._decide(end)
             if decision.step in (Step.FINISHED, Step.GIVE_UP):
@@ -110,11 +112,8 @@ class Journey:
             self._num_continuations += continues
             self._num_attempts += not continues
         if end.problem is not None:
-            logger.warning(
-                "request %s: replica %s: %s: %s",
-                self._request_id, replica.name, end.outcome.value, end.detail,
-            )  # fmt: skip
             self._failed.add(replica.name)
+            self._what_failed = f"replica {replica.name}: {end.outcome.value}: {end.detail}"
             self._num_repeating_errors += end.repeats
         if continues:
             resumed = end.problem is None or lease.has_answered
@@ -141,12 +140,15 @@ class Journey:
             ),
             ground.settings.failures,
         )
-        logger.warning(
-            "request %s: next: %s, %s%s",
-            self._request_id, decision.step.value, decision.reason.value,
-            f" ({why_not})" if why_not else "",
-        )  # fmt: skip
+        self._log(decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "")
         return decision
+
+    def _log(self, step: str, reason: str, remark: str = "") -> None:
+        """One line for each failed attempt: what failed, and what follows."""
+        logger.warning(
+            "request %s: %s; next: %s, %s%s",
+            self._request_id, self._what_failed, step, reason, remark,
+        )  # fmt: skip
 
     async def _find_replica(self, after: Outcome, *, waits: bool) -> Replica | None:
         """The replica for the next attempt, waited for if need be; spends the budget of it.
