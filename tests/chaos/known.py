@@ -114,7 +114,7 @@ def known(
 
 
 async def ask_all(
-    fleet: Fleet, asked: Sequence[Known], *, name: str = "", limit_s: float = 60.0
+    fleet: Fleet, asked: Sequence[Known], *, name: str = "", limit_s: float = 150.0
 ) -> list[Told]:
     """All at the same time."""
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
