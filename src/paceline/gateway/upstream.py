@@ -6,6 +6,7 @@ HTTP over the replica's Unix socket or URL. aiohttp's exceptions end here: calle
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from types import TracebackType
 
@@ -30,6 +31,7 @@ class UpstreamResponse:
         self._response = response
         self.status = response.status
         self.is_event_stream = response.content_type == "text/event-stream"
+        _tell_the_body_of_the_end(response)
 
     async def read_some(self) -> bytes:
         """The bytes that are there, at least one; empty at the end. May raise `Broken`."""
@@ -126,6 +128,30 @@ class Upstreams:
             )
             self._sessions[replica.address] = session
         return session, "http://engine" if replica.is_unix else replica.address.rstrip("/")
+
+
+def _tell_the_body_of_the_end(response: aiohttp.ClientResponse) -> None:
+    """A body that is incomplete when its connection has closed raises, whatever the reason.
+
+    aiohttp's compiled parser drops the body without a word when a later packet has a malformed
+    chunk; whoever reads it would then wait for ever (seen with 3.14.5).
+    """
+    body = response.content
+
+    def closed(future: asyncio.Future[None] | None) -> None:
+        if future is not None and not future.cancelled():
+            future.exception()  # else asyncio logs that nobody asked for it
+        if not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
+
+    connection = response.connection
+    if connection is None or connection.protocol is None:
+        return  # given back, since the body is complete
+    closing = connection.protocol.closed
+    if closing is None:
+        closed(None)
+    else:
+        closing.add_done_callback(closed)
 
 
 def _reason(error: BaseException) -> str:
