@@ -136,6 +136,11 @@ class Breakers:
         """Of every replica that has had an attempt. A copy."""
         return {name: breaker.state(now_s) for name, breaker in self._breakers.items()}
 
+    def is_on_trial(self, name: str, now_s: float) -> bool:
+        """Whether it is half open: a request that goes well would close it."""
+        breaker = self._breakers.get(name)
+        return breaker is not None and breaker.state(now_s) is BreakerState.HALF_OPEN
+
     def _admits(self, name: str, now_s: float) -> bool:
         breaker = self._breakers.get(name)
         return breaker is None or breaker.admits(now_s)

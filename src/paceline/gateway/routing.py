@@ -65,15 +65,22 @@ class Router:
             and replica.name not in avoid
             and can_serve(replica, needs)
             and (goes_on is None or _can_go_on(replica, goes_on))
-            and (goes_on is None or _can_go_on(replica, goes_on))
         }
         now_s = time.monotonic()
         names = self._breakers.admitted(list(able), now_s, forced=forced)
-        return self._least_loaded([able[name] for name in names])
+        return self._least_loaded([able[name] for name in names], now_s)
 
-    def _least_loaded(self, replicas: Sequence[Replica]) -> Replica | None:
-        """The one with the smallest share of its places taken; the first of equals."""
-        return min(replicas, key=self._load, default=None)
+    def _least_loaded(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
+        """The one with the smallest share of its places taken.
+
+        Of equals the one on trial, which would else stay on trial until the others are busy; then
+        the first, whose prefix cache knows the most.
+        """
+
+        def rank(replica: Replica) -> tuple[float, bool]:
+            return self._load(replica), not self._breakers.is_on_trial(replica.name, now_s)
+
+        return min(replicas, key=rank, default=None)
 
     def _load(self, replica: Replica) -> float:
         return self._ledger.num_in_flight(replica.name) / num_slots_of([replica], self._settings)

@@ -121,6 +121,22 @@ async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> Non
     assert router.choose("tiny", Needs(), avoid=["r1"], forced=False) is None
 
 
+async def test_of_idle_replicas_the_one_on_trial_is_taken() -> None:
+    breakers = Breakers(FailureSettings(open_s=1.0))
+    ledger = ledger_with(breakers)
+    router = Router(FixedReplicas([R0, R1]), ledger, breakers, AdmissionSettings())
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    assert router.choose("tiny", Needs()) is R1
+    probe = breakers.began("r1", now_s)
+    assert router.choose("tiny", Needs()) is R0  # one request tries it, no more
+    breakers.ended(probe, Outcome.COMPLETED, now_s)
+    assert router.choose("tiny", Needs()) is R0
+    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    async with ledger.lease(R1):
+        assert router.choose("tiny", Needs()) is R0
+
+
 async def test_load_is_the_share_of_the_places_that_are_taken() -> None:
     breakers = Breakers(FailureSettings())
     ledger = ledger_with(breakers)
