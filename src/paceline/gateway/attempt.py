@@ -77,26 +77,29 @@ def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
     return AttemptEnd(Outcome.BROKEN, unavailable(message, settings.retry_after_s), detail)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What all attempts of one request share."""
+
+    request: CheckedRequest
+    request_id: str
+    reply: Reply
+    upstreams: Upstreams
+    observer: AttemptObserver
+    settings: GatewaySettings
+
+
 class Attempt:
     """One request to one replica."""
 
-    def __init__(
-        self,
-        request: CheckedRequest,
-        request_id: str,
-        lease: Lease,
-        reply: Reply,
-        upstreams: Upstreams,
-        observer: AttemptObserver,
-        settings: GatewaySettings,
-    ) -> None:
-        self._request = request
-        self._request_id = request_id
+    def __init__(self, context: RequestContext, lease: Lease) -> None:
+        self._request = context.request
+        self._request_id = context.request_id
+        self._reply = context.reply
+        self._upstreams = context.upstreams
+        self._observer = context.observer
+        self._settings = context.settings
         self._lease = lease
-        self._reply = reply
-        self._upstreams = upstreams
-        self._observer = observer
-        self._settings = settings
 
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
         """Send `body`, and the answer to the client; the lease then has an outcome.

@@ -12,21 +12,18 @@ from paceline.gateway.attempt import (
     COMPLETED,
     Attempt,
     AttemptEnd,
-    AttemptObserver,
+    RequestContext,
     broken,
     timed_out,
     unreachable,
 )
 from paceline.gateway.body_edit import with_fields
-from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.continuation.continuing import CannotContinue, StreamMemory
 from paceline.gateway.lease import Lease
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
-from paceline.gateway.reply import Reply
-from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.sse import EventRelay
-from paceline.gateway.upstream import Broken, Unreachable, Upstreams
+from paceline.gateway.upstream import Broken, Unreachable
 
 _SIDE_CALL_TIMEOUT_S = 10.0
 """The text of some thousand tokens is a matter of milliseconds; chosen by hand."""
@@ -39,23 +36,12 @@ EngineFields = Callable[[Replica], Mapping[str, object]]
 class Carrier:
     """Makes the attempts of one request."""
 
-    def __init__(
-        self,
-        request: CheckedRequest,
-        request_id: str,
-        reply: Reply,
-        upstreams: Upstreams,
-        observer: AttemptObserver,
-        engine_fields: EngineFields,
-        settings: GatewaySettings,
-    ) -> None:
-        self._request = request
-        self._request_id = request_id
-        self._reply = reply
-        self._upstreams = upstreams
-        self._observer = observer
+    def __init__(self, context: RequestContext, engine_fields: EngineFields) -> None:
+        self._context = context
+        self._request = context.request
+        self._reply = context.reply
+        self._settings = context.settings
         self._engine_fields = engine_fields
-        self._settings = settings
         self._memory: StreamMemory | None = None
         self.began_on: Replica | None = None
         """The replica whose stream the client has read from; None until it has."""
@@ -69,15 +55,7 @@ class Carrier:
 
     async def attempt(self, lease: Lease) -> AttemptEnd:
         """One attempt, from the beginning or from the last token as the client has it."""
-        attempt = Attempt(
-            self._request,
-            self._request_id,
-            lease,
-            self._reply,
-            self._upstreams,
-            self._observer,
-            self._settings,
-        )
+        attempt = Attempt(self._context, lease)
         if self._reply.has_data:
             return await self._go_on(attempt, lease)
         end = await self._begin(attempt, lease.replica)
@@ -111,7 +89,8 @@ class Carrier:
         assert memory is not None
 
         async def ask(path: str, body: bytes) -> tuple[int, bytes]:
-            response = await self._upstreams.post(replica, path, body, self._request_id)
+            upstreams, request_id = self._context.upstreams, self._context.request_id
+            response = await upstreams.post(replica, path, body, request_id)
             lease.own(response)
             return response.status, await response.read_all(_MAX_SIDE_ANSWER_BYTES)
 

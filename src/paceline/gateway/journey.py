@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from paceline.gateway.attempt import AttemptEnd, AttemptObserver
+from paceline.gateway.attempt import AttemptEnd, AttemptObserver, RequestContext
 from paceline.gateway.carrier import Carrier, EngineFields
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.failure_policy import Decision, Reason, Standing, Step, next_step
@@ -68,9 +68,10 @@ class Journey:
         self._request = request
         self._request_id = request_id
         self._reply = reply
-        self._carrier = Carrier(
-            request, request_id, reply, ground.upstreams, observer, engine_fields, ground.settings
+        context = RequestContext(
+            request, request_id, reply, ground.upstreams, observer, ground.settings
         )
+        self._carrier = Carrier(context, engine_fields)
         self._failed: set[str] = set()
         """Replicas that failed this request."""
         self._num_attempts = self._num_continuations = self._num_repeating_errors = 0

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from paceline.gateway.attempt import COMPLETED, Attempt
+from paceline.gateway.attempt import COMPLETED, Attempt, RequestContext
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.checks import check_request
 from paceline.gateway.failure_settings import FailureSettings
@@ -71,15 +71,15 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
     replica = Replica(name="a", address="http://a", model="m", state="ready")
     ledger = Ledger(Breakers(failures), ProgressWatch(failures, 10.0, 10.0))
     async with ledger.lease(replica) as lease:
-        attempt = Attempt(
+        context = RequestContext(
             check_request(COMPLETIONS, body, settings),
             "id",
-            lease,
             Reply(send, "id"),
             cast(Upstreams, Engine(Answer(*reads))),
             Observer(),
             settings,
         )
+        attempt = Attempt(context, lease)
         assert await attempt.run("/v1/completions", body, EventRelay(1000)) == COMPLETED
     assert sent[0]["type"] == "http.response.start"
     return [(message["body"], message["more_body"]) for message in sent[1:]]
