@@ -76,7 +76,7 @@ test-unit: $(DEV)
 # An engine's start keeps one core busy: two at a time take two thirds of the time. Whole files, for
 # the tests of a file share an engine.
 test-engine: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile tests/engine
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --durations 10 tests/engine
 
 # The clients are processes that wait for each other's starts and for Retry-After.
 test-clients: $(DEV) $(CLIENTS_IN)
@@ -103,7 +103,12 @@ soak: $(DEV)
 	@$(BIN)/python benchmarks/soak_memory.py
 	@$(BIN)/python benchmarks/chaos_real.py
 
-test: lint test-unit test-clients chaos test-engine
+# The unit tests leave room for lint beside them.
+test: $(DEV) $(CLIENTS_IN)
+	@$(MAKE) --no-print-directory -j2 lint test-unit
+	@$(MAKE) --no-print-directory test-clients
+	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory test-engine
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
