@@ -191,7 +191,7 @@ def _run_schemathesis(arguments: argparse.Namespace, port: int, folder: Path) ->
     return {
         "exit_code": done.returncode,
         "cases": int(counted[1].replace(",", "")) if counted else None,
-        "summary": done.stdout[-3000:],
+        "summary": done.stdout[-20_000:],
     }
 
 

@@ -111,15 +111,18 @@ def render_openapi() -> dict[str, object]:
 
 def _describe_route(route: Route) -> dict[str, object]:
     content: dict[str, object] = {"application/json": {"schema": {"type": "object"}}}
+    answer = "The answer."
     if "stream" in route.fields:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        answer += " Where `stream` is true, server-sent events instead."
+        # No schema: OpenAPI 3.1 means the whole body by it, its readers a single event.
+        content["text/event-stream"] = {}
     return {
         "operationId": _name(route),
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": _ref(_name(route))}},
         },
-        "responses": {"200": {"description": "The answer.", "content": content}, **_errors()},
+        "responses": {"200": {"description": answer, "content": content}, **_errors()},
     }
 
 
