@@ -13,6 +13,7 @@ import pytest
 
 from chaos.fleet import Fleet, running_fleet, until
 from chaos.known import ask_all, faults_of, known, num_struck
+from chaos.told import Ending
 
 NUM_STREAMS = 16
 
@@ -130,3 +131,22 @@ async def test_refused_connections(fleet: Fleet) -> None:
     asked = [known(number) for number in range(NUM_STREAMS)]
     told = await ask_all(fleet, asked, name="refuse")
     assert faults_of(fleet, asked, told) == []
+
+
+@pytest.mark.parametrize(("tokens_apart", "is_bearable"), [(20, True), (9, False)])
+async def test_streams_struck_again_and_again(
+    fleet: Fleet, tokens_apart: int, is_bearable: bool
+) -> None:
+    """Far more often than `max_continuations`: what gets on goes on, what hardly does is given up,
+    for it may be what kills the engines."""
+    for replica in (0, 1):
+        fleet.set_fault(replica, kind="reset", after_tokens=tokens_apart)
+    asked, num_before = [known(2, max_tokens=200)], len(fleet.records())
+    told = await ask_all(fleet, asked, name=f"struck-{tokens_apart}")
+    num_attempts = len(fleet.records()) - num_before
+    if is_bearable:
+        assert faults_of(fleet, asked, told) == []
+        assert num_attempts == 200 // tokens_apart + 1
+    else:
+        assert told[0].ending is Ending.ERROR_EVENT
+        assert num_attempts == 1 + 3

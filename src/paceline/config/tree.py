@@ -148,7 +148,8 @@ class FailureSettings(_Frozen):
     max_attempts: int = Field(default=3, ge=1)
     """Most attempts for one request before its first byte; 1 tries once and never again."""
     max_continuations: int = Field(default=3, ge=0)
-    """Most times that a stream which has begun is continued by another replica."""
+    """Most times in a row that another replica continues a stream and brings it forward by fewer
+    than 16 tokens; those that do more are not counted."""
     retry_fraction: Fraction = 0.2
     """Retries may add this share to the requests of the last 10 s, …"""
     retry_reserve: int = Field(default=256, ge=0)

@@ -53,6 +53,11 @@ class Carrier:
             return "an event was cut in the middle"
         return "it is no stream" if self._memory is None else self._memory.why_not
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the answer until now, as far as they are noted."""
+        return 0 if self._memory is None else self._memory.num_tokens
+
     async def attempt(self, lease: Lease) -> AttemptEnd:
         """One attempt, from the beginning or from the last token as the client has it."""
         attempt = Attempt(self._context, lease)

@@ -65,7 +65,7 @@ class Standing:
     """Attempts made until now that began the answer anew, this one included; those that did not
     reach an engine are left out."""
     num_continuations: int
-    """Attempts made until now that continued it, this one included."""
+    """Attempts that continued it, this one included, since the last one that brought it forward."""
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which is likely to come again with the
     same request: an engine's 500 after which it serves on."""

@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 
+PROGRESS_TOKENS = 16
+"""A request that kills engines does so at the same place again; a stream that gets on is only
+unlucky, as a long one is while replica after replica is replaced. Chosen by hand."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailureSettings:
     """Times in seconds, fractions between 0 and 1."""
@@ -33,7 +38,8 @@ class FailureSettings:
     """Most attempts for one request before its first byte. Also the most engines that one request
     which kills engines can take with it."""
     max_continuations: int = 3
-    """Most times that a stream which has begun is continued by another replica."""
+    """Most times in a row that another replica continues a stream and brings it forward by fewer
+    than `PROGRESS_TOKENS` tokens; those that do more are not counted, however many."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default), …"""
     retry_reserve: int = 256

@@ -17,6 +17,7 @@ from paceline.gateway.attempt import AttemptEnd, AttemptObserver, RequestContext
 from paceline.gateway.carrier import Carrier, EngineFields
 from paceline.gateway.checks import CheckedRequest
 from paceline.gateway.failure_policy import Decision, Reason, Standing, Step, next_step
+from paceline.gateway.failure_settings import PROGRESS_TOKENS
 from paceline.gateway.lease import Ledger
 from paceline.gateway.metrics import Continuation, GatewayMetrics
 from paceline.gateway.outcomes import Outcome
@@ -105,13 +106,16 @@ class Journey:
         return end.outcome
 
     async def _attempt(self, replica: Replica) -> AttemptEnd:
-        continues = self._reply.has_data
+        continues, num_tokens = self._reply.has_data, self._carrier.num_tokens
         async with self._ground.ledger.lease(replica) as lease:
             end = await self._carrier.attempt(lease)
             lease.end(end.outcome)
         if end.outcome is not Outcome.UNREACHABLE:  # which cost no engine anything
-            self._num_continuations += continues
             self._num_attempts += not continues
+            if continues:
+                gained = self._carrier.num_tokens - num_tokens
+                in_vain = gained < PROGRESS_TOKENS
+                self._num_continuations = self._num_continuations + 1 if in_vain else 0
         if end.problem is not None:
             self._failed.add(replica.name)
             self._what_failed = f"replica {replica.name}: {end.outcome.value}: {end.detail}"

@@ -67,6 +67,11 @@ class StreamMemory:
         """The answer is whole; only what stands behind it in the stream is missing."""
         return self._trail.finish_reason is not None
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the answer until now."""
+        return len(self._trail.emitted_ids)
+
     def relay(self) -> TrackedRelay:
         """For the stream as it comes from the first replica."""
         return TrackedRelay(self._trail, shows_ids=bool(self._request.get("return_token_ids")))
