@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-
 PROGRESS_TOKENS = 16
 """A request that kills engines does so at the same place again; a stream that gets on is only
 unlucky, as a long one is while replica after replica is replaced. Chosen by hand."""
