@@ -5,9 +5,11 @@ from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.governor_changes import GovernorChanges
+from paceline.gateway.listening import PortTaken
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
-from paceline.gateway.server import PortTaken, RunningGateway, serve_gateway
+from paceline.gateway.server import RunningGateway, serve_gateway
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.workers.worker_process import WorkerFailed
 
 __all__ = [
     "Fleet",
@@ -20,6 +22,7 @@ __all__ = [
     "ReplicaSource",
     "ReplicaState",
     "RunningGateway",
+    "WorkerFailed",
     "ask",
     "serve_gateway",
 ]

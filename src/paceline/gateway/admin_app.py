@@ -7,7 +7,7 @@ browser on the same machine is kept out by the Host header and by asking for JSO
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -25,7 +25,7 @@ from paceline.gateway.errors import (
 from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.governor_changes import GovernorChanges
 from paceline.gateway.keys.access import AdminAccess
-from paceline.gateway.lease import Ledger
+from paceline.gateway.lease import Traffic
 from paceline.gateway.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.replica_admin import (
     add_replica,
@@ -34,6 +34,7 @@ from paceline.gateway.replica_admin import (
     remove_replica,
 )
 from paceline.gateway.replicas import Replica
+from paceline.gateway.samples import FamilyOfSamples
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
 from paceline.governor.factory import POLICY_NAMES
@@ -52,15 +53,18 @@ class AdminApp:
         self,
         settings: GatewaySettings,
         fleet: Fleet,
-        ledger: Ledger,
+        ledger: Traffic,
         metrics: GatewayMetrics,
         changes: GovernorChanges,
+        samples_elsewhere: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
     ) -> None:
+        """`samples_elsewhere` fetches what other processes of the gateway counted."""
         self._settings = settings
         self._fleet = fleet
         self._ledger = ledger
         self._metrics = metrics
         self._changes = changes
+        self._samples_elsewhere = samples_elsewhere
         self._access = AdminAccess(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,10 +109,12 @@ class AdminApp:
     async def _send_metrics(self, send: Send) -> None:
         replicas = self._fleet.replicas()
         answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
+        of_workers = await self._samples_elsewhere()
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
         in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
         self._metrics.breakers_are(self._ledger.breaker_states())
-        text = self._metrics.render(replicas, in_flight, states, self._fleet.loads())
+        loads = self._fleet.loads()
+        text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 
     async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:

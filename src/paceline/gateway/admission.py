@@ -7,6 +7,7 @@ wakes waiters; who may wait is judged in `admission_forecast`. Deadlines come fr
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -15,6 +16,7 @@ from typing import Protocol
 from paceline.gateway.admission_forecast import Forecast, Reason
 from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.errors import Problem
+from paceline.gateway.places import Demand, Neighbours, NoNeighbours, Places, all_of_them
 from paceline.gateway.replicas import Replica
 
 _LOOK_AGAIN_S = 0.1
@@ -71,7 +73,8 @@ class Admission:
     As many slots are held as `capacity()` allows at most, and nobody waits while one is free.
     `capacity` is called for every request that comes and goes: it must answer from memory. It may
     change at any time; when it falls, those let in keep their slots. All operations are O(1) in the
-    length of the queue.
+    length of the queue. Where other processes answer too, `part` says which part of the capacity
+    this one may use.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class Admission:
         settings: AdmissionSettings,
         capacity: Callable[[], int],
         observer: AdmissionObserver,
+        part: Callable[[int], Places] = all_of_them,
     ) -> None:
         self._capacity = capacity
+        self._part = part
         self._observer = observer
         self._forecast = Forecast(settings)
         self._waiting: OrderedDict[Slot, asyncio.Future[None]] = OrderedDict()
@@ -103,13 +108,15 @@ class Admission:
 
     def _ask(self, slot: Slot, now_s: float) -> asyncio.Future[None] | None:
         """Let it in (None), have it wait for the result, or raise `Overloaded`."""
-        num_slots = self._capacity()
-        self._let_in(num_slots, now_s)
-        if self.num_held < num_slots:
+        places = self._places()
+        self._let_in(places, now_s)
+        if self.num_held < places.limit:
             self.num_held += 1
             return None
-        position = len(self._waiting) + 1
-        reason = self._forecast.judge(position, num_slots, slot.time_left_s, now_s)
+        position, num_slots = len(self._waiting) + 1, places.num_slots
+        reason = self._forecast.judge(
+            position, num_slots, slot.time_left_s, now_s, places.num_waiting_elsewhere
+        )
         if reason is not None:
             raise self._refusal(reason, num_slots, now_s)
         loop = asyncio.get_running_loop()
@@ -121,19 +128,27 @@ class Admission:
             self._look_again = loop.call_later(_LOOK_AGAIN_S, self._look)
         return granted
 
-    def _let_in(self, num_slots: int, now_s: float) -> None:
+    def look_again(self) -> None:
+        """The capacity or the part of it may have changed."""
+        if self._waiting:
+            self._let_in(self._places(), asyncio.get_running_loop().time())
+
+    def _places(self) -> Places:
+        return self._part(self._capacity())
+
+    def _let_in(self, places: Places, now_s: float) -> None:
         """Give free slots to those who wait, first come, first served."""
-        while self._waiting and self.num_held < num_slots:
+        while self._waiting and self.num_held < places.limit:
             slot, granted = self._waiting.popitem(last=False)
             if not granted.done():  # cancelled, and about to find out
                 self.num_held += 1
                 granted.set_result(None)
-            self._left_queue(slot, num_slots, now_s)
+            self._left_queue(slot, places.num_slots, now_s)
 
     def _expire(self, slot: Slot) -> None:
         """Its wait has run out."""
         granted = self._waiting.pop(slot)
-        now_s, num_slots = asyncio.get_running_loop().time(), self._capacity()
+        now_s, num_slots = asyncio.get_running_loop().time(), self._places().num_slots
         self._left_queue(slot, num_slots, now_s)
         if not granted.done():
             reason = Reason.WAITED_TOO_LONG if num_slots else Reason.NO_REPLICA
@@ -143,13 +158,13 @@ class Admission:
         """It was cancelled while it waited, or in the moment in which it was told."""
         if slot in self._waiting:
             del self._waiting[slot]
-            self._left_queue(slot, self._capacity(), now_s)
+            self._left_queue(slot, self._places().num_slots, now_s)
         elif not granted.cancelled() and granted.exception() is None:
             self._release(now_s)
 
     def _release(self, now_s: float) -> None:
         self.num_held -= 1
-        self._let_in(self._capacity(), now_s)
+        self._let_in(self._places(), now_s)
 
     def _ended(self, held_s: float, now_s: float) -> None:
         self._forecast.slot_ended(held_s, now_s)
@@ -166,7 +181,7 @@ class Admission:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         self._look_again = loop.call_later(_LOOK_AGAIN_S, self._look)
-        self._let_in(self._capacity(), loop.time())
+        self.look_again()
 
     def _queue_changed(self, by: int, num_slots: int, now_s: float) -> None:
         self._forecast.queue_is(len(self._waiting), num_slots, now_s)
@@ -224,10 +239,12 @@ class Admissions:
         settings: AdmissionSettings,
         capacity: Callable[[str], int],
         observer: AdmissionObserver,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._settings = settings
         self._capacity = capacity
         self._observer = observer
+        self._neighbours = neighbours or NoNeighbours()
         self._admissions: dict[str, Admission] = {}
 
     def of(self, model: str) -> Admission:
@@ -238,6 +255,22 @@ class Admissions:
                 if not other.num_held and not other.num_waiting and not self._capacity(name):
                     del self._admissions[name]
             admission = self._admissions[model] = Admission(
-                self._settings, lambda: self._capacity(model), self._observer
+                self._settings,
+                lambda: self._capacity(model),
+                self._observer,
+                functools.partial(self._neighbours.places, model),
             )
         return admission
+
+    def demands(self) -> dict[str, Demand]:
+        """What is held and waited for here, of the models of which anything is."""
+        return {
+            model: Demand(one.num_held, one.num_waiting)
+            for model, one in self._admissions.items()
+            if one.num_held or one.num_waiting
+        }
+
+    def look_again(self) -> None:
+        """What the neighbours hold has changed."""
+        for admission in self._admissions.values():
+            admission.look_again()

@@ -122,12 +122,20 @@ class Forecast:
         return min(self._settings.max_queue_wait_s, time_left_s - (self._hold_s or 0.0))
 
     def judge(
-        self, position: int, num_slots: int, time_left_s: float, now_s: float
+        self,
+        position: int,
+        num_slots: int,
+        time_left_s: float,
+        now_s: float,
+        num_waiting_elsewhere: int = 0,
     ) -> Reason | None:
-        """Why a request should not take this position in the queue; None when it may."""
+        """Why a request should not take this position in the queue; None when it may.
+
+        Those that wait elsewhere wait for other slots, but fill the queue as well.
+        """
         if num_slots < 1:
             return Reason.NO_REPLICA
-        if position > self._settings.max_queue:
+        if position + num_waiting_elsewhere > self._settings.max_queue:
             return Reason.QUEUE_FULL
         wait_s = self.wait_s(position, num_slots, now_s)
         if wait_s is None or self._hold_s is None:

@@ -38,6 +38,7 @@ from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.metrics import RequestTimes
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.places import Neighbours
 from paceline.gateway.replicas import (
     Replica,
     ReplicaSource,
@@ -59,17 +60,24 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 class DataApp:
     """The data port."""
 
-    def __init__(self, settings: GatewaySettings, source: ReplicaSource, ground: Ground) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        source: ReplicaSource,
+        ground: Ground,
+        neighbours: Neighbours,
+    ) -> None:
         self._settings = settings
         self._source = source
         self._ground = ground
         self._router = ground.router
         self._metrics = ground.metrics
         self._access = DataAccess(settings)
-        self._admissions = Admissions(
+        self.admissions = Admissions(
             settings.admission,
             lambda model: num_slots_of(self._router.open_to(model), settings.admission),
             ground.metrics,
+            neighbours,
         )
         self._started_at_s = int(time.time())
         self.is_stopping = False
@@ -168,7 +176,7 @@ class DataApp:
         try:
             async with (
                 asyncio.timeout_at(deadline.at_s),
-                self._admissions.of(request.model).slot(deadline.left_s()),
+                self.admissions.of(request.model).slot(deadline.left_s()),
             ):
                 times.sent_upstream(request.num_choices)
                 return await journey.run(self._choose(request))

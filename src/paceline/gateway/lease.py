@@ -24,6 +24,16 @@ class Closable(Protocol):
         ...
 
 
+class Traffic(Protocol):
+    """What is asked of the data port, over all processes that serve it. Answers from memory."""
+
+    def num_in_flight(self, replica_name: str) -> int: ...
+
+    def breaker_states(self) -> Mapping[str, BreakerState]:
+        """Of every replica that has had an attempt. A copy."""
+        ...
+
+
 class Lease:
     """Use it as an async context manager; the count rises on entering, without suspending."""
 
@@ -121,6 +131,10 @@ class Ledger:
     def num_in_flight(self, replica_name: str) -> int:
         return len(self._open.get(replica_name, ()))
 
+    def in_flight(self) -> dict[str, int]:
+        """Of the replicas that work on something. A copy."""
+        return {name: len(leases) for name, leases in self._open.items()}
+
     def addresses(self) -> set[str]:
         """Of the replicas that work on something."""
         return {lease.replica.address for leases in self._open.values() for lease in leases}
@@ -163,4 +177,4 @@ class Ledger:
         self.breakers.ended(ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:
-        return f"Ledger({ {name: len(leases) for name, leases in self._open.items()} })"
+        return f"Ledger({self.in_flight()})"

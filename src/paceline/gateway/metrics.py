@@ -19,6 +19,7 @@ from paceline.gateway.breaker import BreakerState
 from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
+from paceline.gateway.samples import FamilyOfSamples, Summed, samples_of
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -128,6 +129,11 @@ class GatewayMetrics:
         )
         self._init_failures()
         self._init_admission()
+        self._worker_restarts = Counter(
+            "paceline_worker_restarts",
+            "Times a process of the data port ended by itself and another took its place.",
+            registry=self.registry,
+        )
 
     def _init_failures(self) -> None:
         self._breaker_state = Gauge(
@@ -196,20 +202,32 @@ class GatewayMetrics:
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()
 
+    def worker_restarted(self) -> None:
+        self._worker_restarts.inc()
+
+    def samples(self) -> tuple[FamilyOfSamples, ...]:
+        """All that was counted here, for another process to show."""
+        return samples_of(self.registry.collect())
+
     def render(
         self,
         replicas: Sequence[Replica],
         num_in_flight: Mapping[str, int],
         governors: Mapping[str, GovernorState],
         loads: Mapping[str, ReplicaLoad],
+        of_workers: Sequence[FamilyOfSamples] = (),
     ) -> bytes:
-        """Everything as Prometheus text; `governors` and `loads` hold what could be read."""
+        """Everything as Prometheus text; `governors` and `loads` hold what could be read.
+
+        `of_workers` is what other processes counted; in flight and breakers are told for all.
+        """
         self._in_flight.clear()
         for replica in replicas:
             self._in_flight.labels(replica.name).set(num_in_flight.get(replica.name, 0))
         scrape = CollectorRegistry()
+        scrape.register(Summed(self.registry, of_workers))
         scrape.register(_Snapshot(replicas, governors, loads))
-        return generate_latest(self.registry) + generate_latest(scrape)
+        return generate_latest(scrape)
 
 
 class RequestTimes:

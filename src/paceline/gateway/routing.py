@@ -15,6 +15,7 @@ from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.breaker import Breakers
 from paceline.gateway.capabilities import Needs, can_serve
 from paceline.gateway.lease import Ledger
+from paceline.gateway.places import Neighbours, NoNeighbours
 from paceline.gateway.replicas import Replica, ReplicaSource
 
 
@@ -27,8 +28,10 @@ class Router:
         ledger: Ledger,
         breakers: Breakers,
         settings: AdmissionSettings,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._source = source
+        self._neighbours = neighbours or NoNeighbours()
         self._settings = settings
         self._ledger = ledger
         self._breakers = breakers
@@ -83,7 +86,9 @@ class Router:
         return min(replicas, key=rank, default=None)
 
     def _load(self, replica: Replica) -> float:
-        return self._ledger.num_in_flight(replica.name) / num_slots_of([replica], self._settings)
+        name = replica.name
+        num_in_flight = self._ledger.num_in_flight(name) + self._neighbours.num_in_flight(name)
+        return num_in_flight / num_slots_of([replica], self._settings)
 
 
 def _can_go_on(replica: Replica, first: Replica) -> bool:

@@ -27,6 +27,9 @@ class GatewaySettings:
     """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
     admin_port: int = 8001
     """Admin port; 0 lets the system choose."""
+    workers: int = 1
+    """Processes that serve the data port. One is this process itself; with more, each is one of
+    its own, and this one watches the replicas and serves the admin port."""
 
     max_body_bytes: int = 8 * 1024 * 1024
     """Longest request body; 8 MiB holds about two million tokens of text."""
@@ -80,6 +83,8 @@ class GatewaySettings:
         for name in ("port", "admin_port"):
             if not 0 <= getattr(self, name) <= 65_535:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed are 0 to 65535")
+        if self.workers < 1:
+            raise ValueError(f"workers is {self.workers}; it must be at least 1")
         for name in (one.name for one in fields(self)):
             value = getattr(self, name)
             if name.startswith("max_") and value < 1:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 import sys
@@ -130,15 +129,14 @@ def _serve(loaded: LoadedSettings) -> int:
     from paceline.engine.hardware import read_hardware
     from paceline.engine.model_folder import ModelUnfit
     from paceline.engine.supervisor import EngineFailed
-    from paceline.gateway import PortTaken
+    from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.keys.record import KeysUnusable
+    from paceline.gateway.logs import start_logging
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
     from paceline.serve.screen import Screen
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="paceline: %(levelname)s: %(message)s"
-    )
+    start_logging()
     run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are bounded
     try:
         plan = make_plan(
@@ -157,7 +155,7 @@ def _serve(loaded: LoadedSettings) -> int:
     try:
         with Screen(plan.served_name, plan.gateway.keys) as screen:
             uvloop.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
-    except (EngineFailed, KeysUnusable, PortTaken) as error:
+    except (EngineFailed, KeysUnusable, PortTaken, WorkerFailed) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: no waiting for requests in flight
         return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -18,15 +17,13 @@ from typing import Any
 
 from paceline.engine.supervisor import EngineSupervisor
 from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
+from paceline.gateway.collector import collector_spared
 from paceline.serve.plan import EnginePlan, ServePlan
 
 logger = logging.getLogger(__name__)
 
 _READY_CHECK_S = 0.1
 """Chosen by hand: how often a gateway without engines of its own looks for a replica."""
-_NUM_YOUNG_OBJECTS = 50_000
-"""So many more containers than before start a collection; Python's own value is 700, what five
-requests in flight have. Chosen by hand: about 10 MB, should failing requests leave cycles."""
 
 
 class SupervisedReplicas:
@@ -58,7 +55,10 @@ async def serve(
     on_progress: Callable[[str, str], None],
     on_ready: Callable[[RunningGateway], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT. PortTaken or EngineFailed when it cannot start."""
+    """Serve until SIGTERM or SIGINT.
+
+    PortTaken, WorkerFailed, KeysUnusable or EngineFailed when it cannot start.
+    """
     changes = GovernorChanges()
     supervisors = [
         EngineSupervisor(
@@ -95,7 +95,7 @@ async def serve(
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
-                stack.enter_context(_collector_spared())
+                stack.enter_context(collector_spared())
                 on_ready(gateway)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             _raise_first(ends)
@@ -145,25 +145,6 @@ async def _ready(
             if name.failure:
                 on_progress(name.name, name.failure)
         await asyncio.sleep(_READY_CHECK_S)
-
-
-@contextlib.contextmanager
-def _collector_spared() -> Iterator[None]:
-    """Python's collector passes over what is there by now, and seldom looks at what comes.
-
-    A collection of everything that is imported takes 25 to 50 ms, and one of the youngest objects,
-    with 256 streams open, 12 to 23 ms, in which no stream gets a chunk; and it finds nothing:
-    requests that end well leave no cycles behind.
-    """
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NUM_YOUNG_OBJECTS, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 def _raise_first(tasks: set[asyncio.Task[Any]]) -> None:

@@ -1,0 +1,99 @@
+"""How does one process serve the data port?
+
+All that its requests share, put together; whether it is the only process is told by `neighbours`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+from paceline.gateway.admission import Admissions
+from paceline.gateway.breaker import Breakers
+from paceline.gateway.data_app import DataApp
+from paceline.gateway.housekeeping import Housekeeping
+from paceline.gateway.journey import Ground
+from paceline.gateway.lease import Ledger
+from paceline.gateway.listening import serving
+from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.places import Neighbours, NoNeighbours
+from paceline.gateway.progress import ProgressWatch
+from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.retry_budget import RetryBudget
+from paceline.gateway.routing import Router
+from paceline.gateway.samples import FamilyOfSamples
+from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.upstream import Upstreams
+
+
+class DataPort:
+    """The data port, or one process's part of it."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._neighbours = neighbours or NoNeighbours()
+        self._breakers = Breakers(settings.failures)
+        progress = ProgressWatch(
+            settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
+        )
+        self.ledger = Ledger(self._breakers, progress)
+        self.admissions: Admissions | None = None
+        """Who waits; from when it serves."""
+
+    async def samples_elsewhere(self) -> Sequence[FamilyOfSamples]:
+        """What was counted in other processes: nothing."""
+        return ()
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        self, source: ReplicaSource, listener: socket.socket, on_hung: Callable[[str], None]
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Serve until the block ends; then drain, at most `drain_timeout_s`.
+
+        The task ends by itself only when the server fails.
+        """
+        settings = self._settings
+        async with Upstreams(settings) as upstreams:
+            router = Router(
+                source, self.ledger, self._breakers, settings.admission, self._neighbours
+            )
+            ground = Ground(
+                settings, router, upstreams, self.ledger, *_budgets(settings), self._metrics
+            )
+            data = DataApp(settings, source, ground, self._neighbours)
+            self.admissions = data.admissions
+            async with (
+                _owned(Housekeeping(source, self.ledger, upstreams, on_hung).run()),
+                serving(data, listener, settings, drain_s=settings.drain_timeout_s) as task,
+            ):
+                yield task
+                data.is_stopping = True
+
+
+@contextlib.asynccontextmanager
+async def _owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A task that ends with the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _budgets(settings: GatewaySettings) -> tuple[RetryBudget, RetryBudget]:
+    """For attempts that begin anew, and for streams that are continued."""
+    failures = settings.failures
+    return (
+        RetryBudget(failures.retry_fraction, failures.retry_reserve),
+        RetryBudget(failures.continuation_fraction, failures.continuation_reserve),
+    )
