@@ -39,6 +39,9 @@ class ServerSettings(_Frozen):
     """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics and the governor; 0 lets the system choose."""
+    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
+    """Processes that serve the data port. `auto` is one where engines compute on this machine's
+    CPUs or it has fewer than 8 cores, else one for every 8 cores and at most 4."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
     """Longest request body, in bytes."""
     max_choices: int = Field(default=8, ge=1, le=128)

@@ -26,6 +26,7 @@ from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.admission_settings import AdmissionSettings
 from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.keys.settings import KeySettings
+from paceline.serve.workers import choose_num_workers
 
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair."""
@@ -68,7 +69,8 @@ def make_plan(
     `server_module` may be None where no engine is to be started.
     """
     engine = settings.engine
-    gateway = gateway_settings(settings)
+    workers, why_workers = choose_num_workers(settings, hardware)
+    gateway = gateway_settings(settings, workers)
     if engine.replicas == 0:
         if not settings.replicas:
             raise ValueError(
@@ -83,7 +85,7 @@ def make_plan(
             start_timeout_s=engine.start_timeout_s,
             log_folder=log_folder,
             run_folder=run_folder,
-            reasons=("engine.replicas is 0: only remote replicas are served",),
+            reasons=("engine.replicas is 0: only remote replicas are served", why_workers),
         )
     assert server_module is not None
     model, draft = _models(engine)
@@ -97,7 +99,7 @@ def make_plan(
         weights_bytes=weights_bytes(model),
         num_workers=num_workers(engine.vllm_args),
     )
-    engines, reasons = [], [drafter.why]
+    engines, reasons = [], [drafter.why, why_workers]
     for index in range(engine.replicas):
         layout = choose_layout(hardware, wishes, replica=index, num_replicas=engine.replicas)
         name = f"engine-{index}"
@@ -119,12 +121,12 @@ def make_plan(
     )
 
 
-def gateway_settings(settings: Settings) -> GatewaySettings:
+def gateway_settings(settings: Settings, workers: int = 1) -> GatewaySettings:
     """The gateway's settings, as far as the configuration has them. Reads the files of keys."""
     entries = tuple(_entry(index, replica) for index, replica in enumerate(settings.replicas))
     fleet = FleetSettings(entries=entries, **dict(settings.fleet))
     return GatewaySettings(
-        **dict(settings.server),
+        **{**dict(settings.server), "workers": workers},
         admission=AdmissionSettings(**dict(settings.admission)),
         failures=FailureSettings(**dict(settings.failures)),
         keys=KeySettings(**dict(settings.keys)),
