@@ -67,6 +67,14 @@ def num_slots_of(replicas: Iterable[Replica], settings: AdmissionSettings) -> in
     )
 
 
+def num_slots_by_model(replicas: Iterable[Replica], settings: AdmissionSettings) -> dict[str, int]:
+    """The same, of all models."""
+    by_model: dict[str, list[Replica]] = {}
+    for replica in replicas:
+        by_model.setdefault(replica.model, []).append(replica)
+    return {model: num_slots_of(group, settings) for model, group in by_model.items()}
+
+
 class Admission:
     """The queue of one model. `repr` shows it.
 

@@ -24,8 +24,6 @@ class Setup(msgspec.Struct, tag="setup", frozen=True):
     """To a worker, first and once."""
 
     settings: GatewaySettings
-    place: int
-    """Its number among the workers, from 0."""
 
 
 class Replicas(msgspec.Struct, tag="replicas", frozen=True):
@@ -36,15 +34,27 @@ class Replicas(msgspec.Struct, tag="replicas", frozen=True):
     replicas: tuple[Replica, ...]
 
 
-class Elsewhere(msgspec.Struct, tag="elsewhere", frozen=True):
-    """To a worker: what the others hold."""
+class Part(msgspec.Struct, frozen=True):
+    """What a worker has of the slots of one model."""
 
-    heard: int
-    """The last `Report` of this worker that the others have been told of; 0 before the first."""
-    in_flight: dict[str, int]
+    of: int
+    """All slots."""
+    limit: int
+    """Requests that it may hold."""
+    share: int
+    """What that would come to if it wanted as many as it can get."""
+    num_waiting_elsewhere: int = 0
+
+
+class Elsewhere(msgspec.Struct, tag="elsewhere", frozen=True):
+    """To a worker: what the others hold, and what they leave to it; whenever that has changed."""
+
+    number: int = 0
+    """From 1, one more each time."""
+    in_flight: dict[str, int] = {}
     """By replica, over all others."""
-    demands: tuple[dict[str, Demand], ...]
-    """By model; one for each other worker, in their order."""
+    parts: dict[str, Part] = {}
+    """By model."""
 
 
 class Ask(msgspec.Struct, tag="ask", frozen=True):
@@ -69,12 +79,12 @@ class Unfit(msgspec.Struct, tag="unfit", frozen=True):
 
 
 class Report(msgspec.Struct, tag="report", frozen=True):
-    """To the head: what the worker holds, whenever that has changed."""
+    """To the head: what the worker holds and goes by, whenever that has changed."""
 
-    number: int = 0
-    """From 1, one more each time."""
-    heard: int = 0
+    replicas_heard: int = 0
     """The number of the `Replicas` that it goes by."""
+    places_heard: int = 0
+    """The number of the `Elsewhere` that it goes by."""
     in_flight: dict[str, int] = {}
     """By replica, without those that have none."""
     demands: dict[str, Demand] = {}

@@ -1,48 +1,50 @@
-"""What does a worker know of the others, and what do they know of it?
+"""What does a worker know of the others?
 
-State on values: fed with the messages in both directions, asked for every request.
+A value that the head replaces; asked for every request.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-
-from paceline.gateway.places import Demand, Places, places_among
-from paceline.gateway.workers.messages import Elsewhere
-
-_NOTHING = Demand()
+from paceline.gateway.places import Places
+from paceline.gateway.workers.messages import Elsewhere, Part
 
 
 class Neighbourhood:
-    """The `Neighbours` of the worker at `place`, of so many.
+    """The `Neighbours` of a worker. What it says of the others is about 50 ms old."""
 
-    Its own numbers are exact where they are used, the others' as old as the way of a message over
-    the head: about 50 ms, longer when one of the three processes is busy for longer.
-    """
-
-    def __init__(self, place: int, num_workers: int) -> None:
-        self._place = place
-        self._in_flight: Mapping[str, int] = {}
-        self._demands: tuple[Mapping[str, Demand], ...] = ({},) * (num_workers - 1)
-        self._told: deque[tuple[int, Mapping[str, Demand]]] = deque([(0, {})])
-        """What was told of oneself: the last that the others know, and all that came after."""
+    def __init__(self) -> None:
+        self.last = Elsewhere()
 
     def hear(self, elsewhere: Elsewhere) -> None:
-        """Take in what the others hold."""
-        self._in_flight = elsewhere.in_flight
-        self._demands = elsewhere.demands
-        while len(self._told) > 1 and self._told[0][0] < elsewhere.heard:
-            self._told.popleft()
-
-    def told(self, number: int, demands: Mapping[str, Demand]) -> None:
-        """Note what the report of this number says of oneself."""
-        self._told.append((number, demands))
+        """Take in what the others hold, and what they leave."""
+        self.last = elsewhere
 
     def num_in_flight(self, replica_name: str) -> int:
-        return self._in_flight.get(replica_name, 0)
+        return self.last.in_flight.get(replica_name, 0)
 
     def places(self, model: str, num_slots: int) -> Places:
-        others = [demands.get(model, _NOTHING) for demands in self._demands]
-        num_known = min(demands.get(model, _NOTHING).num_held for _, demands in self._told)
-        return places_among(others, self._place, num_known, num_slots)
+        part = self.last.parts.get(model)
+        if part is None or not part.of:  # the head has not heard of them yet
+            return Places(num_slots=min(num_slots, 1), limit=0)
+        return places_of(part, num_slots)
+
+
+def places_of(part: Part, num_slots: int) -> Places:
+    """The part, where this worker sees so many slots.
+
+    It sees fewer than the head does while it keeps requests away from a replica that failed here,
+    and then takes as much less of each. Rounded up, else nobody might serve: with this alone N
+    workers may hold N - 1 more than there are.
+
+    >>> places_of(Part(of=8, limit=3, share=4), num_slots=4)
+    Places(num_slots=2, limit=2, num_waiting_elsewhere=0)
+    """
+
+    def scaled(number: int) -> int:
+        return -(-number * num_slots // part.of)
+
+    return Places(
+        num_slots=max(scaled(part.share), min(num_slots, 1)),
+        limit=scaled(part.limit),
+        num_waiting_elsewhere=part.num_waiting_elsewhere,
+    )

@@ -13,10 +13,12 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from paceline.gateway.admission import num_slots_by_model
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.samples import FamilyOfSamples
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.workers.allotment import Allotment
 from paceline.gateway.workers.snapshots import Snapshots, WorkersTraffic
 from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerFailed, WorkerProcess, explain_exit
@@ -48,6 +50,7 @@ class WorkerPool:
         self._metrics = metrics
         self._totals = Totals(settings.workers)
         self._snapshots = Snapshots()
+        self._allotment = Allotment(settings.workers)
         self.ledger = WorkersTraffic(self._totals, self._snapshots)
         self._running: dict[int, WorkerProcess] = {}
         self._has_started = False
@@ -90,11 +93,19 @@ class WorkerPool:
             await asyncio.gather(telling, failing, return_exceptions=True)
 
     async def _tell_often(self, source: ReplicaSource) -> None:
-        """All workers at the same moment: what one may take as known, the others have been told."""
         while True:
             replicas = self._snapshots.take(source.replicas())
-            for worker in self._running.values():
-                worker.tell(replicas, self._totals.elsewhere(worker.place))
+            parts = self._allotment.deal(
+                num_slots_by_model(replicas.replicas, self._settings.admission),
+                self._totals.reports,
+            )
+            for place, worker in self._running.items():
+                worker.ask_often()
+                worker.tell_replicas(replicas)
+                in_flight = self._totals.in_flight_elsewhere(place)
+                number = worker.tell_elsewhere(in_flight, parts[place])
+                if number is not None:
+                    self._allotment.told(place, number, parts[place])
             await asyncio.sleep(_PERIOD_S)
 
     async def _wait_started(self, failing: asyncio.Task[None]) -> None:
@@ -133,6 +144,7 @@ class WorkerPool:
                 finally:
                     del self._running[place]
                     num_lost = self._totals.ended(place)
+                    self._allotment.ended(place)
                 what = explain_exit(code)
                 if worker.unfit_because is not None:
                     what = f"cannot serve: {worker.unfit_because}"
@@ -151,7 +163,7 @@ class WorkerPool:
             pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
     async def _end(self, places: Sequence[asyncio.Task[None]]) -> None:
-        """Have all workers drain. Those that run after their time, or when cancelled, are killed."""
+        """Have all workers drain. Those that take too long, or all when cancelled, are killed."""
         try:
             if self._has_started:
                 for worker in self._running.values():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from paceline.gateway.breaker import BreakerState
 from paceline.gateway.samples import FamilyOfSamples, add_samples, only_counted
-from paceline.gateway.workers.messages import Counts, Elsewhere, Report
+from paceline.gateway.workers.messages import Counts, Report
 
 _WORST_FIRST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)
 
@@ -19,12 +19,12 @@ class Totals:
     """Of the workers at places 0 to N - 1. A worker that has not told anything holds nothing."""
 
     def __init__(self, num_workers: int) -> None:
-        self._reports = [Report() for _ in range(num_workers)]
+        self.reports = [Report() for _ in range(num_workers)]
         self._counts = [Counts() for _ in range(num_workers)]
         self._of_the_dead: Sequence[FamilyOfSamples] = ()
 
     def reported(self, place: int, report: Report) -> None:
-        self._reports[place] = report
+        self.reports[place] = report
 
     def counted(self, place: int, counts: Counts) -> None:
         self._counts[place] = counts
@@ -34,20 +34,20 @@ class Totals:
 
         Returns how many requests it had in flight.
         """
-        lost = self._reports[place]
+        lost = self.reports[place]
         self._of_the_dead = add_samples(
             [self._of_the_dead, only_counted(self._counts[place].families)]
         )
-        self._reports[place], self._counts[place] = Report(), Counts()
+        self.reports[place], self._counts[place] = Report(), Counts()
         return sum(lost.in_flight.values())
 
     def num_in_flight(self, replica_name: str) -> int:
-        return sum(report.in_flight.get(replica_name, 0) for report in self._reports)
+        return sum(report.in_flight.get(replica_name, 0) for report in self.reports)
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
         """Of each replica the worst that any worker sees."""
         worst: dict[str, BreakerState] = {}
-        for report in self._reports:
+        for report in self.reports:
             for name, state in report.breakers.items():
                 worst[name] = min(state, worst.get(name, state), key=_WORST_FIRST.index)
         return worst
@@ -58,17 +58,12 @@ class Totals:
 
     def all_heard(self, number: int) -> bool:
         """Whether all that serve go by the list of replicas of this number, or a later one."""
-        return all(report.heard >= number for report in self._reports if report.number)
+        return all(one.replicas_heard >= number for one in self.reports if one.replicas_heard)
 
-    def elsewhere(self, place: int) -> Elsewhere:
-        """What the worker at this place is to know of the others."""
-        others = [report for at, report in enumerate(self._reports) if at != place]
+    def in_flight_elsewhere(self, place: int) -> dict[str, int]:
+        """By replica, over all workers but the one at this place."""
         in_flight: dict[str, int] = {}
-        for report in others:
-            for name, count in report.in_flight.items():
+        for at, report in enumerate(self.reports):
+            for name, count in report.in_flight.items() if at != place else ():
                 in_flight[name] = in_flight.get(name, 0) + count
-        return Elsewhere(
-            heard=self._reports[place].number,
-            in_flight=in_flight,
-            demands=tuple(report.demands for report in others),
-        )
+        return in_flight

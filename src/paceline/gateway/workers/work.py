@@ -12,8 +12,6 @@ import os
 import socket
 from collections.abc import Sequence
 
-import msgspec
-
 from paceline.gateway.collector import collector_spared
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
@@ -66,7 +64,7 @@ class _Worker:
     def __init__(self, channel: Channel[ToWorker, ToHead], setup: Setup) -> None:
         self._channel = channel
         self._metrics = GatewayMetrics()
-        self._neighbourhood = Neighbourhood(setup.place, setup.settings.workers)
+        self._neighbourhood = Neighbourhood()
         self._port = DataPort(setup.settings, self._metrics, self._neighbourhood)
         self._replicas = Replicas(0, ())
         self._knows_others = asyncio.Event()
@@ -104,9 +102,10 @@ class _Worker:
                     self._replicas = message
                 case Elsewhere():
                     self._neighbourhood.hear(message)
+                    self._knows_others.set()  # the replicas came before
                     if self._port.admissions is not None:
                         self._port.admissions.look_again()
-                    self._knows_others.set()  # the replicas came before
+                    self._report()  # now: what it gives up, others wait for
                 case Ask():
                     self._send_counts()
                 case Stop():
@@ -124,19 +123,17 @@ class _Worker:
         """Tell what is held here, if that has changed."""
         if self._port.admissions is None:
             return  # it does not serve yet
-        ledger, last = self._port.ledger, self._reported
+        ledger = self._port.ledger
         report = Report(
-            number=last.number,
-            heard=self._replicas.number,
+            replicas_heard=self._replicas.number,
+            places_heard=self._neighbourhood.last.number,
             in_flight=ledger.in_flight(),
             demands=self._port.admissions.demands(),
             breakers=dict(ledger.breaker_states()),
         )
-        if report == last and last.number:
-            return
-        self._reported = msgspec.structs.replace(report, number=last.number + 1)
-        self._neighbourhood.told(self._reported.number, report.demands)
-        self._channel.send(self._reported)
+        if report != self._reported:
+            self._reported = report
+            self._channel.send(report)
 
     def _send_counts(self) -> None:
         self._channel.send(Counts(self._metrics.samples()))

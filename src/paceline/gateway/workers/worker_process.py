@@ -23,6 +23,7 @@ from paceline.gateway.workers.messages import (
     Counts,
     Elsewhere,
     Hung,
+    Part,
     Replicas,
     Report,
     Serving,
@@ -68,7 +69,7 @@ class WorkerProcess:
         self._num_unanswered = 0
         self._asked_at_s = time.monotonic()
         self._replicas_told = 0
-        self._elsewhere_told: Elsewhere | None = None
+        self._elsewhere_told = Elsewhere()
 
     @classmethod
     async def start(
@@ -93,7 +94,7 @@ class WorkerProcess:
             theirs.close()
         channel: Channel[ToHead, ToWorker] = await Channel.over(ours, ToHead)
         # Of the replicas it learns by the list, of which ones are in the file is not its business.
-        channel.send(Setup(replace(settings, fleet=FleetSettings()), place))
+        channel.send(Setup(replace(settings, fleet=FleetSettings())))
         return cls(place, process, channel, totals)
 
     async def run(self, on_hung: Callable[[str], None]) -> int:
@@ -114,11 +115,8 @@ class WorkerProcess:
             self._channel.close()
         return await self._process.wait()
 
-    def tell(self, replicas: Replicas, elsewhere: Elsewhere) -> None:
-        """Pass on what it does not know yet, and ask it now and then. To be called often.
-
-        A worker that has not taken what it was told before is told later.
-        """
+    def ask_often(self) -> None:
+        """Ask for its counts now and then. To be called often."""
         now_s = time.monotonic()
         if now_s - self._asked_at_s > _ASK_PERIOD_S:
             self._asked_at_s = now_s
@@ -127,14 +125,22 @@ class WorkerProcess:
                 self.kill()
             self._num_unanswered += 1
             self._channel.send(Ask())
-        if self._channel.is_backed_up:
-            return
-        if replicas.number > self._replicas_told:
+
+    def tell_replicas(self, replicas: Replicas) -> None:
+        """Unless it knows them, or has yet to take what it was told before."""
+        if replicas.number > self._replicas_told and not self._channel.is_backed_up:
             self._replicas_told = replicas.number
             self._channel.send(replicas)
-        if elsewhere != self._elsewhere_told:
-            self._elsewhere_told = elsewhere
-            self._channel.send(elsewhere)
+
+    def tell_elsewhere(self, in_flight: dict[str, int], parts: dict[str, Part]) -> int | None:
+        """The same; returns the number under which it is told, None where it is not."""
+        last = self._elsewhere_told
+        is_news = last.number == 0 or (in_flight, parts) != (last.in_flight, last.parts)
+        if not is_news or self._channel.is_backed_up:
+            return None
+        self._elsewhere_told = Elsewhere(last.number + 1, in_flight, parts)
+        self._channel.send(self._elsewhere_told)
+        return self._elsewhere_told.number
 
     def stop(self) -> None:
         """Have it take no new connections, end what it has, and exit."""
