@@ -40,8 +40,10 @@ def places_of(part: Part, num_slots: int) -> Places:
     Places(num_slots=2, limit=2, num_waiting_elsewhere=0)
     """
 
+    num_seen = min(num_slots, part.of)  # of a replica that has just come the part follows
+
     def scaled(number: int) -> int:
-        return -(-number * num_slots // part.of)
+        return -(-number * num_seen // part.of)
 
     return Places(
         num_slots=max(scaled(part.share), min(num_slots, 1)),

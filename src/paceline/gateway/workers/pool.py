@@ -148,6 +148,8 @@ class WorkerPool:
                 what = explain_exit(code)
                 if worker.unfit_because is not None:
                     what = f"cannot serve: {worker.unfit_because}"
+                elif not worker.has_served:
+                    what += " before it served; what it said of that is in the log"
             if self._is_stopping:
                 return
             if not self._has_started:

@@ -215,6 +215,7 @@ def test_nothing_to_go_by_is_told_apart_from_places_that_are_all_taken() -> None
     """Without a replica a request is refused; without a place it waits."""
     assert places_of(Part(8, limit=0, share=4), 8) == Places(num_slots=4, limit=0)
     assert places_of(Part(8, limit=4, share=4), 0).num_slots == 0
+    assert places_of(Part(8, limit=4, share=4), 16).limit == 4
     unheard = Neighbourhood().places("m", 8)
     assert (unheard.num_slots, unheard.limit) == (1, 0)
     assert Neighbourhood().places("m", 0).num_slots == 0

@@ -326,7 +326,7 @@ async def test_a_worker_that_cannot_even_begin_refuses_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(WorkerFailed, match="a process of the data port ended with exit code 1"):
+    with pytest.raises(WorkerFailed, match="a process of the data port ended with exit code 1 before it served"):
         async with serve_gateway(WORKERS, FixedReplicas([])):
             pass
 
