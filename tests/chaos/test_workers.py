@@ -142,10 +142,12 @@ async def test_a_killed_head_takes_its_workers_with_it() -> None:
     with running_fleet(1, "--tpot-ms", "20", config=CONFIG) as fleet:
         workers = workers_of(fleet)
         asking = asyncio.create_task(ask_all(fleet, [known(0)], name="workers-orphans"))
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(until, lambda: fleet.served.num_in_flight == 1)
         os.kill(fleet.served.pid, signal.SIGKILL)
         (told,) = await asking
-        assert told.broke
+        assert told.ending in (Ending.ERROR_EVENT, Ending.REFUSED)
+        assert told.error is not None
+        assert told.error["code"] == "server_stopping"
         gone, alive = await asyncio.to_thread(psutil.wait_procs, workers, 5)
         assert (len(gone), alive) == (2, [])
         assert not connects(fleet.served.url)

@@ -17,7 +17,7 @@ from paceline.gateway.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.journey import Ground
 from paceline.gateway.lease import Ledger
-from paceline.gateway.listening import serving
+from paceline.gateway.listening import Listening, serving
 from paceline.gateway.metrics import GatewayMetrics
 from paceline.gateway.places import Neighbours, NoNeighbours
 from paceline.gateway.progress import ProgressWatch
@@ -48,10 +48,16 @@ class DataPort:
         self.ledger = Ledger(self._breakers, progress)
         self.admissions: Admissions | None = None
         """Who waits; from when it serves."""
+        self._listening: Listening | None = None
 
     async def samples_elsewhere(self) -> Sequence[FamilyOfSamples]:
         """What was counted in other processes: nothing."""
         return ()
+
+    def cut(self) -> None:
+        """Leave requests in flight no more time, now or when it stops."""
+        if self._listening is not None:
+            self._listening.cut()
 
     @contextlib.asynccontextmanager
     async def serving(
@@ -73,9 +79,11 @@ class DataPort:
             self.admissions = data.admissions
             async with (
                 _owned(Housekeeping(source, self.ledger, upstreams, on_hung).run()),
-                serving(data, listener, settings, drain_s=settings.drain_timeout_s) as task,
+                serving(
+                    data, listener, settings, drain_s=settings.drain_timeout_s
+                ) as self._listening,
             ):
-                yield task
+                yield self._listening.task
                 data.is_stopping = True
 
 

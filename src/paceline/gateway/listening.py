@@ -42,14 +42,27 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
     return listener
 
 
+class Listening:
+    """A port that is served."""
+
+    def __init__(self, server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+        self.task = task
+        """Ends by itself only when the server fails."""
+        self._server = server
+
+    def cut(self) -> None:
+        """Leave requests in flight no more time: their clients are told, now or when it stops."""
+        self._server.config.timeout_graceful_shutdown = 0
+        if self._server.should_exit:
+            for request in self._server.server_state.tasks:
+                request.cancel()
+
+
 @contextlib.asynccontextmanager
 async def serving(
     app: App, listener: socket.socket, settings: GatewaySettings, *, drain_s: float
-) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve until the block ends; then take no new connections, and drain at most `drain_s`.
-
-    The task ends by itself only when the server fails.
-    """
+) -> AsyncIterator[Listening]:
+    """Serve until the block ends; then take no new connections, and drain at most `drain_s`."""
     config = uvicorn.Config(
         app,
         http=functools.partial(  # type: ignore[arg-type]
@@ -70,7 +83,7 @@ async def serving(
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield task
+        yield Listening(server, task)
     finally:
         server.should_exit = True
         await task

@@ -87,7 +87,7 @@ async def serve_gateway(
                 data.samples_elsewhere,
             )
             async with (
-                serving(admin, admin_socket, settings, drain_s=1) as admin_task,
+                serving(admin, admin_socket, settings, drain_s=1) as admin_port,
                 data.serving(fleet, data_socket, on_hung) as data_task,
             ):
                 yield RunningGateway(
@@ -97,7 +97,7 @@ async def serve_gateway(
                     admin_port=admin_socket.getsockname()[1],
                     ledger=data.ledger,
                     fleet=fleet,
-                    _servers=(data_task, admin_task),
+                    _servers=(data_task, admin_port.task),
                 )
 
 

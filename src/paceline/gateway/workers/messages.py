@@ -64,6 +64,9 @@ class Ask(msgspec.Struct, tag="ask", frozen=True):
 class Stop(msgspec.Struct, tag="stop", frozen=True):
     """To a worker: take no new connections, end the requests in flight, and exit."""
 
+    at_once: bool = False
+    """Have their clients told that they are not complete; also when they are being ended."""
+
 
 ToWorker = Setup | Replicas | Elsewhere | Ask | Stop
 

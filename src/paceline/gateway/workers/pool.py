@@ -21,7 +21,12 @@ from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.workers.allotment import Allotment
 from paceline.gateway.workers.snapshots import Snapshots, WorkersTraffic
 from paceline.gateway.workers.totals import Totals
-from paceline.gateway.workers.worker_process import WorkerFailed, WorkerProcess, explain_exit
+from paceline.gateway.workers.worker_process import (
+    EXIT_S,
+    WorkerFailed,
+    WorkerProcess,
+    explain_exit,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +170,7 @@ class WorkerPool:
             pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
     async def _end(self, places: Sequence[asyncio.Task[None]]) -> None:
-        """Have all workers drain. Those that take too long, or all when cancelled, are killed."""
+        """Have all workers drain, or end at once when cancelled; what takes too long is killed."""
         try:
             if self._has_started:
                 for worker in self._running.values():
@@ -174,6 +179,11 @@ class WorkerPool:
                     if place not in self._running:
                         task.cancel()
                 await asyncio.wait(places, timeout=self._settings.drain_timeout_s + _END_S)
+        except asyncio.CancelledError:
+            for worker in self._running.values():
+                worker.stop(at_once=True)
+            await asyncio.wait(places, timeout=EXIT_S)
+            raise
         finally:
             for task in places:
                 task.cancel()

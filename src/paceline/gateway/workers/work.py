@@ -37,7 +37,9 @@ from paceline.gateway.workers.neighbourhood import Neighbourhood
 logger = logging.getLogger(__name__)
 
 _PERIOD_S = 0.02
-"""What has changed is told so often; see `worker_process`."""
+"""What has changed is told so often; see `pool`."""
+_ORPHAN_S = 2.0
+"""Without its head a worker is gone within this time, whatever still goes on. Chosen by hand."""
 
 
 async def work(head: socket.socket, listener: socket.socket) -> int:
@@ -109,9 +111,14 @@ class _Worker:
                 case Ask():
                     self._send_counts()
                 case Stop():
+                    if message.at_once:
+                        self._port.cut()
                     self._is_told_to_stop.set()
-        logger.error("the gateway's head is gone, and so is this worker")
-        os._exit(1)  # at once: nobody watches the replicas, or knows of this process
+        # Nobody watches the replicas any more, or knows of this process.
+        logger.error("the gateway's head is gone; this worker ends")
+        self._port.cut()
+        self._is_told_to_stop.set()
+        asyncio.get_running_loop().call_later(_ORPHAN_S, os._exit, 1)
 
     async def _report_often(self) -> None:
         while True:

@@ -42,8 +42,8 @@ _ASK_PERIOD_S = 5.0
 after the last time is lost when it dies. Chosen by hand."""
 _MAX_UNANSWERED = 6
 """A worker that left so many questions unanswered, for half a minute, hangs. Chosen by hand."""
-_EXIT_S = 2.0
-"""A worker whose channel has ended is gone within this time, or is killed. Chosen by hand."""
+EXIT_S = 2.0
+"""A worker that ends at once is gone within this time, or is killed. Chosen by hand."""
 
 
 class WorkerFailed(Exception):
@@ -104,7 +104,7 @@ class WorkerProcess:
         """
         try:
             await self._listen(on_hung)
-            async with asyncio.timeout(_EXIT_S):
+            async with asyncio.timeout(EXIT_S):
                 await self._process.wait()
         except ChannelBroken as error:
             logger.error("gateway worker %d said what is no message: %s", self.place, error)
@@ -142,9 +142,9 @@ class WorkerProcess:
         self._channel.send(self._elsewhere_told)
         return self._elsewhere_told.number
 
-    def stop(self) -> None:
+    def stop(self, *, at_once: bool = False) -> None:
         """Have it take no new connections, end what it has, and exit."""
-        self._channel.send(Stop())
+        self._channel.send(Stop(at_once))
 
     def kill(self) -> None:
         """End it at once, if it still runs."""

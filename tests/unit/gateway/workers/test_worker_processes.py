@@ -222,6 +222,37 @@ async def test_a_worker_ends_when_its_head_says_so_and_not_by_other_signals(
     assert workers() == []
 
 
+async def test_a_drain_that_is_given_up_tells_the_clients() -> None:
+    """A second signal: nobody waits for the requests, but none of them ends without a word."""
+    with spawn_standin("--model", "known", "--tpot-ms", "50", "--eos-every-tokens", "0") as standin:
+        fleet = FleetSettings(entries=(ReplicaEntry(url=standin.url, name="r0"),), warm_up=False)
+        settings = replace(WORKERS, fleet=fleet, drain_timeout_s=30)
+        running: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
+        must_stop = asyncio.Event()
+
+        async def serve_a_while() -> None:
+            async with serve_gateway(settings, FixedReplicas([])) as gateway:
+                running.set_result(gateway)
+                await must_stop.wait()
+
+        serving_task = asyncio.create_task(serve_a_while())
+        async with asyncio.timeout(30), httpx.AsyncClient(timeout=30) as http:
+            gateway = await running
+            await until(lambda: gateway.fleet.replicas()[0].state == "ready", within_s=10)
+            await asyncio.sleep(0.2)  # until the workers know
+            body = chat(model="known", max_tokens=1000, stream=True)
+            asking = [asyncio.create_task(http.post(gateway.url + CHAT, json=body)) for _ in "1234"]
+            await until(lambda: gateway.ledger.num_in_flight("r0") == 4, within_s=5)
+            must_stop.set()
+            await asyncio.sleep(0.5)
+            assert not serving_task.done()
+            serving_task.cancel()
+            answers = await asyncio.gather(*asking)
+            await asyncio.gather(serving_task, return_exceptions=True)
+        assert [answer.text.count("server_stopping") for answer in answers] == [1] * 4
+        assert workers() == []
+
+
 async def test_what_the_replica_is_told_is_told_to_nobody_else(tmp_path: Path) -> None:
     """Its key is in no command line and no environment."""
     async with serving(tmp_path, "--api-key", "s3cret") as it:
@@ -326,7 +357,9 @@ async def test_a_worker_that_cannot_even_begin_refuses_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(WorkerFailed, match="a process of the data port ended with exit code 1 before it served"):
+    with pytest.raises(
+        WorkerFailed, match="a process of the data port ended with exit code 1 before it served"
+    ):
         async with serve_gateway(WORKERS, FixedReplicas([])):
             pass
 
