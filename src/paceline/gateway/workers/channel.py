@@ -71,3 +71,9 @@ class Channel(Generic[In, Out]):
 
     def close(self) -> None:
         self._writer.close()
+
+    async def finish(self) -> None:
+        """Close it once everything that was sent has gone out."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()

@@ -56,7 +56,7 @@ async def work(head: socket.socket, listener: socket.socket) -> int:
         channel.send(Unfit(str(error)))
         return 1
     finally:
-        await channel.drain()
+        await channel.finish()
     return 0
 
 
