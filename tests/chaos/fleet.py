@@ -25,7 +25,12 @@ MAX_MODEL_LEN = 4096
 FAST_TO_NOTICE: dict[str, Any] = {
     "fleet": {"poll_period_s": 0.2, "poll_timeout_s": 1.0, "load_period_s": 0.2},
     "failures": {"max_open_s": 1, "silence_s": 1.0, "first_silence_s": 1.5},
-    "server": {"stall_timeout_s": 1.5, "granted_fields": ["ignore_eos"], "drain_timeout_s": 20},
+    "server": {
+        "stall_timeout_s": 1.5,
+        "granted_fields": ["ignore_eos"],
+        "drain_timeout_s": 20,
+        "workers": 1,  # however many cores there are; several are tested in test_workers.py
+    },
 }
 """What makes a gateway notice in a second what it would else notice in half a minute."""
 
