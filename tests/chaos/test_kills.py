@@ -126,13 +126,6 @@ async def test_a_request_that_kills_engines_does_not_take_them_all() -> None:
         assert sum(standin.returncode is not None for standin in many.standins) == 3
 
 
-async def test_refused_connections(fleet: Fleet) -> None:
-    fleet.set_fault(0, kind="refuse", duration_s=1)
-    asked = [known(number) for number in range(NUM_STREAMS)]
-    told = await ask_all(fleet, asked, name="refuse")
-    assert faults_of(fleet, asked, told) == []
-
-
 @pytest.mark.parametrize(("tokens_apart", "is_bearable"), [(20, True), (9, False)])
 async def test_streams_struck_again_and_again(
     fleet: Fleet, tokens_apart: int, is_bearable: bool
@@ -150,3 +143,11 @@ async def test_streams_struck_again_and_again(
     else:
         assert told[0].ending is Ending.ERROR_EVENT
         assert num_attempts == 1 + 3
+
+
+async def test_refused_connections(fleet: Fleet) -> None:
+    """The last of the file: while it lasts, the replica cannot be told anything either."""
+    fleet.set_fault(0, kind="refuse", duration_s=1)
+    asked = [known(number) for number in range(NUM_STREAMS)]
+    told = await ask_all(fleet, asked, name="refuse")
+    assert faults_of(fleet, asked, told) == []

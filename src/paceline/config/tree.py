@@ -152,7 +152,7 @@ class FailureSettings(_Frozen):
     """Most attempts for one request before its first byte; 1 tries once and never again."""
     max_continuations: int = Field(default=3, ge=0)
     """Most times in a row that another replica continues a stream and brings it forward by fewer
-    than 16 tokens; those that do more are not counted."""
+    than 16 tokens; in all, four times as many."""
     retry_fraction: Fraction = 0.2
     """Retries may add this share to the requests of the last 10 s, …"""
     retry_reserve: int = Field(default=256, ge=0)

@@ -24,6 +24,10 @@ _FAILURES = frozenset(
 _JITTER_FRACTION = 0.2
 """Chosen by hand: replicas that failed together are tried again over a fifth of the time."""
 
+_NUM_EAGER_TRIALS = 3
+"""So often an idle fleet tries a replica again of its own accord. Chosen by hand: a client may have
+to wait for such a trial to fail."""
+
 
 class BreakerState(StrEnum):
     """The value is also the metric label."""
@@ -136,10 +140,15 @@ class Breakers:
         """Of every replica that has had an attempt. A copy."""
         return {name: breaker.state(now_s) for name, breaker in self._breakers.items()}
 
-    def is_on_trial(self, name: str, now_s: float) -> bool:
-        """Whether it is half open: a request that goes well would close it."""
+    def order_among_equals(self, name: str, now_s: float) -> int:
+        """Of replicas that are equal otherwise, the lowest should take a request.
+
+        0: half open and not tried yet, which it would stay for as long as the others are idle.
+        1: closed. 2: half open, and a trial brought no success, or several before it did not: a
+        quiet service should not send it one request after the other.
+        """
         breaker = self._breakers.get(name)
-        return breaker is not None and breaker.state(now_s) is BreakerState.HALF_OPEN
+        return 1 if breaker is None else breaker.order_among_equals(now_s)
 
     def _admits(self, name: str, now_s: float) -> bool:
         breaker = self._breakers.get(name)
@@ -160,6 +169,8 @@ class _Breaker:
     _open_until_s: float | None
     """None while it is closed."""
     _probe: Ticket | None
+    _was_tried: bool
+    """Since it opened last."""
 
     def __init__(self, name: str, settings: FailureSettings, epochs: itertools.count[int]) -> None:
         self._name = name
@@ -182,11 +193,17 @@ class _Breaker:
             return probe is None or now_s - probe.began_at_s >= self._settings.probe_timeout_s
         return state is BreakerState.CLOSED
 
+    def order_among_equals(self, now_s: float) -> int:
+        if self.state(now_s) is not BreakerState.HALF_OPEN:
+            return 1
+        return 2 if self._was_tried or self._num_trips > _NUM_EAGER_TRIALS else 0
+
     def began(self, now_s: float) -> Ticket:
         if self._open_until_s is None:
             return Ticket(self._name, self.epoch, _Role.SAMPLE, now_s)
         if not self.admits(now_s):
             return Ticket(self._name, self.epoch, _Role.FORCED, now_s)
+        self._was_tried = True
         self._probe = Ticket(self._name, self.epoch, _Role.PROBE, now_s)
         return self._probe
 
@@ -217,6 +234,7 @@ class _Breaker:
         if was_closed and now_s - self._closed_at_s >= settings.max_open_s:
             self._num_trips = 0
         self._num_trips += 1
+        self._was_tried = False
         self._probe = None
         self.epoch = next(self._epochs)
         self.is_mute = is_mute
@@ -226,6 +244,7 @@ class _Breaker:
         self.epoch = next(self._epochs)
         self.is_mute = False
         self._open_until_s = None
+        self._was_tried = False
         self._probe = None
         self._successes = SlidingSum(self._settings.window_s)
         self._failures = SlidingSum(self._settings.window_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.failure_settings import IN_ALL_FACTOR, FailureSettings
 from paceline.gateway.outcomes import Outcome
 
 
@@ -66,6 +66,7 @@ class Standing:
     reach an engine are left out."""
     num_continuations: int
     """Attempts that continued it, this one included, since the last one that brought it forward."""
+    num_continuations_in_all: int
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which is likely to come again with the
     same request: an engine's 500 after which it serves on."""
@@ -117,7 +118,9 @@ def next_step(end: Standing, settings: FailureSettings) -> Decision:
     if end.num_repeating_errors >= 2:
         return _give_up(Reason.FAILS_AGAIN)
     if end.has_client_bytes:
-        has_attempt = end.num_continuations < settings.max_continuations
+        most = settings.max_continuations
+        has_attempt = end.num_continuations < most
+        has_attempt = has_attempt and end.num_continuations_in_all < IN_ALL_FACTOR * most
         num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE
     else:
         has_attempt = end.num_attempts < settings.max_attempts

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 PROGRESS_TOKENS = 16
-"""A request that kills engines does so at the same place again; a stream that gets on is only
-unlucky, as a long one is while replica after replica is replaced. Chosen by hand."""
+"""A request that kills engines mostly does so at the same place again; a stream that gets on is
+only unlucky, as a long one is while replica after replica is replaced. Chosen by hand."""
+IN_ALL_FACTOR = 4
+"""Times `max_continuations`, counted or not, a stream is left to end: its engines may die of it all
+the same, later each time. Chosen by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,11 @@ class FailureSettings:
     one out: without streaming, an answer may take minutes."""
 
     max_attempts: int = 3
-    """Most attempts for one request before its first byte. Also the most engines that one request
-    which kills engines can take with it."""
+    """Most attempts for one request before its first byte. Also the most engines that a request
+    which kills engines before it can take with it."""
     max_continuations: int = 3
     """Most times in a row that another replica continues a stream and brings it forward by fewer
-    than `PROGRESS_TOKENS` tokens; those that do more are not counted, however many."""
+    than `PROGRESS_TOKENS` tokens; in all, `IN_ALL_FACTOR` times as many."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default), …"""
     retry_reserve: int = 256

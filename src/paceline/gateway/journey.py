@@ -75,7 +75,8 @@ class Journey:
         self._carrier = Carrier(context, engine_fields)
         self._failed: set[str] = set()
         """Replicas that failed this request."""
-        self._num_attempts = self._num_continuations = self._num_repeating_errors = 0
+        self._num_attempts = self._num_repeating_errors = 0
+        self._num_continuations = self._num_continuations_in_all = 0
         self._waited_s = 0.0
         self._what_failed = ""
 
@@ -113,6 +114,7 @@ class Journey:
         if end.outcome is not Outcome.UNREACHABLE:  # which cost no engine anything
             self._num_attempts += not continues
             if continues:
+                self._num_continuations_in_all += 1
                 gained = self._carrier.num_tokens - num_tokens
                 in_vain = gained < PROGRESS_TOKENS
                 self._num_continuations = self._num_continuations + 1 if in_vain else 0
@@ -137,6 +139,7 @@ class Journey:
                 can_continue=why_not is None,
                 num_attempts=self._num_attempts,
                 num_continuations=self._num_continuations,
+                num_continuations_in_all=self._num_continuations_in_all,
                 num_repeating_errors=self._num_repeating_errors,
                 waited_s=self._waited_s,
                 has_other_replica=self._choose(avoid=self._failed) is not None,

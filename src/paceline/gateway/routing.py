@@ -76,12 +76,12 @@ class Router:
     def _least_loaded(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
         """The one with the smallest share of its places taken.
 
-        Of equals the one on trial, which would else stay on trial until the others are busy; then
-        the first, whose prefix cache knows the most.
+        Of equals the one that its breaker would have tried; then the first, whose prefix cache
+        knows the most.
         """
 
-        def rank(replica: Replica) -> tuple[float, bool]:
-            return self._load(replica), not self._breakers.is_on_trial(replica.name, now_s)
+        def rank(replica: Replica) -> tuple[float, int]:
+            return self._load(replica), self._breakers.order_among_equals(replica.name, now_s)
 
         return min(replicas, key=rank, default=None)
 

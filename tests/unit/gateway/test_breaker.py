@@ -102,6 +102,26 @@ def test_probe_without_a_verdict_frees_its_place(outcome: Outcome) -> None:
     assert breakers.admitted(["a", "b"], 1.0) == ["a", "b"]
 
 
+def test_a_half_open_one_is_preferred_until_it_has_been_tried() -> None:
+    breakers = tripped()
+    assert breakers.order_among_equals("unknown", 0.0) == 1
+    assert [breakers.order_among_equals("a", now_s) for now_s in (0.5, 1.0)] == [1, 0]
+    probe = breakers.began("a", 1.0)
+    breakers.ended(probe, Outcome.CLIENT_GONE, 2.0)
+    assert breakers.order_among_equals("a", 2.0) == 2
+    breakers.ended(breakers.began("a", 3.0), Outcome.COMPLETED, 4.0)
+    assert breakers.order_among_equals("a", 4.0) == 1
+
+
+def test_after_three_failed_trials_an_idle_fleet_leaves_it_alone() -> None:
+    breakers, now_s, orders = tripped(), 0.0, []
+    for _ in range(5):
+        now_s += 100.0
+        orders.append(breakers.order_among_equals("a", now_s))
+        breakers.ended(breakers.began("a", now_s), Outcome.TIMED_OUT, now_s)
+    assert orders == [0, 0, 0, 2, 2]
+
+
 def test_probe_that_says_nothing_lets_the_next_one_in_after_a_while() -> None:
     breakers = tripped()
     first = breakers.began("a", 1.0)
