@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import select
 import shutil
@@ -33,6 +34,8 @@ MAX_LOG_BYTES = 8 * 1024 * 1024
 """Then the log is rotated; one older part is kept."""
 GRACE_S = 5.0
 """How long the engine may take to end by itself once asked."""
+_LOOK_PERIOD_S = 2.0
+"""The engine's processes are listed so often at most. Chosen by hand: they live for long."""
 
 
 class BoundedLog:
@@ -94,11 +97,14 @@ def main() -> int:
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: die_with_parent({SUPERVISED: "1"}),  # one thread here: safe
     )
+    pids = {engine.pid}
     try:
-        owner_is_gone = _watch(engine, log)
+        owner_is_gone = _watch(engine, log, pids)
     finally:
+        pids.update(_descendants(os.getpid()))
         _end(engine, log)
-    _remove_openmp_mark(engine.pid)
+        for pid in pids:
+            _remove_openmp_mark(pid)
     if owner_is_gone and options.run_folder is not None:
         shutil.rmtree(options.run_folder, ignore_errors=True)
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
@@ -111,16 +117,23 @@ def _remove_openmp_mark(pid: int) -> None:
             mark.unlink()
 
 
-def _watch(engine: subprocess.Popen[bytes], log: BoundedLog) -> bool:
-    """Copy output until the engine ends or must end; true when Paceline is gone."""
+def _watch(engine: subprocess.Popen[bytes], log: BoundedLog, pids: set[int]) -> bool:
+    """Copy output until the engine ends or must end; true when Paceline is gone.
+
+    Adds to `pids` what processes the engine has, looked for now and then, as it says something.
+    """
     assert engine.stdout is not None
     owner, output, ended = sys.stdin.fileno(), engine.stdout.fileno(), os.pidfd_open(engine.pid)
     poll = select.poll()
     for fd in (owner, output, ended):
         poll.register(fd, select.POLLIN)
+    looked_at_s = -math.inf
     while True:
         for fd, _ in poll.poll():
             if fd == output:
+                if time.monotonic() - looked_at_s > _LOOK_PERIOD_S:
+                    looked_at_s = time.monotonic()
+                    pids.update(_descendants(os.getpid()))
                 chunk = os.read(output, 65_536)
                 if chunk:
                     log.write(chunk)

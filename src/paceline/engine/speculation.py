@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.engine.drafters import missing_for_drafter
-from paceline.engine.model_folder import ModelUnfit, check_pair
+from paceline.engine.model_folder import ModelUnfit, check_model, check_pair
 
 _NGRAM_LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Chosen by hand: two tokens find a copied identifier early; beyond four, matches are rare."""
@@ -62,6 +62,10 @@ def choose_drafter(draft: str, target: str, draft_length_max: int) -> Drafter:
             {"method": "suffix", "num_speculative_tokens": draft_length_max},
             "suffix decoding: as configured",
         )
+    try:
+        check_model(draft)
+    except ModelUnfit as unfit:
+        raise ModelUnfit(f"the draft (--draft, engine.draft) does not fit: {unfit}") from None
     has_same_ids, why = True, "as configured"
     if Path(draft).is_dir() and Path(target).is_dir():
         fit = check_pair(Path(target), Path(draft))

@@ -6,6 +6,7 @@ on unchanged, so nothing is rewritten here.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,9 @@ from paceline.gateway.keys.ring import Tenant, granted_to
 from paceline.gateway.routes import CHAT, Route
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.strict_json import parse_object
+
+_ALIKE = 0.85
+"""Of two names, as `difflib` counts: max_token and max_tokens are 0.95. Chosen by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,14 @@ def _check_field(route: Route, name: str, value: object, settings: GatewaySettin
         check = integer(1, settings.max_choices)
     if check is None:
         cut = name[:100]
+        alike = difflib.get_close_matches(cut, route.fields, n=1, cutoff=_ALIKE)
+        what_to_do = (
+            f"Did you mean {alike[0]!r}?"
+            if alike
+            else "Leave it out, or have the operator grant it (server.granted_fields)."
+        )
         raise invalid(
-            f"{cut!r} is not allowed: {refusal_reason(name)}. Leave it out, or have the operator "
-            "grant it (granted_fields).",
+            f"{cut!r} is not allowed: {refusal_reason(name)}. {what_to_do}",
             cut,
             code="unsupported_parameter",
         )

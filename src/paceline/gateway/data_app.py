@@ -150,8 +150,8 @@ class DataApp:
         """Refuse what no replica of the fleet could answer, now or later."""
         replicas = self._router.of_model(request.model)
         if not replicas:
-            if any(r.state == "starting" and not r.model for r in self._source.replicas()):
-                reason = "A replica has not said yet which model it serves."
+            if any(not replica.model for replica in self._source.replicas()):
+                reason = "A replica has not said yet which model it serves; it may be this one."
                 raise Refusal(
                     unavailable(reason, self._settings.retry_after_s), Outcome.UNAVAILABLE
                 )

@@ -35,8 +35,8 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise PortTaken(
-            f"Port {port} on {host} cannot be opened ({error.strerror}); set {setting} to a free "
-            "one, or to 0 to have one chosen."
+            f"Port {port} on {host} cannot be opened ({error.strerror}); set server.{setting} "
+            f"(--{setting.replace('_', '-')}) to a free one, or to 0 to have one chosen."
         ) from None
     listener.setblocking(False)
     return listener

@@ -52,7 +52,8 @@ class Screen:
         self._steps[engine] = step
         if self._status is None:
             if is_news:
-                self._errors.print(f"paceline: {engine}: {step}", markup=False)
+                subject = "paceline" if engine == "paceline" else f"paceline: {engine}"
+                self._errors.print(f"{subject}: {step}", markup=False, soft_wrap=True)
         else:
             now = "; ".join(f"{name}: {what}" for name, what in sorted(self._steps.items()))
             self._status.update(f"Starting {self._subject} ({now})")

@@ -147,6 +147,14 @@ async def test_an_unready_engine_is_a_503(served: Served, state: str) -> None:
     assert await served.outcomes() == {"unavailable": 1}
 
 
+@pytest.mark.parametrize("state", ["starting", "down"])
+async def test_a_model_that_nobody_has_told_yet_is_a_503(served: Served, state: str) -> None:
+    """A 404 would be final; the replica may come and serve it."""
+    served.source.current = [replace(served.source.current[0], state=state, model="")]
+    answer = await served.http.post(CHAT, json=chat())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
 async def test_health_and_ready_answer_when_an_engine_is_ready(served: Served) -> None:
     assert (await served.http.get("/health")).json() == {"status": "alive"}
     ready = await served.http.get("/ready")

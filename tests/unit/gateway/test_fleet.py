@@ -174,7 +174,7 @@ async def test_a_model_that_may_be_there_soon_is_a_503_and_no_404() -> None:
             assert (await it.http.get("/v1/models")).json()["data"] == []
             assert (await it.replicas())["a"]["model"] is None
             await it.until_state("a", "down")
-            assert (await it.http.post(CHAT, json=chat())).status_code == 404
+            assert (await it.http.post(CHAT, json=chat())).status_code == 503
 
 
 async def test_a_replica_that_nobody_answers_for_is_down_with_the_reason() -> None:

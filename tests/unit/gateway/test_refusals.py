@@ -160,6 +160,13 @@ async def test_wrong_prompts_are_a_400(shared: Served, prompt: object) -> None:
 async def test_fields_outside_the_allow_list_are_a_400(shared: Served, name: str) -> None:
     answer = await shared.http.post(CHAT.path, json=chat(**{name: 1}))
     assert_error(answer, 400, "unsupported_parameter", name)
+    assert "server.granted_fields" in answer.json()["error"]["message"]
+
+
+async def test_a_field_that_is_nearly_one_is_a_typing_error(shared: Served) -> None:
+    answer = await shared.http.post(CHAT.path, json=chat(max_token=1))
+    assert_error(answer, 400, "unsupported_parameter", "max_token")
+    assert answer.json()["error"]["message"].endswith("Did you mean 'max_tokens'?")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ class Prober:
         """Return when it is well. May raise `ProbeFailed`."""
         path = self._dialect.health_path
         status, body = await self._ask("GET", path, timeout_s)
+        if status in (404, 405):
+            raise ProbeFailed(
+                f"{self._refusal(path, status, body)}; it was asked as a server of the dialect "
+                f"{self._dialect.name}, set `dialect` if it is another"
+            )
         if status != 200:
             raise ProbeFailed(self._refusal(path, status, body))
 
