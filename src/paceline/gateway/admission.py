@@ -21,6 +21,9 @@ from paceline.gateway.replicas import Replica
 
 _LOOK_AGAIN_S = 0.1
 """While somebody waits the capacity is looked at so often: replicas come without a word."""
+_IDLE_PLACE_S = 0.5
+"""A place that another process leaves idle comes within this time, or is not idle. Chosen by hand:
+it usually takes 0.1 s."""
 _NO_REPLICA_RETRY_S = 5
 """Chosen by hand; the forecast knows nothing of when a replica comes back."""
 
@@ -81,8 +84,12 @@ class Admission:
     As many slots are held as `capacity()` allows at most, and nobody waits while one is free.
     `capacity` is called for every request that comes and goes: it must answer from memory. It may
     change at any time; when it falls, those let in keep their slots. All operations are O(1) in the
-    length of the queue. Where other processes answer too, `part` says which part of the capacity
-    this one may use.
+    length of the queue.
+
+    Where other processes answer too, `part` says which part of the capacity this one may use. Who
+    comes when only the part is taken waits, whatever the limits on waiting, for a place that the
+    others leave idle; who has not got one after 0.5 s is judged as anybody else. To the forecast
+    these are no queue: not every slot is held.
     """
 
     def __init__(
@@ -97,6 +104,8 @@ class Admission:
         self._observer = observer
         self._forecast = Forecast(settings)
         self._waiting: OrderedDict[Slot, asyncio.Future[None]] = OrderedDict()
+        self._unjudged: set[Slot] = set()
+        """Those among them that wait for an idle place."""
         self._look_again: asyncio.TimerHandle | None = None
         self.num_held = 0
 
@@ -121,20 +130,42 @@ class Admission:
         if self.num_held < places.limit:
             self.num_held += 1
             return None
-        position, num_slots = len(self._waiting) + 1, places.num_slots
-        reason = self._forecast.judge(
-            position, num_slots, slot.time_left_s, now_s, places.num_waiting_elsewhere
-        )
-        if reason is not None:
-            raise self._refusal(reason, num_slots, now_s)
         loop = asyncio.get_running_loop()
+        if self.num_held + len(self._waiting) < places.num_reachable:
+            self._unjudged.add(slot)
+            slot.timer = loop.call_later(_IDLE_PLACE_S, self._judge_late, slot)
+        else:
+            reason = self._judge(len(self._waiting) + 1, slot.time_left_s, places, now_s)
+            if reason is not None:
+                raise self._refusal(reason, places.num_slots, now_s)
+            wait_s = self._forecast.longest_wait_s(slot.time_left_s)
+            slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
         granted = self._waiting[slot] = loop.create_future()
-        wait_s = self._forecast.longest_wait_s(slot.time_left_s)
-        slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
-        self._queue_changed(1, num_slots, now_s)
+        self._queue_changed(1, places.num_slots, now_s)
         if self._look_again is None:
             self._look_again = loop.call_later(_LOOK_AGAIN_S, self._look)
         return granted
+
+    def _judge(
+        self, position: int, time_left_s: float, places: Places, now_s: float
+    ) -> Reason | None:
+        return self._forecast.judge(
+            position, places.num_slots, time_left_s, now_s, places.num_waiting_elsewhere
+        )
+
+    def _judge_late(self, slot: Slot) -> None:
+        """It has got no idle place. It has come as far forward as there are slots, or further."""
+        loop = asyncio.get_running_loop()
+        now_s, places = loop.time(), self._places()
+        position = next(place for place, one in enumerate(self._waiting, 1) if one is slot)
+        reason = self._judge(position, slot.time_left_s - _IDLE_PLACE_S, places, now_s)
+        if reason is not None:
+            self._turn_away(slot, reason, places.num_slots, now_s)
+            return
+        self._unjudged.remove(slot)
+        wait_s = self._forecast.longest_wait_s(slot.time_left_s) - _IDLE_PLACE_S
+        slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
+        self._queue_changed(0, places.num_slots, now_s)
 
     def look_again(self) -> None:
         """The capacity or the part of it may have changed."""
@@ -155,11 +186,15 @@ class Admission:
 
     def _expire(self, slot: Slot) -> None:
         """Its wait has run out."""
-        granted = self._waiting.pop(slot)
         now_s, num_slots = asyncio.get_running_loop().time(), self._places().num_slots
+        reason = Reason.WAITED_TOO_LONG if num_slots else Reason.NO_REPLICA
+        self._turn_away(slot, reason, num_slots, now_s)
+
+    def _turn_away(self, slot: Slot, reason: Reason, num_slots: int, now_s: float) -> None:
+        """It has waited in vain."""
+        granted = self._waiting.pop(slot)
         self._left_queue(slot, num_slots, now_s)
         if not granted.done():
-            reason = Reason.WAITED_TOO_LONG if num_slots else Reason.NO_REPLICA
             granted.set_exception(self._refusal(reason, num_slots, now_s))
 
     def _withdraw(self, slot: Slot, granted: asyncio.Future[None], now_s: float) -> None:
@@ -181,6 +216,7 @@ class Admission:
     def _left_queue(self, slot: Slot, num_slots: int, now_s: float) -> None:
         assert slot.timer is not None
         slot.timer.cancel()
+        self._unjudged.discard(slot)
         self._queue_changed(-1, num_slots, now_s)
         if not self._waiting and self._look_again is not None:
             self._look_again.cancel()
@@ -192,7 +228,7 @@ class Admission:
         self.look_again()
 
     def _queue_changed(self, by: int, num_slots: int, now_s: float) -> None:
-        self._forecast.queue_is(len(self._waiting), num_slots, now_s)
+        self._forecast.queue_is(len(self._waiting) - len(self._unjudged), num_slots, now_s)
         self._observer.queue_changed(by)
 
     def _refusal(self, reason: Reason, num_slots: int, now_s: float) -> Overloaded:

@@ -20,6 +20,10 @@ class Places:
     """Requests that it may hold just now."""
     num_waiting_elsewhere: int = 0
     """Requests that wait in the other processes."""
+    num_reachable: int = 0
+    """Requests that it may hold, or soon may, once the others have heard that it wants the places
+    that they leave idle; those that hold and that wait here count alike. 0 for a process that is
+    alone: it has all places."""
 
 
 @dataclass(frozen=True, slots=True)

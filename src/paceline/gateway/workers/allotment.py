@@ -27,7 +27,8 @@ class Allotment:
     So the workers together hold no more than P. Beyond that they go when P falls, by what they hold
     then, and by at most one request each while breakers are open (`Neighbourhood`). An idle
     gateway has P / N places for a worker at once and the others after a few messages, about 0.1 s;
-    until then its requests wait.
+    until then its requests wait, also those that could not wait for a place that is taken
+    (`Admission`): what is wanted nowhere else comes to whoever waits.
 
     Where it fails: with fewer places than workers the last of them get none as long as the first
     ones want some all the time. What a worker that hangs holds is nobody's until it has been
@@ -59,6 +60,7 @@ class Allotment:
             limits = self._limits(model, num_slots, demands)
             wanted = [one.num_held + one.num_waiting for one in demands]
             num_waiting = sum(one.num_waiting for one in demands)
+            num_held = sum(one.num_held for one in demands)
             for place, limit in enumerate(limits):
                 if_greedy = [*wanted[:place], num_slots, *wanted[place + 1 :]]
                 parts[place][model] = Part(
@@ -66,6 +68,7 @@ class Allotment:
                     limit=limit,
                     share=divide(if_greedy, num_slots)[place],
                     num_waiting_elsewhere=num_waiting - demands[place].num_waiting,
+                    num_held_elsewhere=num_held - demands[place].num_held,
                 )
         return parts
 

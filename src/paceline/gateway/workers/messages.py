@@ -44,6 +44,7 @@ class Part(msgspec.Struct, frozen=True):
     share: int
     """What that would come to if it wanted as many as it can get."""
     num_waiting_elsewhere: int = 0
+    num_held_elsewhere: int = 0
 
 
 class Elsewhere(msgspec.Struct, tag="elsewhere", frozen=True):

@@ -25,7 +25,7 @@ class Neighbourhood:
     def places(self, model: str, num_slots: int) -> Places:
         part = self.last.parts.get(model)
         if part is None or not part.of:  # the head has not heard of them yet
-            return Places(num_slots=min(num_slots, 1), limit=0)
+            return Places(num_slots=min(num_slots, 1), limit=0, num_reachable=num_slots)
         return places_of(part, num_slots)
 
 
@@ -36,8 +36,8 @@ def places_of(part: Part, num_slots: int) -> Places:
     and then takes as much less of each. Rounded up, else nobody might serve: with this alone N
     workers may hold N - 1 more than there are.
 
-    >>> places_of(Part(of=8, limit=3, share=4), num_slots=4)
-    Places(num_slots=2, limit=2, num_waiting_elsewhere=0)
+    >>> places_of(Part(of=8, limit=3, share=4, num_held_elsewhere=4), num_slots=4)
+    Places(num_slots=2, limit=2, num_waiting_elsewhere=0, num_reachable=2)
     """
 
     num_seen = min(num_slots, part.of)  # of a replica that has just come the part follows
@@ -45,8 +45,10 @@ def places_of(part: Part, num_slots: int) -> Places:
     def scaled(number: int) -> int:
         return -(-number * num_seen // part.of)
 
+    num_wanted_elsewhere = part.num_held_elsewhere + part.num_waiting_elsewhere
     return Places(
         num_slots=max(scaled(part.share), min(num_slots, 1)),
         limit=scaled(part.limit),
         num_waiting_elsewhere=part.num_waiting_elsewhere,
+        num_reachable=scaled(max(0, part.of - num_wanted_elsewhere)),
     )

@@ -66,7 +66,7 @@ async def test_without_a_place_it_waits_and_goes_in_as_soon_as_it_is_told() -> N
 
 async def test_the_queue_is_as_long_as_all_of_them_make_it() -> None:
     admissions, neighbourhood = among_others(max_queue=3)
-    part = Part(of=8, limit=0, share=4, num_waiting_elsewhere=2)
+    part = Part(of=8, limit=0, share=4, num_waiting_elsewhere=2, num_held_elsewhere=8)
     neighbourhood.hear(Elsewhere(1, parts={"m": part}))
     first = asyncio.create_task(hold(admissions))
     await begin(first)

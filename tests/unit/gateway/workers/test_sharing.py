@@ -213,12 +213,13 @@ def test_the_places_of_a_worker_that_died_go_to_the_others() -> None:
 
 def test_nothing_to_go_by_is_told_apart_from_places_that_are_all_taken() -> None:
     """Without a replica a request is refused; without a place it waits."""
-    assert places_of(Part(8, limit=0, share=4), 8) == Places(num_slots=4, limit=0)
+    all_taken = Part(8, limit=0, share=4, num_held_elsewhere=8)
+    assert places_of(all_taken, 8) == Places(num_slots=4, limit=0)
     assert places_of(Part(8, limit=4, share=4), 0).num_slots == 0
     assert places_of(Part(8, limit=4, share=4), 16).limit == 4
     unheard = Neighbourhood().places("m", 8)
-    assert (unheard.num_slots, unheard.limit) == (1, 0)
-    assert Neighbourhood().places("m", 0).num_slots == 0
+    assert unheard == Places(num_slots=1, limit=0, num_reachable=8)  # it hears at once
+    assert Neighbourhood().places("m", 0) == Places(num_slots=0, limit=0)
 
 
 def test_each_hears_how_many_wait_elsewhere() -> None:
@@ -226,3 +227,11 @@ def test_each_hears_how_many_wait_elsewhere() -> None:
     reports = [Report(demands={"m": Demand(0, waiting)}) for waiting in (3, 0, 4)]
     dealt = Allotment(3).deal({"m": 2}, reports)
     assert [parts["m"].num_waiting_elsewhere for parts in dealt] == [4, 7, 3]
+
+
+def test_each_hears_which_places_are_wanted_nowhere_else() -> None:
+    """Those it may have, whatever its limit is now."""
+    reports = [Report(demands={"m": Demand(*of)}) for of in ((3, 1), (2, 0), (0, 9))]
+    dealt = Allotment(3).deal({"m": 12}, reports)
+    reachable = [places_of(parts["m"], 12).num_reachable for parts in dealt]
+    assert reachable == [12 - 2 - 9, 0, 12 - 4 - 2]
