@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 _PERIOD_S = 0.02
 """News are passed on so often. Chosen by hand: with as much in the worker and the way in between,
 a worker's numbers reach the others within about 50 ms."""
-_START_TIMEOUT_S = 60.0
-"""Chosen by hand: a worker serves after a second, on a busy machine after ten."""
 _ANSWER_TIMEOUT_S = 3.0
 """A scrape waits so long for the workers' counts; of one that is late the last ones are shown.
 Chosen by hand: Prometheus waits ten seconds."""
@@ -114,14 +112,9 @@ class WorkerPool:
             await asyncio.sleep(_PERIOD_S)
 
     async def _wait_started(self, failing: asyncio.Task[None]) -> None:
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self._has_started:
             if failing.done():
                 failing.result()
-            if time.monotonic() > deadline_s:
-                raise WorkerFailed(
-                    f"a process of the data port did not serve within {_START_TIMEOUT_S:g} s"
-                )
             await asyncio.sleep(_PERIOD_S)
             num_serving = sum(worker.has_served for worker in self._running.values())
             self._has_started = num_serving == self._settings.workers

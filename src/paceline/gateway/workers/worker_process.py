@@ -37,6 +37,8 @@ from paceline.gateway.workers.totals import Totals
 
 logger = logging.getLogger(__name__)
 
+_START_TIMEOUT_S = 60.0
+"""Chosen by hand: a worker serves after a second, on a busy machine after ten."""
 _ASK_PERIOD_S = 5.0
 """A worker is asked for its counts so often, whether or not somebody wants them: what it counted
 after the last time is lost when it dies. Chosen by hand."""
@@ -61,13 +63,13 @@ class WorkerProcess:
         self.pid = process.pid
         self.has_served = False
         self.unfit_because: str | None = None
-        """Why it says that it cannot serve."""
+        """Why it cannot serve, as it says itself or as can be seen."""
         self._process = process
         self._channel = channel
         self._totals = totals
         self._answered = asyncio.Event()
         self._num_unanswered = 0
-        self._asked_at_s = time.monotonic()
+        self._started_at_s = self._asked_at_s = time.monotonic()
         self._replicas_told = 0
         self._elsewhere_told = Elsewhere()
 
@@ -116,9 +118,13 @@ class WorkerProcess:
         return await self._process.wait()
 
     def ask_often(self) -> None:
-        """Ask for its counts now and then. To be called often."""
+        """Ask for its counts now and then, and end it where it hangs. To be called often."""
         now_s = time.monotonic()
-        if now_s - self._asked_at_s > _ASK_PERIOD_S:
+        if not self.has_served:  # it may have much to import, and then hears nothing
+            if now_s - self._started_at_s > _START_TIMEOUT_S and self.unfit_because is None:
+                self.unfit_because = f"it did not serve within {_START_TIMEOUT_S:g} s"
+                self.kill()
+        elif now_s - self._asked_at_s > _ASK_PERIOD_S:
             self._asked_at_s = now_s
             if self._num_unanswered == _MAX_UNANSWERED:
                 logger.error("gateway worker %d hangs and is killed", self.place)

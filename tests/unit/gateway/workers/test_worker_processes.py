@@ -25,6 +25,7 @@ from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.workers import worker_process
 from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
 
 from ..conftest import SETTINGS, FixedReplicas, chat, until  # noqa: TID252
@@ -384,6 +385,49 @@ async def test_a_worker_that_cannot_be_started_again_is_tried_again(
         assert await it.ask_many(5) == [200] * 5
         monkeypatch.setattr(sys, "executable", python)
         await until(lambda: len(workers()) == 2, within_s=10)
+
+
+async def test_a_worker_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as it:
+        hanging, _ = workers()
+        hanging.suspend()
+        with monkeypatch.context() as patched:
+            patched.setattr(worker_process, "_ASK_PERIOD_S", 0.2)
+            await until(lambda: "hangs and is killed" in caplog.text, within_s=10)
+        await until(lambda: "was killed by SIGKILL; 0 requests in flight" in caplog.text)
+        await until(lambda: len(workers()) == 2, within_s=10)
+        assert hanging not in workers()
+        assert await it.ask_many(5) == [200] * 5
+
+
+async def test_a_worker_that_starts_slowly_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers nothing while it imports."""
+    monkeypatch.setattr(worker_process, "_ASK_PERIOD_S", 0.02)
+
+    async def start_slowly() -> None:
+        await until(lambda: len(workers()) == 2, within_s=10)
+        slow = workers()[0]
+        slow.suspend()
+        await asyncio.sleep(1)  # seven questions take 0.2 s
+        monkeypatch.undo()
+        slow.resume()
+
+    starting = asyncio.create_task(start_slowly())
+    async with serve_gateway(WORKERS, FixedReplicas([])):
+        await starting
+        assert len(workers()) == 2
+
+
+async def test_a_worker_that_does_not_come_to_serve_refuses_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_process, "_START_TIMEOUT_S", 0.1)
+    with pytest.raises(WorkerFailed, match=r"cannot serve: it did not serve within 0.1 s"):
+        async with serve_gateway(WORKERS, FixedReplicas([])):
+            pass
+    assert workers() == []
 
 
 async def test_the_log_of_a_worker_is_where_ours_is(
