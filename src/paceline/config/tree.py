@@ -25,7 +25,9 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class ServerSettings(_Frozen):
