@@ -91,9 +91,11 @@ class WorkerPool:
             failing.cancel()
             self._is_stopping = True
             listener.close()  # open here, it would have new clients wait instead of refusing them
-            await self._end(places)
-            telling.cancel()
-            await asyncio.gather(telling, failing, return_exceptions=True)
+            try:
+                await self._end(places)
+            finally:  # also when it is cancelled by a second signal
+                telling.cancel()
+                await asyncio.gather(telling, failing, return_exceptions=True)
 
     async def _tell_often(self, source: ReplicaSource) -> None:
         while True:

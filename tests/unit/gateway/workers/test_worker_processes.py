@@ -257,6 +257,7 @@ async def test_a_drain_that_is_given_up_tells_the_clients() -> None:
             await asyncio.gather(serving_task, return_exceptions=True)
         assert [answer.text.count("server_stopping") for answer in answers] == [1] * 4
         assert workers() == []
+        assert not any("_tell_often" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
 
 async def test_what_the_replica_is_told_is_told_to_nobody_else(tmp_path: Path) -> None:
