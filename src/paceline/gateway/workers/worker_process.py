@@ -68,6 +68,8 @@ class WorkerProcess:
         self._channel = channel
         self._totals = totals
         self._answered = asyncio.Event()
+        self._is_over = False
+        """It will not answer any more."""
         self._num_unanswered = 0
         self._started_at_s = self._asked_at_s = time.monotonic()
         self._replicas_told = 0
@@ -158,27 +160,32 @@ class WorkerProcess:
             self._process.kill()
 
     async def ask(self) -> None:
-        """Have its counts brought up to date. Does not return while it does not answer."""
-        self._answered.clear()
-        self._channel.send(Ask())
-        await self._answered.wait()
+        """Have its counts brought up to date. Does not return while it does not answer, but when
+        it is gone."""
+        if not self._is_over:
+            self._answered.clear()
+            self._channel.send(Ask())
+            await self._answered.wait()
 
     async def _listen(self, on_hung: Callable[[str], None]) -> None:
-        while (message := await self._channel.receive()) is not None:
-            match message:
-                case Report():
-                    self._totals.reported(self.place, message)
-                case Counts():
-                    self._totals.counted(self.place, message)
-                    self._num_unanswered = 0
-                    self._answered.set()
-                case Hung():
-                    on_hung(message.replica)
-                case Serving():
-                    self.has_served = True
-                case Unfit():
-                    self.unfit_because = message.why
-        self._answered.set()  # with what was told last
+        try:
+            while (message := await self._channel.receive()) is not None:
+                match message:
+                    case Report():
+                        self._totals.reported(self.place, message)
+                    case Counts():
+                        self._totals.counted(self.place, message)
+                        self._num_unanswered = 0
+                        self._answered.set()
+                    case Hung():
+                        on_hung(message.replica)
+                    case Serving():
+                        self.has_served = True
+                    case Unfit():
+                        self.unfit_because = message.why
+        finally:
+            self._is_over = True
+            self._answered.set()  # with what was told last
 
 
 def explain_exit(code: int) -> str:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +27,8 @@ from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.keys.settings import KeySettings
 from paceline.gateway.workers import worker_process
+from paceline.gateway.workers.totals import Totals
+from paceline.gateway.workers.worker_process import WorkerProcess
 from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
 
 from ..conftest import SETTINGS, FixedReplicas, chat, until  # noqa: TID252
@@ -386,6 +389,18 @@ async def test_a_worker_that_cannot_be_started_again_is_tried_again(
         assert await it.ask_many(5) == [200] * 5
         monkeypatch.setattr(sys, "executable", python)
         await until(lambda: len(workers()) == 2, within_s=10)
+
+
+async def test_a_worker_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a scrape would, until its time is up."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with socket.socket() as listener:
+        worker = await WorkerProcess.start(0, WORKERS, listener, Totals(1))
+        asking = asyncio.create_task(worker.ask())
+        assert await worker.run(on_hung=print) == 1
+        async with asyncio.timeout(1):
+            await asking
+            await worker.ask()
 
 
 async def test_a_worker_that_hangs_is_killed_and_started_again(
