@@ -32,7 +32,8 @@ def pair() -> Iterator[Fleet]:
 def workers_of(fleet: Fleet) -> list[psutil.Process]:
     """The processes that serve the data port."""
     children = psutil.Process(fleet.served.pid).children()
-    return [child for child in children if "paceline.gateway.workers" in child.cmdline()]
+    program = "gateway/workers/__main__.py"
+    return [child for child in children if program in " ".join(child.cmdline())]
 
 
 def connects(url: str) -> bool:

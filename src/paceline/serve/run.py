@@ -78,14 +78,19 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(_signals())
         engines = await stack.enter_async_context(_Tasks.open())
-        gateway = await stack.enter_async_context(
-            serve_gateway(
-                plan.gateway,
-                SupervisedReplicas(supervisors),
-                changes,
-                on_hung=functools.partial(_restart_hung, supervisors),
+        gateway: RunningGateway | None = None
+        async with _given_up_when(signalled):
+            gateway = await stack.enter_async_context(
+                serve_gateway(
+                    plan.gateway,
+                    SupervisedReplicas(supervisors),
+                    changes,
+                    on_hung=functools.partial(_restart_hung, supervisors),
+                )
             )
-        )
+        if gateway is None:
+            on_progress("paceline", "stopping")
+            return
         ends = {
             asyncio.create_task(signalled.wait()),
             asyncio.create_task(gateway.wait_failed()),
@@ -197,3 +202,23 @@ def _signals() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+@contextlib.asynccontextmanager
+async def _given_up_when(signalled: asyncio.Event) -> AsyncIterator[None]:
+    """Cancel the block, and only that, when the signal comes before its end."""
+
+    async def watch() -> None:
+        await signalled.wait()
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with asyncio.timeout(None) as limit:
+            watching = asyncio.create_task(watch())
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if not limit.expired():
+            raise

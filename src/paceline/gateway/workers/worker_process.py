@@ -14,6 +14,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.settings import GatewaySettings
@@ -37,6 +38,7 @@ from paceline.gateway.workers.totals import Totals
 
 logger = logging.getLogger(__name__)
 
+_PROGRAM = Path(__file__).with_name("__main__.py")
 _START_TIMEOUT_S = 60.0
 """Chosen by hand: a worker serves after a second, on a busy machine after ten."""
 _ASK_PERIOD_S = 5.0
@@ -84,7 +86,7 @@ class WorkerProcess:
         try:
             process = await asyncio.create_subprocess_exec(
                 # -P: what lies in the working folder is not imported
-                *(sys.executable, "-P", "-m", "paceline.gateway.workers"),
+                *(sys.executable, "-P", str(_PROGRAM)),
                 *(str(theirs.fileno()), str(listener.fileno())),
                 pass_fds=(theirs.fileno(), listener.fileno()),
                 stdin=DEVNULL,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -31,10 +30,10 @@ from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess
 from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
 
-from ..conftest import SETTINGS, FixedReplicas, chat, until  # noqa: TID252
+from ..conftest import FixedReplicas, chat, until  # noqa: TID252
+from .conftest import WORKERS, workers
 
 CHAT = "/v1/chat/completions"
-WORKERS = replace(SETTINGS, workers=2, drain_timeout_s=5.0)
 
 
 @dataclass
@@ -80,15 +79,6 @@ class Running:
 
     def records(self) -> list[Record]:
         return list(read_ledger(self.ledger))
-
-
-def workers() -> list[psutil.Process]:
-    """The processes that this test's gateway has started."""
-    return [
-        child
-        for child in psutil.Process().children()
-        if "paceline.gateway.workers" in child.cmdline()
-    ]
 
 
 @asynccontextmanager

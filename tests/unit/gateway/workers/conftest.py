@@ -1,0 +1,20 @@
+"""A gateway of two workers, and its processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import psutil
+
+from ..conftest import SETTINGS  # noqa: TID252
+
+WORKERS = replace(SETTINGS, workers=2, drain_timeout_s=5.0)
+
+
+def workers() -> list[psutil.Process]:
+    """The processes that this test's gateway has started."""
+    return [
+        child
+        for child in psutil.Process().children()
+        if "gateway/workers/__main__.py" in " ".join(child.cmdline())
+    ]
