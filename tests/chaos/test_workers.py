@@ -126,7 +126,7 @@ async def test_a_killed_worker_comes_back_and_totals_never_fall(fleet: Fleet) ->
 async def test_sigterm_lets_streams_end() -> None:
     config = {**CONFIG, "server": {"workers": 2, "drain_timeout_s": 20}}
     with running_fleet(1, "--tpot-ms", "20", config=config) as fleet:
-        asked = [known(number) for number in range(8)]
+        asked = [known(number) for number in range(10, 18)]  # none of them short
         asking = asyncio.create_task(ask_all(fleet, asked, name="workers-drain"))
         await asyncio.to_thread(until, lambda: fleet.served.num_in_flight == len(asked))
         workers = workers_of(fleet)
