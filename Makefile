@@ -76,7 +76,8 @@ test-unit: $(DEV)
 # An engine's start keeps one core busy: two at a time take two thirds of the time. Whole files, for
 # the tests of a file share an engine.
 test-engine: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --durations 10 tests/engine
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+	    --durations 10 tests/engine
 
 # The clients are processes that wait for each other's starts and for Retry-After.
 test-clients: $(DEV) $(CLIENTS_IN)
