@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,6 +49,15 @@ class Served:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def takes_connections(self) -> bool:
+        """Whether somebody accepts on the data port."""
+        host, _, port = self.url.removeprefix("http://").partition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1):
+                return True
+        except OSError:
+            return False
 
     def metrics(self) -> dict[str, float]:
         """Every sample of its /metrics, by name with labels."""

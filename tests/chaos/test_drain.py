@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 
 import pytest
 
@@ -21,7 +20,7 @@ async def test_requests_in_flight_end(stream: bool) -> None:
         await asyncio.to_thread(until, lambda: fleet.served.num_in_flight == len(asked))
         fleet.served.process.send_signal(signal.SIGTERM)
         await asyncio.sleep(0.3)
-        assert not _connects(fleet.served.url), "new clients are still taken in"
+        assert not fleet.served.takes_connections(), "new clients are still taken in"
         told = await asking
         assert faults_of(fleet, asked, told) == []
         assert await asyncio.to_thread(fleet.served.process.wait, 10) == 0
@@ -42,12 +41,3 @@ async def test_what_outlasts_the_drain_is_told() -> None:
         assert {answer.error["code"] for answer in told if answer.error} == {"server_stopping"}
         assert await asyncio.to_thread(fleet.served.process.wait, 10) == 0
         until(lambda: all(record.ending is not None for record in fleet.records()))
-
-
-def _connects(url: str) -> bool:
-    host, _, port = url.removeprefix("http://").partition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=1):
-            return True
-    except OSError:
-        return False

@@ -67,6 +67,7 @@ class Standing:
     num_continuations: int
     """Attempts that continued it, this one included, since the last one that brought it forward."""
     num_continuations_in_all: int
+    """With those before it."""
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which is likely to come again with the
     same request: an engine's 500 after which it serves on."""

@@ -125,6 +125,10 @@ class LineDecoder(Generic[T]):
         return self._decoder.decode(line)
 
 
+# What the settings and replicas hold and JSON does not: paths. msgspec asks these two for every
+# kind that it does not know, and takes NotImplementedError for the answer that nobody does.
+
+
 def _to_text(value: object) -> str:
     if isinstance(value, Path):
         return str(value)

@@ -1,0 +1,62 @@
+"""A gateway with remote replicas, quick to notice, and clients before it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from paceline.gateway import FleetSettings, ReplicaEntry, RunningGateway, serve_gateway
+
+from .conftest import SETTINGS, FixedReplicas, until
+
+CHAT = "/v1/chat/completions"
+
+
+FLEET = FleetSettings(
+    poll_period_s=0.02,
+    poll_timeout_s=0.2,
+    failures_before_down=3,
+    load_period_s=0.02,
+    dns_period_s=0.02,
+    warm_up_timeout_s=1.0,
+)
+
+
+NO_ENGINES = FixedReplicas([])
+
+
+@dataclass
+class Running:
+    """A gateway with clients before it."""
+
+    gateway: RunningGateway
+    http: httpx.AsyncClient
+    admin: httpx.AsyncClient
+
+    async def replicas(self) -> dict[str, dict[str, Any]]:
+        listed = (await self.admin.get("/admin/replicas")).json()["replicas"]
+        return {replica["name"]: replica for replica in listed}
+
+    def state(self, name: str) -> str | None:
+        states = {r.name: r.state for r in self.gateway.fleet.replicas()}
+        return states.get(name)
+
+    async def until_state(self, name: str, state: str | None, within_s: float = 3.0) -> None:
+        await until(lambda: self.state(name) == state, within_s)
+
+
+@asynccontextmanager
+async def running(
+    *entries: ReplicaEntry, local: FixedReplicas = NO_ENGINES, **changes: object
+) -> AsyncIterator[Running]:
+    settings = replace(SETTINGS, fleet=replace(FLEET, entries=entries, **changes))
+    async with (
+        serve_gateway(settings, local) as gateway,
+        httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
+    ):
+        yield Running(gateway, http, admin)

@@ -1,0 +1,109 @@
+"""A gateway of two workers in front of one simulated replica, and what it can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+
+from paceline.gateway import RunningGateway, serve_gateway
+from paceline.gateway.fleet.entry import ReplicaEntry
+from paceline.gateway.fleet.settings import FleetSettings
+from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
+
+from ..conftest import FixedReplicas, chat  # noqa: TID252
+from .conftest import WORKERS
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Running:
+    """A gateway of two workers in front of one simulated replica."""
+
+    gateway: RunningGateway
+    standin: SpawnedStandIn
+    ledger: Path
+    http: httpx.AsyncClient
+    admin: httpx.AsyncClient
+
+    async def metric(self, name: str) -> float:
+        for line in (await self.admin.get("/metrics")).text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.rpartition(" ")[2])
+        raise KeyError(name)
+
+    async def until_completed(self, number: int) -> None:
+        """A request counts a moment after its client has read the end."""
+        name = 'paceline_requests_total{outcome="completed"}'
+        async with asyncio.timeout(10):
+            while (found := await self.metric(name)) != number:
+                assert found < number
+                await asyncio.sleep(0.05)
+
+    async def ask(self, max_tokens: int = 4) -> int:
+        body = chat(model="known", max_tokens=max_tokens, stream=True)
+        return (await self.http.post(CHAT, json=body)).status_code
+
+    async def ask_many(self, number: int, max_tokens: int = 4) -> list[int]:
+        return await asyncio.gather(*(self.ask(max_tokens) for _ in range(number)))
+
+    async def until_ready(self) -> None:
+        async with asyncio.timeout(15):
+            while (await self.http.get("/ready")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async def until_removed(self) -> None:
+        async with asyncio.timeout(15):
+            while (await self.admin.get("/admin/replicas")).json()["replicas"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    def records(self) -> list[Record]:
+        return list(read_ledger(self.ledger))
+
+
+@asynccontextmanager
+async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator[Running]:
+    ledger = folder / "ledger.jsonl"
+    with spawn_standin("--model", "known", "--ledger", str(ledger), *flags) as standin:
+        fleet = FleetSettings(
+            entries=(ReplicaEntry(url=standin.url, name="r0", key="s3cret"),),
+            poll_period_s=0.1,
+            load_period_s=3600,
+            warm_up=False,
+        )
+        settings = replace(WORKERS, fleet=fleet, **changes)
+        limits = httpx.Limits(max_keepalive_connections=0)
+        async with (
+            serve_gateway(settings, FixedReplicas([])) as gateway,
+            httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
+        ):
+            running = Running(gateway, standin, ledger, http, admin)
+            await running.until_ready()
+            yield running
+
+
+def most_at_once(records: list[Record]) -> int:
+    """By the replica's own clock."""
+    changes = [(one.begun_s, 1) for one in records]
+    changes += [(one.ended_s, -1) for one in records if one.ended_s is not None]
+    most = now = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most
+
+
+async def connect(
+    gateway: RunningGateway,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that a worker has taken, and keeps."""
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert b"alive" in await reader.readuntil(b"}")
+    return reader, writer
