@@ -88,8 +88,8 @@ class Admission:
 
     Where other processes answer too, `part` says which part of the capacity this one may use. Who
     comes when only the part is taken waits, whatever the limits on waiting, for a place that the
-    others leave idle; who has not got one after 0.5 s is judged as anybody else. To the forecast
-    these are no queue: not every slot is held.
+    others leave idle; who has not got one after 0.5 s is judged as anybody else, once, in a time
+    that grows with the queue. To the forecast these are no queue: not every slot is held.
     """
 
     def __init__(
