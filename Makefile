@@ -64,8 +64,8 @@ serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
 
 lint: $(DEV)
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests tools benchmarks
+	@$(BIN)/ruff format --check src tests tools benchmarks
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 

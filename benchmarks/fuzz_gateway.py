@@ -36,9 +36,9 @@ from fuzz.cases import Case, make_case
 from fuzz.wire import Answer, Wire, fault_of
 
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
-from paceline.gateway.openapi import render_openapi
+from paceline.gateway.api.openapi import render_openapi
 
-MODEL = "standin"
+MODEL = "mock_vllm"
 MAX_MODEL_LEN = 4096
 _MAX_FAULTS_KEPT = 50
 _ANSWER_TIMEOUT_S = 30.0
@@ -82,11 +82,11 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "engine.sock"
-        standin = [sys.executable, "-m", "paceline.standin", "--socket", str(socket)]
-        standin += ["--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "0"]
-        standin += ["--prefill-tokens-per-s", "1e9"]
+        mock_vllm = [sys.executable, "-m", "paceline.mock_vllm", "--socket", str(socket)]
+        mock_vllm += ["--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "0"]
+        mock_vllm += ["--prefill-tokens-per-s", "1e9"]
         gateway = [sys.executable, str(Path(__file__)), "--serve", str(socket)]
-        with _running(standin) as engine, _running(gateway, piped=True) as served:
+        with _running(mock_vllm) as engine, _running(gateway, piped=True) as served:
             assert served.stdout is not None
             port, admin_port = map(int, served.stdout.readline().split())
             began_s = time.monotonic()

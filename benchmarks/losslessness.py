@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from losslessness.checks import (
-    Sampling,
+    SamplingSettings,
     by_prefix,
     compare,
     draw,
@@ -57,7 +57,7 @@ def main() -> int:
         "draft_sample_method": arguments.draft_sample_method,
     }
     greedy = {"temperature": 0.0, "max_tokens": arguments.max_tokens}
-    samplings = [Sampling(temperature) for temperature in (0.7, 1.0)]
+    samplings = [SamplingSettings(temperature) for temperature in (0.7, 1.0)]
 
     with EngineHost(
         {**llm, "speculative_config": speculative},

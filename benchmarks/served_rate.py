@@ -29,9 +29,9 @@ from paceline.bench.progress import terminal_progress
 from paceline.bench.report import write_document
 from paceline.bench.run import RunConfig, measure
 from paceline.demo import heldout_path, target_path
-from paceline.engine.core_environment import PREFIX
-from paceline.engine.hardware import read_hardware
-from paceline.engine.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.core_environment import PREFIX
+from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.layout import LayoutWishes, choose_layout
 
 KV_CACHE_BYTES = 512 * 1024**2
 MAX_TOKENS = 96

@@ -22,9 +22,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import aiohttp
+from chaos.expected_requests import Known, faults_of, known, num_struck
 from chaos.fleet import Fleet, running_fleet
-from chaos.known import Known, faults_of, known, num_struck
-from chaos.told import Ending, Told, ask
+from chaos.transcript import Ending, Told, ask
 
 from paceline.bench.environment import describe_environment
 from paceline.bench.report import write_document
@@ -116,12 +116,12 @@ async def _kill_all(fleet: Fleet, num_kills: int) -> list[int]:
     num_in_flight = []
     for _ in range(num_kills):
         await asyncio.sleep(drawn.uniform(0.2, 0.6))
-        await asyncio.to_thread(fleet.served.wait_ready, len(fleet.standins), 60.0)
-        place = drawn.randrange(len(fleet.standins))
+        await asyncio.to_thread(fleet.served.wait_ready, len(fleet.mock_vllms), 60.0)
+        place = drawn.randrange(len(fleet.mock_vllms))
         replicas = await asyncio.to_thread(fleet.served.replicas)
         num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{place}"]
-        await asyncio.to_thread(fleet.standins[place].kill)
-        await asyncio.to_thread(fleet.standins[place].start)
+        await asyncio.to_thread(fleet.mock_vllms[place].kill)
+        await asyncio.to_thread(fleet.mock_vllms[place].start)
     return num_in_flight
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.gateway.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, ROUTES, Route
+from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, ROUTES, Route
 
 _BOUNDARIES: tuple[object, ...] = (
     -(2**63) - 1, -(2**63), -(2**31), -2, -1, -0.5, -0.0, 0, 0.005, 1, 1.0, 1.5, 2, 8, 9, 20, 21,
@@ -90,7 +90,7 @@ _PATHS = (
     "/v1/audio/transcriptions", "/v1/responses/x", "/v1/responses/x/cancel",
     "/inference/v1/generate",
     "/server_info", "/collective_rpc", "/reset_prefix_cache", "/reset_mm_cache", "/is_sleeping",
-    "/start_profile", "/stop_profile", "/scale_elastic_ep", "/standin/faults", "/%", "/%zz",
+    "/start_profile", "/stop_profile", "/scale_elastic_ep", "/mock_vllm/faults", "/%", "/%zz",
     "/\x7f",
     "/" + "a" * 5000, "*", "http://127.0.0.1:1/v1/models",
 )  # fmt: skip

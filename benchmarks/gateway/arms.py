@@ -35,7 +35,7 @@ class Replicas:
 
 
 def replica_plan(replicas: Replicas) -> dict[str, Any]:
-    """One `paceline simulate`."""
+    """One `paceline mock-vllm`."""
     options = {
         "--model": MODEL,
         "--tpot-ms": replicas.tpot_ms,
@@ -45,7 +45,7 @@ def replica_plan(replicas: Replicas) -> dict[str, Any]:
         "--port": "{port}",
     }
     words = [str(word) for option in options.items() for word in option]
-    return {"command": ["paceline", "simulate", *words]}
+    return {"command": ["paceline", "mock-vllm", *words]}
 
 
 def gateway_plan(

@@ -76,7 +76,7 @@ def be_an_engine(given: dict[str, Any]) -> None:
     """The child's side: numbers of steps in, their durations out, a line of JSON each."""
     os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
-    from paceline.engine import numba_pool
+    from paceline.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -120,7 +120,7 @@ def _speculation(arm: str, draft: str) -> dict[str, Any]:
         speculative["model"] = draft
     return {
         "speculative_config": speculative,
-        "scheduler_cls": "paceline.engine.scheduler.AdaptiveScheduler",
+        "scheduler_cls": "paceline.engine.scheduler.adaptive_scheduler.AdaptiveScheduler",
         "additional_config": {"paceline": {"policy": "off"}},
     }
 

@@ -32,12 +32,17 @@ from benchmarks.governor.rows import render_results
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
 from paceline.bench.environment import describe_environment
 from paceline.bench.report import write_text
-from paceline.simulator.arms import HeldLength, governed_policy, held_name, run_trace
-from paceline.simulator.machine import Disturbance
-from paceline.simulator.profiles import load_profile, profile_names
-from paceline.simulator.steplog import StepLog
-from paceline.simulator.traces import build_trace
-from paceline.simulator.traffic import ClosedLoop
+from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.evaluation.arms import (
+    HeldLength,
+    governed_policy,
+    held_name,
+    run_trace,
+)
+from paceline.policy_simulator.machines.machine import Disturbance
+from paceline.policy_simulator.machines.profiles import load_profile, profile_names
+from paceline.policy_simulator.traffic.traces import build_trace
+from paceline.policy_simulator.traffic.traffic import ClosedLoop
 
 POLICIES = ("goodput", "latency")
 _WARM_UP_STEPS = 400

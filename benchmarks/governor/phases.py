@@ -1,6 +1,6 @@
 """Which traffic does each phase of the trace bring, and which requests are they exactly?
 
-The shifting trace of `paceline.simulator.traces` as real requests: eight phases that differ in
+The shifting trace of `paceline.policy_simulator.traffic.traces` as real requests: eight phases that differ in
 load, text and context. Requests follow from (phase, repeat) alone, so every arm is asked the same
 in the same order.
 
@@ -18,8 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paceline.bench.values import RequestSpec
-from paceline.bench.workloads import Prompt, Sampling, build_specs, load_heldout, select_workload
 from paceline.demo import heldout_path
+from paceline.workloads.workloads import (
+    Prompt,
+    SamplingSettings,
+    build_specs,
+    load_heldout,
+    select_workload,
+)
 
 MAX_CODE_TOKENS = 256
 MAX_CODE_PROMPT_TOKENS = 64
@@ -41,7 +47,7 @@ class TracePhase:
 
     name: str
     workload: str
-    """Of `paceline.bench.workloads`: predictable (renames and JSON) or code."""
+    """Of `paceline.workloads.workloads`: predictable (renames and JSON) or code."""
     temperature: float
     concurrency: int
     is_long: bool = False
@@ -72,7 +78,7 @@ class RequestMaker:
     def requests(self, number: int, phase: TracePhase, repeat: int) -> Iterator[RequestSpec]:
         """Requests without end; phase `number` of repeat `repeat` always asks the same."""
         seed = 1000 * repeat + number
-        sampling = Sampling(
+        sampling = SamplingSettings(
             model=self.model,
             temperature=phase.temperature,
             top_p=None,

@@ -1,6 +1,6 @@
 """The governor in the simulator: every profile and drafter, two traces, several seeds.
 
-Compares as `python -m paceline.simulator` does, spread over processes, and holds the result against
+Compares as `python -m paceline.policy_simulator` does, spread over processes, and holds the result against
 the targets. Writes one JSON file and a report in markdown.
 """
 
@@ -31,11 +31,11 @@ from benchmarks.governor.markdown import table
 from benchmarks.governor.rows import render_results
 from paceline.bench.environment import describe_environment
 from paceline.bench.report import write_text
-from paceline.simulator.arms import GOVERNED_ARMS
-from paceline.simulator.compare import ArmResult, Comparison, compare_arms
-from paceline.simulator.machine import Disturbance
-from paceline.simulator.profiles import load_profile, profile_names
-from paceline.simulator.traces import TRACE_NAMES, build_trace
+from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
+from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
+from paceline.policy_simulator.machines.machine import Disturbance
+from paceline.policy_simulator.machines.profiles import load_profile, profile_names
+from paceline.policy_simulator.traffic.traces import TRACE_NAMES, build_trace
 
 NOISE_FRACTION = 0.03
 """Sigma of the step times, as the simulator's command has it."""

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from paceline.bench.environment import describe_environment
-from paceline.engine.observer import StepObserver, VerifiedDraft
-from paceline.engine.settings import PluginSettings
-from paceline.engine.steering import Steering
-from paceline.governor.factory import POLICY_NAMES, create_policy
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.engine.scheduler.settings import PluginSettings
+from paceline.governor.policies.registry import POLICY_NAMES, create_policy
 from paceline.governor.values import EngineLoad, StepSample
 
 MAX_DRAFT_LENGTH = 8
@@ -80,7 +80,7 @@ class Engine:
     started: int = 0
 
     def __post_init__(self) -> None:
-        self.steering = Steering(
+        self.steering = DraftLengthController(
             PluginSettings(policy=self.policy_name, draft_length=4, schedule=SCHEDULE),
             max_draft_length=MAX_DRAFT_LENGTH,
             method="draft_model",

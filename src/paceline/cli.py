@@ -16,7 +16,7 @@ _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "serve": ("paceline.serve.command", "serve", "Serve a model with governed speculation."),
-    "simulate": ("paceline.standin.command", "simulate", "Run a simulated vLLM server."),
+    "mock-vllm": ("paceline.mock_vllm.command", "mock_vllm", "Run a mock vLLM server, without a model."),
 }
 
 

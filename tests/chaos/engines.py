@@ -40,7 +40,7 @@ def engine_processes(root: int, name: str) -> dict[int, str]:
         for pid, command in commands.items()
         if re.search(rf"/{re.escape(name)}\.sock\b", command)
         and "vllm.entrypoints" in command
-        and "paceline.engine.guard" not in command
+        and "paceline.engine.process.guard" not in command
         and _is_below(pid, root, parents)
     }
     return {

@@ -1,6 +1,6 @@
 """Simulated replicas behind a real gateway: how are they made to fail, and what did they do?
 
-The gateway is `paceline serve`, the replicas are `paceline simulate`, each a process of its own.
+The gateway is `paceline serve`, the replicas are `paceline mock-vllm`, each a process of its own.
 What a replica did is read from its own ledger, which shares no code with the gateway.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from chaos.served import HTTP, Served, serve
-from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
+from paceline.mock_vllm import Record, SpawnedMockVllm, read_ledger, spawn_mock_vllm
 
 MODEL = "known"
 MAX_MODEL_LEN = 4096
@@ -40,30 +40,30 @@ class Fleet:
     """A gateway over simulated replicas."""
 
     served: Served
-    standins: list[SpawnedStandIn]
+    mock_vllms: list[SpawnedMockVllm]
     ledgers: list[Path]
 
     def set_fault(self, replica: int, **fault: Any) -> None:
-        """As one line of a fault script; see `paceline.standin.faults`."""
-        answer = HTTP.post(f"{self.standins[replica].url}/standin/faults", json=[fault])
+        """As one line of a fault script; see `paceline.mock_vllm.faults.fault_book`."""
+        answer = HTTP.post(f"{self.mock_vllms[replica].url}/mock_vllm/faults", json=[fault])
         assert answer.status_code == 200, answer.text
 
     def clear_faults(self) -> None:
         """Of all replicas that are alive."""
-        for standin in self.standins:
-            if standin.returncode is None:
+        for mock_vllm in self.mock_vllms:
+            if mock_vllm.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):  # it may be dying
-                    HTTP.delete(f"{standin.url}/standin/faults", timeout=2)
+                    HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=2)
 
     def settle(self) -> None:
         """No faults, all replicas alive and ready, no breaker open, nothing in flight."""
-        for standin in self.standins:
-            standin.resume()
+        for mock_vllm in self.mock_vllms:
+            mock_vllm.resume()
         self.clear_faults()
-        for standin in self.standins:
-            if standin.returncode is not None:
-                standin.start()
-        self.served.wait_ready(len(self.standins), within_s=60)
+        for mock_vllm in self.mock_vllms:
+            if mock_vllm.returncode is not None:
+                mock_vllm.start()
+        self.served.wait_ready(len(self.mock_vllms), within_s=60)
         until(lambda: self.served.num_in_flight == 0)
         until(self._breakers_close, within_s=60)
 
@@ -76,8 +76,8 @@ class Fleet:
         if not any(states.values()):
             return True
         # A replica that was out is tried by one request at a time; equals are taken in order.
-        with ThreadPoolExecutor(2 * len(self.standins)) as threads:
-            list(threads.map(self._ask_little, range(2 * len(self.standins))))
+        with ThreadPoolExecutor(2 * len(self.mock_vllms)) as threads:
+            list(threads.map(self._ask_little, range(2 * len(self.mock_vllms))))
         return False
 
     def _ask_little(self, number: int) -> None:
@@ -94,11 +94,11 @@ class Fleet:
 
     def load(self, replica: int) -> tuple[float, float, float]:
         """Running, waiting and KV use, as the replica tells it."""
-        page = HTTP.get(f"{self.standins[replica].url}/metrics").text
+        page = HTTP.get(f"{self.mock_vllms[replica].url}/metrics").text
         return tuple(_sample(page, name) for name in _LOAD)  # type: ignore[return-value]
 
     def loads(self) -> list[tuple[float, float, float]]:
-        return [self.load(replica) for replica in range(len(self.standins))]
+        return [self.load(replica) for replica in range(len(self.mock_vllms))]
 
 
 _LOAD = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
@@ -124,9 +124,9 @@ def running_fleet(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         ledgers = [folder / f"ledger-{place}.jsonl" for place in range(num_replicas)]
-        standins = [
+        mock_vllms = [
             stack.enter_context(
-                spawn_standin(
+                spawn_mock_vllm(
                     *("--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN)),
                     *(("--ledger", str(ledger)) if keeps_ledger else ()),
                     *flags,
@@ -135,12 +135,13 @@ def running_fleet(
             for ledger in ledgers
         ]
         replicas = [
-            {"url": standin.url, "name": f"r{place}"} for place, standin in enumerate(standins)
+            {"url": mock_vllm.url, "name": f"r{place}"}
+            for place, mock_vllm in enumerate(mock_vllms)
         ]
         merged = {**_merged(FAST_TO_NOTICE, config or {}), "replicas": replicas}
         served = stack.enter_context(serve(folder, merged, "--replicas", "0"))
         served.wait_ready(num_replicas, within_s=60)
-        yield Fleet(served, standins, ledgers)
+        yield Fleet(served, mock_vllms, ledgers)
 
 
 def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

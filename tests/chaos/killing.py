@@ -19,7 +19,7 @@ import aiohttp
 
 from chaos.engines import Victim, kill_engine
 from chaos.served import Served
-from chaos.told import Ending, Told, ask
+from chaos.transcript import Ending, Transcript, ask
 
 DOWN_WITHIN_S = 60.0
 READY_WITHIN_S = 400.0
@@ -67,7 +67,7 @@ class Question:
     """A prompt, and the greedy answers to it while nothing was killed, by kind."""
 
     text: str
-    answers: dict[str, Told] = field(default_factory=dict)
+    answers: dict[str, Transcript] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Asked:
 
     kind: Kind
     question: Question
-    told: Told
+    told: Transcript
     steps: list[str] = field(default_factory=list)
     """What the gateway logged of it: how attempts failed and what came next."""
 
@@ -161,7 +161,7 @@ class KillingRun:
 
     async def _ask(
         self, session: aiohttp.ClientSession, kind: Kind, question: Question, request_id: str
-    ) -> Told:
+    ) -> Transcript:
         body = body_of(kind, self._model, question.text, self._max_tokens)
         return await ask(session, self._served.url + kind.path, body, request_id)
 

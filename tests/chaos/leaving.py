@@ -8,8 +8,8 @@ import json
 import time
 from enum import StrEnum
 
+from chaos.expected_requests import Known
 from chaos.fleet import Fleet
-from chaos.known import Known
 
 
 class Moment(StrEnum):

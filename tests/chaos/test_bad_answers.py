@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.expected_requests import ask_all, faults_of, known, num_struck
 from chaos.fleet import Fleet
-from chaos.known import ask_all, faults_of, known, num_struck
-from chaos.told import Ending
+from chaos.transcript import Ending
 
 NUM_STREAMS = 12
 BREAKS = ("reset", "half_close", "tear", "bad_chunking", "stall")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from chaos.expected_requests import Known, ask_all, faults_of, known
 from chaos.fleet import IDLE, Fleet, running_fleet, until
-from chaos.known import Known, ask_all, faults_of, known
 from chaos.leaving import Moment, leave
-from paceline.standin import Record
+from paceline.mock_vllm import Record
 
 ABORT_WITHIN_S = 5.0
 """Room for a busy machine; `make soak` measures it: 99 of 100 within 100 ms."""
@@ -30,7 +30,7 @@ def pair() -> Iterator[Fleet]:
 
 
 def at_base(fleet: Fleet) -> bool:
-    return fleet.served.num_in_flight == 0 and fleet.loads() == [IDLE] * len(fleet.standins)
+    return fleet.served.num_in_flight == 0 and fleet.loads() == [IDLE] * len(fleet.mock_vllms)
 
 
 def the_record(fleet: Fleet, name: str) -> Record | None:

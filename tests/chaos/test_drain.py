@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from chaos.expected_requests import ask_all, faults_of, known
 from chaos.fleet import running_fleet, until
-from chaos.known import ask_all, faults_of, known
-from chaos.told import Ending
+from chaos.transcript import Ending
 
 
 @pytest.mark.parametrize("stream", [True, False])

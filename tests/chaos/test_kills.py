@@ -11,9 +11,9 @@ import time
 
 import pytest
 
+from chaos.expected_requests import ask_all, faults_of, known, num_struck
 from chaos.fleet import Fleet, running_fleet, until
-from chaos.known import ask_all, faults_of, known, num_struck
-from chaos.told import Ending
+from chaos.transcript import Ending
 
 NUM_STREAMS = 16
 
@@ -26,7 +26,7 @@ async def test_sigkill(fleet: Fleet, after_tokens: int | None) -> None:
     asked = [known(number) for number in range(NUM_STREAMS)]
     told = await ask_all(fleet, asked, name=f"sigkill-{after_tokens}")
     assert faults_of(fleet, asked, told) == []
-    assert fleet.standins[0].returncode == -9
+    assert fleet.mock_vllms[0].returncode == -9
     assert num_struck(fleet, told) > 0
 
 
@@ -44,7 +44,7 @@ async def test_exit(fleet: Fleet, exit_code: int) -> None:
     asked = [known(number) for number in range(NUM_STREAMS)]
     told = await ask_all(fleet, asked, name=f"exit-{exit_code}")
     assert faults_of(fleet, asked, told) == []
-    assert fleet.standins[0].returncode == exit_code
+    assert fleet.mock_vllms[0].returncode == exit_code
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1])
@@ -52,12 +52,12 @@ async def test_sigstop(fleet: Fleet, after_s: float) -> None:
     """Hung with the port open: before its first byte, and in the middle."""
     asked = [known(number) for number in range(NUM_STREAMS)]
     if not after_s:
-        fleet.standins[0].stop()
+        fleet.mock_vllms[0].stop()
     asking = asyncio.create_task(ask_all(fleet, asked, name=f"sigstop-{after_s}"))
     await asyncio.sleep(after_s)
-    fleet.standins[0].stop()
+    fleet.mock_vllms[0].stop()
     told = await asking
-    fleet.standins[0].resume()
+    fleet.mock_vllms[0].resume()
     assert faults_of(fleet, asked, told) == []
     assert max(answer.ended_s - answer.began_s for answer in told) < 20
 
@@ -73,16 +73,16 @@ async def test_an_engine_that_hangs_behind_a_live_server(fleet: Fleet) -> None:
 
 async def test_crash_loop(fleet: Fleet) -> None:
     """Dies again as soon as it serves, for six seconds; requests come all the time."""
-    standin = fleet.standins[0]
+    mock_vllm = fleet.mock_vllms[0]
     is_over = asyncio.Event()
     num_deaths = 0
 
     async def crash() -> None:
         nonlocal num_deaths
         while not is_over.is_set():
-            if standin.returncode is not None:
+            if mock_vllm.returncode is not None:
                 num_deaths += 1
-                await asyncio.to_thread(standin.start)
+                await asyncio.to_thread(mock_vllm.start)
                 fleet.set_fault(0, kind="die", after_tokens=3)
             await asyncio.sleep(0.05)
 
@@ -108,10 +108,10 @@ async def test_all_dead_then_one_back(fleet: Fleet, after_tokens: int | None) ->
         fleet.set_fault(replica, kind="die", **conditions)
     asked = [known(number) for number in range(NUM_STREAMS)]
     asking = asyncio.create_task(ask_all(fleet, asked, name=f"all-dead-{after_tokens}"))
-    both = fleet.standins
+    both = fleet.mock_vllms
     await asyncio.to_thread(until, lambda: None not in [one.returncode for one in both])
     await asyncio.sleep(1)
-    await asyncio.to_thread(fleet.standins[1].start)
+    await asyncio.to_thread(fleet.mock_vllms[1].start)
     told = await asking
     assert faults_of(fleet, asked, told) == []
 
@@ -123,7 +123,7 @@ async def test_a_request_that_kills_engines_does_not_take_them_all() -> None:
             many.set_fault(replica, kind="die", times=1)
         (told,) = await ask_all(many, [known(0)], name="poison")
         assert told.status == 503
-        assert sum(standin.returncode is not None for standin in many.standins) == 3
+        assert sum(mock_vllm.returncode is not None for mock_vllm in many.mock_vllms) == 3
 
 
 @pytest.mark.parametrize(("tokens_apart", "is_bearable"), [(20, True), (9, False)])

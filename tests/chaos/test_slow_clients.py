@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from chaos.expected_requests import ask_all, known
 from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, until
-from chaos.known import ask_all, known
 
 NUM_CLIENTS = 100
 MANY_TOKENS = 30_000

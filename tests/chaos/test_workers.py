@@ -12,10 +12,10 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from chaos.expected_requests import ask_all, faults_of, known, num_struck
 from chaos.fleet import IDLE, Fleet, running_fleet, until
-from chaos.known import ask_all, faults_of, known, num_struck
 from chaos.leaving import Moment, leave
-from chaos.told import Ending
+from chaos.transcript import Ending
 
 NUM_STREAMS = 16
 NUM_PLACES = 16
@@ -43,12 +43,12 @@ async def test_sigkill_of_a_replica(fleet: Fleet, after_tokens: int | None) -> N
     asked = [known(number) for number in range(NUM_STREAMS)]
     told = await ask_all(fleet, asked, name=f"workers-sigkill-{after_tokens}")
     assert faults_of(fleet, asked, told) == []
-    assert fleet.standins[0].returncode == -9
+    assert fleet.mock_vllms[0].returncode == -9
     assert num_struck(fleet, told) > 0
 
 
 async def test_too_many_are_refused_at_once_and_the_others_complete(fleet: Fleet) -> None:
-    """Places and queue are those of one gateway: 16 and 16, not twice as many."""
+    """SlotQuota and queue are those of one gateway: 16 and 16, not twice as many."""
     before = len(fleet.records())
     asked = [known(2 * number, max_tokens=200) for number in range(100)]
     told = await ask_all(fleet, asked, name="workers-overload")

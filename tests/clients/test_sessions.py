@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import Served
-from .real_clients import CLIENTS, Client, run_session
-from .scripted_engine import CALLS, MODEL, OBJECT, TEXT
+from clients.conftest import Served
+from clients.real_clients import CLIENTS, Client, run_session
+from clients.scripted_engine import CALLS, MODEL, OBJECT, TEXT
 
 STEPS = ("plain", "stream", "usage", "tools", "json_schema", "errors", "broken", "cancel")
 

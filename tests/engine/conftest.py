@@ -10,7 +10,7 @@ _LONGEST_FIRST = (
     "test_resting_draft.py",
     "test_serve.py",
     "test_continuation.py",
-    "test_hindsight.py",
+    "test_replay_scoring.py",
     "test_vllm_command.py",
 )
 """Minutes each. Left for the end, one of them keeps one worker busy and the other idle."""

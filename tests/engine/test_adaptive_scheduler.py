@@ -119,7 +119,7 @@ def test_our_counts_are_vllms(engine: EngineHost, prompts: list[list[int]]) -> N
     assert state["policy_errors_total"] == 0
     assert state["goodput_tokens_per_s"] > 0
     assert state["sampled_speculation"] == "on"
-    assert set(state["seams"].values()) == {"ok"}
+    assert set(state["hooks"].values()) == {"ok"}
 
 
 @pytest.mark.parametrize("policy", ["goodput", "latency", "threshold", "off"])
@@ -212,7 +212,7 @@ def test_a_seam_that_does_not_fit_leaves_stock_behaviour() -> None:
     with EngineHost(
         llm(DRAFT_MODEL),
         policy={"policy": "fixed", "draft_length": 2},
-        fault="losslessness.faults:break_seam",
+        fault="losslessness.faults:break_hook",
     ) as host:
         num_drafts, num_tokens = drafts_of(host, host.tokenize(["import os\n"]))
         assert num_tokens == 8 * num_drafts

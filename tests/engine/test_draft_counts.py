@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.settings import PluginSettings
-from paceline.engine.steering import Steering
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.settings import PluginSettings
 
 pytestmark = pytest.mark.engine
 
@@ -16,18 +16,18 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
     """vLLM's own counters, fed the same: 3 of 3 tokens invalid, 4 drafted of which 1 invalid."""
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
-    from paceline.engine.evidence import WorkerEvidence
-    from paceline.engine.governed_steps import GovernedSteps
+    from paceline.engine.scheduler.step_hooks import GovernedSteps
+    from paceline.engine.scheduler.worker_probes import WorkerProbes
 
-    steering = Steering(PluginSettings(), max_draft_length=8, method="ngram")
+    steering = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
     governor = GovernedSteps(
         steering,
         max_draft_length=8,
         trims=False,
         drafter_rests=False,
-        evidence=WorkerEvidence(has_hindsight=False, first_tokens=None),
+        evidence=WorkerProbes(has_replay_scoring=False, first_tokens=None),
         not_sampled_because=None,
-        seams={},
+        hooks={},
     )
     stats = SpecDecodingStats.new(8)
     idle = SimpleNamespace(requests={}, has_requests=lambda: False)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from paceline.engine.drafters import UNDER_V1, UNDER_V2
+from paceline.engine.scheduler.drafters import UNDER_V1, UNDER_V2
 
 pytestmark = pytest.mark.engine
 

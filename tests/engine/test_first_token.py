@@ -14,8 +14,8 @@ from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 from losslessness.telling_prompts import bundled_pair
 
-from paceline.engine import first_token_pass
-from paceline.engine.first_token_pass import head_fraction_of_workers
+from paceline.engine.worker import first_token_probe
+from paceline.engine.worker.first_token_probe import head_fraction_of_workers
 
 pytestmark = pytest.mark.engine
 
@@ -133,8 +133,8 @@ class Runner:
 
 @pytest.fixture
 def wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_pass._MARK, True, raising=False)
-    monkeypatch.setattr(first_token_pass, "rests", lambda *_: False)
+    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_probe._MARK, True, raising=False)
+    monkeypatch.setattr(first_token_probe, "rests", lambda *_: False)
 
 
 def test_the_output_layer_is_weighed_against_the_target(wrapped: None) -> None:

@@ -23,8 +23,8 @@ import pytest_asyncio
 from clients.real_clients import CLIENTS, run_session
 
 from paceline import demo
-from paceline.engine.hardware import read_hardware
-from paceline.engine.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.layout import LayoutWishes, choose_layout
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
 
 pytestmark = [

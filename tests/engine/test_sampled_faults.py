@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from losslessness.checks import Sampling, check_sampling
+from losslessness.checks import SamplingCase, check_sampling
 from losslessness.engine_host import EngineHost
 from losslessness.telling_prompts import bundled_pair, contested_prompt, prompt_for
 
@@ -18,7 +18,7 @@ FIXED_THREE = {"policy": "fixed", "draft_length": 3}
 def test_stock_vllm_fails_the_same_test() -> None:
     """Without the plugin (VLLM_PLUGINS=""), vLLM #55005: no distribution but the target's."""
     with EngineHost(bundled_pair(), plugins="") as engine:
-        sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0)
+        sampling = SamplingCase(temperature=1.0, top_k=0, top_p=1.0)
         result = check_sampling(engine, prompt_for(engine), sampling, num_samples=NUM_SAMPLES)
         assert result.num_samples > NUM_SAMPLES / 10
         assert result.p_value < FAILS, result
@@ -26,7 +26,7 @@ def test_stock_vllm_fails_the_same_test() -> None:
 
 def test_a_planted_bias_is_caught() -> None:
     """Acceptance thresholds 15 % too low: the drafts' tokens come too often."""
-    sampling = Sampling(0.7)
+    sampling = SamplingCase(0.7)
     with EngineHost(
         bundled_pair(), policy=FIXED_THREE, fault="losslessness.faults:bias_acceptance"
     ) as engine:
@@ -43,7 +43,7 @@ def test_without_the_repair_sampled_requests_are_not_speculated() -> None:
     with EngineHost(bundled_pair(), policy=FIXED_THREE, plugins="") as engine:
         prompt = prompt_for(engine)
         assert engine.state()["sampled_speculation"].startswith("off: ")
-        result = check_sampling(engine, prompt, Sampling(1.0), num_samples=600)
+        result = check_sampling(engine, prompt, SamplingCase(1.0), num_samples=600)
         assert result.p_value > PASSES, result
         mixed = engine.generate(
             [prompt] * 4,

@@ -8,7 +8,7 @@ finds what is wrong is shown in `test_sampled_faults.py`.
 from __future__ import annotations
 
 import pytest
-from losslessness.checks import Sampling, compare, draw, raw_logprobs
+from losslessness.checks import SamplingCase, compare, draw, raw_logprobs
 from losslessness.engine_host import EngineHost
 from losslessness.sampling import by_prefix
 from losslessness.telling_prompts import bundled_pair, contested_prompt
@@ -28,7 +28,7 @@ def test_sampled_output_has_the_targets_distribution(drafts: str, temperature: f
 
     The same samples against temperatures a quarter off are rejected: the test could have failed.
     """
-    sampling = Sampling(temperature)
+    sampling = SamplingCase(temperature)
     with EngineHost(bundled_pair(draft_sample_method=drafts), policy=FIXED_THREE) as engine:
         prompt = contested_prompt(engine, sampling)
         outputs = draw(engine, prompt, sampling, num_samples=NUM_SAMPLES)
@@ -39,6 +39,6 @@ def test_sampled_output_has_the_targets_distribution(drafts: str, temperature: f
     assert result.num_samples > NUM_SAMPLES / 2
     assert result.p_value > PASSES, result
     for wrong in (temperature * 0.75, temperature / 0.75):
-        assert compare(outputs, logprobs, Sampling(wrong)).p_value < FAILS
+        assert compare(outputs, logprobs, SamplingCase(wrong)).p_value < FAILS
     assert state["accepted_tokens_total"] > 0
     assert state["sampled_speculation"] == "on"

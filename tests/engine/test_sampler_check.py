@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.sampler_check import check_workers, find_executor
+from paceline.engine.fixes.sampler_check import check_workers, find_executor
 
 platforms = pytest.importorskip("vllm.platforms")
 if not platforms.current_platform.is_cpu():

@@ -171,8 +171,8 @@ def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
     answer: list[str], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of Model Runner V2's draft model; serving goes on with vLLM's own."""
-    from paceline.engine.drafters import Drafting
-    from paceline.engine.governed_steps import take_control
+    from paceline.engine.scheduler.drafters import Drafting
+    from paceline.engine.scheduler.step_hooks import take_control
 
     executor = SimpleNamespace(collective_rpc=lambda method: answer)
     control = take_control(Drafting("draft_model", use_v2_model_runner=True), executor)
@@ -181,7 +181,7 @@ def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
 
 
 def refused(**changes: Any) -> str:
-    from paceline.engine.refusals import refuse_what_loses, refuse_what_must_not_be_served
+    from paceline.engine.scheduler.refusals import refuse_what_loses, refuse_what_must_not_be_served
 
     given = {
         "method": "draft_model",
@@ -249,10 +249,10 @@ def test_what_must_not_be_served_is_refused_in_words(
 def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the seams are looked at: who asks for this scheduler is not served invented tokens."""
-    from paceline.engine import governed_steps
+    """Before the hooks are looked at: who asks for this scheduler is not served invented tokens."""
+    from paceline.engine.scheduler import step_hooks
 
-    monkeypatch.setattr(governed_steps, "unfit_for", lambda *_: "nothing fits")
+    monkeypatch.setattr(step_hooks, "unfit_for", lambda *_: "nothing fits")
     invented = SimpleNamespace(
         vllm_config=SimpleNamespace(
             additional_config={},
@@ -261,4 +261,4 @@ def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
         num_spec_tokens=4,
     )
     with pytest.raises(ValueError, match="serves only lossless methods"):
-        governed_steps.start_governor(invented)
+        step_hooks.start_governor(invented)

@@ -155,7 +155,7 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
     (state,) = httpx.get(f"{serving.admin_url}/admin/governor").json()["replicas"].values()
     assert state["method"] == "draft_model"
     assert state["max_draft_length"] == 8
-    assert set(state["seams"].values()) == {"ok"}
+    assert set(state["hooks"].values()) == {"ok"}
 
 
 @pytest.mark.parametrize("victim", ["^VLLM::EngineCore", r"^\S+ -m vllm\.entrypoints"])
@@ -178,7 +178,7 @@ def test_killing_paceline_and_its_guard_leaves_no_engine(serving: Serving) -> No
     """Nobody is left to clean up: the engine's processes end by themselves."""
     processes = serving.server.descendants()
     assert any("EngineCore" in name for name in processes.values())
-    (guard,) = (pid for pid, name in processes.items() if "paceline.engine.guard" in name)
+    (guard,) = (pid for pid, name in processes.items() if "paceline.engine.process.guard" in name)
     os.kill(serving.server.process.pid, signal.SIGKILL)
     os.kill(guard, signal.SIGKILL)
     assert_gone(processes)

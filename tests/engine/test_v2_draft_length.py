@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.v2_draft_length import teach_worker, teach_workers
+from paceline.engine.worker.v2_draft_length import teach_worker, teach_workers
 
 pytestmark = pytest.mark.engine
 
@@ -164,10 +164,10 @@ def test_workers_that_cannot_be_taught_say_why(monkeypatch: pytest.MonkeyPatch) 
     assert teach_workers(Broken()) == "gone"
     assert "object is neither" in teach_workers(Workers())
     assert teach_worker(worker_with(None)) == ""
-    from paceline.engine import v2_draft_length
+    from paceline.engine.worker import v2_draft_length
 
     monkeypatch.setattr(
-        v2_draft_length, "check_seams", lambda part: {"v2_ngram_proposal": "is not there"}
+        v2_draft_length, "check_hooks", lambda part: {"v2_ngram_proposal": "is not there"}
     )
     monkeypatch.setattr(
         v2_draft_length, "unfit_for", lambda part, found: found["v2_ngram_proposal"]

@@ -11,7 +11,7 @@ from losslessness.sampling import GTest, Prefix, by_prefix, g_test, processed_di
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingCase:
     """What a sampled request asks for."""
 
     temperature: float
@@ -49,7 +49,7 @@ def teacher_force(
 
 
 def draw(
-    engine: EngineHost, prompt: Sequence[int], sampling: Sampling, *, num_samples: int
+    engine: EngineHost, prompt: Sequence[int], sampling: SamplingCase, *, num_samples: int
 ) -> list[list[int]]:
     """Sampled continuations of one prompt, four tokens each: the last three may be drafted."""
     outputs = engine.generate(
@@ -71,7 +71,7 @@ def raw_logprobs(
 def compare(
     outputs: Sequence[Sequence[int]],
     logprobs: Mapping[Prefix, Mapping[int, float]],
-    sampling: Sampling,
+    sampling: SamplingCase,
     *,
     min_samples: int = 60,
 ) -> GTest:
@@ -84,7 +84,7 @@ def compare(
 def check_sampling(
     engine: EngineHost,
     prompt: Sequence[int],
-    sampling: Sampling,
+    sampling: SamplingCase,
     *,
     num_samples: int,
     reference: EngineHost | None = None,

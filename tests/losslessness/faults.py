@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 
-def break_seam() -> None:
+def break_hook() -> None:
     """As if vLLM had renamed a parameter that Paceline hooks."""
-    from paceline.engine import seams
+    from paceline.engine.compat import checks
 
-    seams.REGISTER = tuple(
-        replace(seam, expected=("self", "renamed")) if seam.name == "schedule" else seam
-        for seam in seams.REGISTER
+    checks.REGISTER = tuple(
+        replace(hook, expected=("self", "renamed")) if hook.name == "schedule" else hook
+        for hook in checks.REGISTER
     )
 
 
 def break_policy() -> None:
     """A policy that raises on every tenth plan and every tenth observation."""
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.policies.fixed import FixedPolicy
 
     plan, observe = FixedPolicy.plan, FixedPolicy.observe
     calls = {"plan": 0, "observe": 0}
@@ -40,9 +40,9 @@ def bias_acceptance() -> None:
     """The sampler accepts drafts a little too easily: thresholds are 15 % lower than they are."""
     from vllm.utils import cpu_triton_utils
 
-    from paceline.engine import sampler_repair
+    from paceline.engine.fixes import cpu_sampler
 
-    sampler_repair.apply()
+    cpu_sampler.apply()
     mended = cpu_triton_utils._rejection_random_sample_kernel_impl
 
     def biased(*arguments: Any, **named: Any) -> None:
@@ -57,7 +57,7 @@ def bias_acceptance() -> None:
 
 def alternate_lengths() -> None:
     """The policy `fixed` drafts nothing for ten steps, then as asked for ten, and so on."""
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.policies.fixed import FixedPolicy
     from paceline.governor.values import DraftPlan
 
     plan = FixedPolicy.plan
@@ -73,7 +73,7 @@ def alternate_lengths() -> None:
 
 def alternate_lengths_without_rest() -> None:
     """The same, and the draft model runs at length 0 as vLLM has it."""
-    from paceline.engine import resting_draft
+    from paceline.engine.worker import resting_draft
 
     alternate_lengths()
     resting_draft.rests = lambda *_, **__: False
@@ -81,7 +81,7 @@ def alternate_lengths_without_rest() -> None:
 
 def alternate_lengths_without_catching_up() -> None:
     """The same, and after a rest the draft model goes on with what its cache holds."""
-    from paceline.engine.draft_coverage import DraftCoverage
+    from paceline.engine.worker.draft_coverage import DraftCoverage
 
     alternate_lengths()
     DraftCoverage.gaps = lambda *_: []  # type: ignore[method-assign]
@@ -94,7 +94,7 @@ def wander() -> None:
     """
     import random
 
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.policies.fixed import FixedPolicy
     from paceline.governor.values import DraftPlan
 
     draw = random.Random(0)
@@ -107,8 +107,8 @@ def wander() -> None:
         num_plans += 1
         others = [k for k in range(load.max_draft_length + 1) if k != length]
         length = 0 if is_off else draw.choice(others)
-        looks_back = load.has_hindsight and num_plans % 10 == 0
-        return DraftPlan(length, "planted", hindsight_tokens=64 if looks_back else 0)
+        looks_back = load.has_replay_scoring and num_plans % 10 == 0
+        return DraftPlan(length, "planted", replay_scoring_tokens=64 if looks_back else 0)
 
     FixedPolicy.plan = wandering  # type: ignore[method-assign]
 
@@ -121,7 +121,7 @@ def plan_in_turn() -> None:
     """
     import json
 
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.policies.fixed import FixedPolicy
     from paceline.governor.values import DraftPlan
 
     num_plans = 0
@@ -151,7 +151,7 @@ def look_back() -> None:
     import json
     from dataclasses import asdict
 
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.governor.policies.fixed import FixedPolicy
 
     plan = FixedPolicy.plan
     num_plans = 0
@@ -159,25 +159,27 @@ def look_back() -> None:
     def looking_back(self: FixedPolicy, load: Any) -> Any:
         nonlocal num_plans
         num_plans += 1
-        if num_plans % 20 or not load.has_hindsight:
+        if num_plans % 20 or not load.has_replay_scoring:
             return plan(self, load)
-        return replace(plan(self, load), hindsight_tokens=48 if load.num_requests == 1 else 512)
+        return replace(
+            plan(self, load), replay_scoring_tokens=48 if load.num_requests == 1 else 512
+        )
 
     def observe(self: FixedPolicy, sample: Any) -> None:
-        if sample.hindsight is not None:
-            report = {**asdict(sample.hindsight), "draft_length": sample.draft_length}
+        if sample.replay_scores is not None:
+            report = {**asdict(sample.replay_scores), "draft_length": sample.draft_length}
             print(f"in hindsight: {json.dumps(report)}", flush=True)
 
     FixedPolicy.plan = looking_back  # type: ignore[method-assign]
     FixedPolicy.observe = observe  # type: ignore[method-assign]
 
 
-def fail_in_hindsight() -> None:
+def fail_in_replay_scoring() -> None:
     """The same, and the second pass of the draft model raises."""
-    from paceline.engine import hindsight_pass
+    from paceline.engine.worker import replay_scoring_pass
 
     look_back()
-    compute = hindsight_pass.compute
+    compute = replay_scoring_pass.compute
     num_passes = 0
 
     def failing(*arguments: Any) -> Any:
@@ -187,7 +189,7 @@ def fail_in_hindsight() -> None:
             raise ZeroDivisionError("planted")
         return compute(*arguments)
 
-    hindsight_pass.compute = failing
+    replay_scoring_pass.compute = failing
 
 
 def tell_first_tokens() -> None:
@@ -197,12 +199,13 @@ def tell_first_tokens() -> None:
     """
     import json
 
-    from paceline.engine import evidence, first_token_pass, resting_draft
-    from paceline.governor.fixed import FixedPolicy
+    from paceline.engine.scheduler import worker_probes
+    from paceline.engine.worker import first_token_probe, resting_draft
+    from paceline.governor.policies.fixed import FixedPolicy
 
     resting_draft.rests = lambda *_, **__: False
-    first_token_pass.rests = resting_draft.rests
-    evidence.head_fraction_of_workers = _a_hundredth_of(evidence.head_fraction_of_workers)
+    first_token_probe.rests = resting_draft.rests
+    worker_probes.head_fraction_of_workers = _a_hundredth_of(worker_probes.head_fraction_of_workers)
 
     plan = FixedPolicy.plan
 
@@ -224,10 +227,10 @@ def _a_hundredth_of(ask: Any) -> Any:
 
 def fail_at_first_tokens() -> None:
     """The same, and the second judgement raises."""
-    from paceline.engine import first_token_pass
+    from paceline.engine.worker import first_token_probe
 
     tell_first_tokens()
-    judge = first_token_pass._judge
+    judge = first_token_probe._judge
     num_calls = 0
 
     def failing(*arguments: Any) -> None:
@@ -237,4 +240,4 @@ def fail_at_first_tokens() -> None:
             raise ZeroDivisionError("planted")
         judge(*arguments)
 
-    first_token_pass._judge = failing
+    first_token_probe._judge = failing

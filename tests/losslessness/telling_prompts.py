@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from losslessness.checks import Sampling
+from losslessness.checks import SamplingCase
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 from paceline.demo import draft_path, target_path
@@ -43,7 +43,7 @@ def prompt_for(engine: EngineHost) -> list[int]:
     return candidates[nearest]
 
 
-def contested_prompt(engine: EngineHost, sampling: Sampling) -> list[int]:
+def contested_prompt(engine: EngineHost, sampling: SamplingCase) -> list[int]:
     """A prompt with a likely first token, and after it a token whose share is near a half.
 
     The first token is the prompt's and never drafted; the second is. There a threshold that is off

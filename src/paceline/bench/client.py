@@ -16,7 +16,7 @@ import msgspec
 from yarl import URL
 
 from paceline.bench.sse import SseDecoder
-from paceline.bench.values import Outcome, RequestRecord, RequestSpec
+from paceline.bench.values import RequestOutcome, RequestRecord, RequestSpec
 
 Clock = Callable[[], float]
 _MAX_ERROR_CHARS = 300
@@ -60,7 +60,7 @@ class _Progress:
 
 
 class _RequestFailed(Exception):
-    def __init__(self, outcome: Outcome, message: str) -> None:
+    def __init__(self, outcome: RequestOutcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
@@ -90,7 +90,7 @@ class StreamingClient:
     async def send(self, spec: RequestSpec, scheduled_s: float, zero_s: float) -> RequestRecord:
         """Send it now and read the stream to its end; `scheduled_s` is when it was due."""
         progress = _Progress()
-        outcome, message = Outcome.OK, None
+        outcome, message = RequestOutcome.OK, None
         sent_s = self._clock() - zero_s
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -98,11 +98,14 @@ class StreamingClient:
         except _RequestFailed as failure:
             outcome, message = failure.outcome, str(failure)
         except TimeoutError:
-            outcome, message = Outcome.TIMEOUT, f"no end after {self._timeout_s:g} s (--timeout)"
+            outcome, message = (
+                RequestOutcome.TIMEOUT,
+                f"no end after {self._timeout_s:g} s (--timeout)",
+            )
         except (aiohttp.ClientError, OSError) as error:
-            outcome, message = Outcome.CONNECTION, f"{type(error).__name__}: {error}"
+            outcome, message = RequestOutcome.CONNECTION, f"{type(error).__name__}: {error}"
         finished_s = progress.finish_s
-        if finished_s is None or outcome is not Outcome.OK:
+        if finished_s is None or outcome is not RequestOutcome.OK:
             finished_s = self._clock() - zero_s
         usage = progress.usage
         return RequestRecord(
@@ -126,7 +129,7 @@ class StreamingClient:
             if response.status != 200:
                 body = await response.content.read(4096)
                 raise _RequestFailed(
-                    Outcome.HTTP_ERROR, f"status {response.status}: {_message_of(body)}"
+                    RequestOutcome.HTTP_ERROR, f"status {response.status}: {_message_of(body)}"
                 )
             decoder = SseDecoder()
             async for data in response.content.iter_any():
@@ -135,10 +138,12 @@ class StreamingClient:
                     for event in decoder.feed(data):
                         _note_event(event, arrived_s, progress)
                 except (ValueError, msgspec.MsgspecError) as error:
-                    raise _RequestFailed(Outcome.STREAM_ERROR, f"unreadable: {error}") from error
+                    raise _RequestFailed(
+                        RequestOutcome.STREAM_ERROR, f"unreadable: {error}"
+                    ) from error
         if not progress.is_done and progress.finish_s is None:
             raise _RequestFailed(
-                Outcome.TRUNCATED,
+                RequestOutcome.TRUNCATED,
                 f"the stream ended after {len(progress.chunk_times_s)} chunks, without [DONE]",
             )
 
@@ -149,7 +154,9 @@ def _note_event(event: bytes, arrived_s: float, progress: _Progress) -> None:
         return
     chunk = _decode_chunk(event)
     if chunk.error is not None:
-        raise _RequestFailed(Outcome.STREAM_ERROR, f"error in the stream: {_text_of(chunk.error)}")
+        raise _RequestFailed(
+            RequestOutcome.STREAM_ERROR, f"error in the stream: {_text_of(chunk.error)}"
+        )
     if chunk.usage is not None:
         progress.usage = chunk.usage
     if any(_has_content(choice) for choice in chunk.choices):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paceline.bench.workloads import WORKLOADS, WorkloadError
+from paceline.workloads.workloads import WORKLOADS, WorkloadError
 
 if TYPE_CHECKING:
     from paceline.bench.run import RunConfig, RunResult
@@ -68,7 +68,7 @@ def bench() -> None:
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0),
-    help="Sampling temperature.  [default: 0, greedy; 1 for hard]",
+    help="SamplingSettings temperature.  [default: 0, greedy; 1 for hard]",
 )
 @click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True), help="Nucleus size.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides that of the prompts.")

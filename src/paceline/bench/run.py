@@ -21,10 +21,10 @@ from paceline.bench.load import OnRecord, run_closed_loop, run_open_loop
 from paceline.bench.speculation import Speculation
 from paceline.bench.summary import Summary, summarize
 from paceline.bench.values import RequestRecord, RequestSpec
-from paceline.bench.workloads import (
+from paceline.workloads.workloads import (
     DEFAULT_TEMPERATURES,
     Prompt,
-    Sampling,
+    SamplingSettings,
     build_specs,
     load_heldout,
     load_prompt_file,
@@ -161,8 +161,8 @@ def _temperature(config: RunConfig) -> float:
     return 0.0 if config.prompts_file else DEFAULT_TEMPERATURES.get(config.workload, 0.0)
 
 
-def _sampling(config: RunConfig, model: str) -> Sampling:
-    return Sampling(
+def _sampling(config: RunConfig, model: str) -> SamplingSettings:
+    return SamplingSettings(
         model=model,
         temperature=_temperature(config),
         top_p=config.top_p,
@@ -176,7 +176,7 @@ async def _warm_up(
     config: RunConfig,
     client: StreamingClient,
     prompts: Sequence[Prompt],
-    sampling: Sampling,
+    sampling: SamplingSettings,
     progress: Progress,
 ) -> list[str]:
     """Send the warm-up requests, which are not counted; notes on what went wrong.

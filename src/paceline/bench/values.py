@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request ended; exactly one per request."""
 
     OK = "ok"
@@ -54,7 +54,7 @@ class RequestRecord:
     """Arrival of each chunk with non-empty content, in order, (num_chunks,)."""
     finished_s: float
     """Arrival of the chunk with the finish reason; for an error, when it was known."""
-    outcome: Outcome
+    outcome: RequestOutcome
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     """From the server's usage; None when it sent none."""
@@ -69,7 +69,7 @@ class RequestRecord:
                 f"request {self.index} finished at {self.finished_s} s, before it was sent at "
                 f"{self.sent_s} s"
             )
-        if (self.error is None) != (self.outcome is Outcome.OK):
+        if (self.error is None) != (self.outcome is RequestOutcome.OK):
             raise ValueError(
                 f"request {self.index} has outcome {self.outcome} and error {self.error!r}; "
                 "a failure needs a message and a success must have none"
@@ -77,7 +77,7 @@ class RequestRecord:
 
     @property
     def is_ok(self) -> bool:
-        return self.outcome is Outcome.OK
+        return self.outcome is RequestOutcome.OK
 
     @property
     def dispatch_delay_s(self) -> float:

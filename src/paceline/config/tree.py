@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from paceline.governor.factory import PolicyName
+from paceline.governor.policies.registry import PolicyName
 
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]

@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from paceline.demo import corpus, tasks
+from paceline.demo.recipe import corpus, tasks
 
 NUM_PER_TASK = 100
 MAX_TOKENS = {"complete": 192, "docstring": 96, "rename": 384, "json": 256, "code": 128}

@@ -10,7 +10,7 @@ __all__ = ["AdaptiveScheduler"]
 def __getattr__(name: str) -> Any:
     """`AdaptiveScheduler` on first use: it needs vLLM, which takes seconds to import."""
     if name == "AdaptiveScheduler":
-        from paceline.engine.scheduler import AdaptiveScheduler
+        from paceline.engine.scheduler.adaptive_scheduler import AdaptiveScheduler
 
         return AdaptiveScheduler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

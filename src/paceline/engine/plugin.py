@@ -3,7 +3,7 @@
 vLLM calls `register` through the entry point `vllm.general_plugins` in every process: front end,
 engine core, each worker, under whatever executor. It applies the repairs where they are
 needed (see `sampler_repair`, `generator_repair`), spares steps without drafts what they do not
-need (`resting_draft`, `plain_sampling`), lets the drafter be judged meanwhile (`hindsight_pass`,
+need (`resting_draft`, `plain_sampling`), lets the drafter be judged meanwhile (`replay_scoring_pass`,
 `first_token_pass`), and nothing else; the scheduler comes by --scheduler-cls.
 vLLM's own `VLLM_PLUGINS` says which plugins load; `VLLM_PLUGINS=""` loads none.
 """
@@ -24,10 +24,10 @@ def register() -> None:
             core_environment,
             first_token_pass,
             generator_repair,
-            hindsight_pass,
             lifeline,
             numba_pool,
             plain_sampling,
+            replay_scoring_pass,
             resting_draft,
             sampler_repair,
         )
@@ -40,7 +40,7 @@ def register() -> None:
         generator_repair.apply()
         resting_draft.apply()
         plain_sampling.apply()
-        hindsight_pass.apply()
+        replay_scoring_pass.apply()
         first_token_pass.apply()
     except Exception:  # vLLM calls plugins unguarded, and must serve on without us
         logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")

@@ -1,11 +1,11 @@
 """The gateway: clients meet the engines here. Plain ASGI in front of one or many replicas."""
 
-from paceline.gateway.control import ask
+from paceline.gateway.admin.governor_changes import GovernorChanges
+from paceline.gateway.admin.governor_control import ask
 from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.fleet import Fleet
 from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.governor_changes import GovernorChanges
-from paceline.gateway.listening import PortTaken
+from paceline.gateway.http.listening import PortTaken
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
 from paceline.gateway.server import RunningGateway, serve_gateway
 from paceline.gateway.settings import GatewaySettings

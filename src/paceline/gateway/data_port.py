@@ -1,6 +1,6 @@
 """How does one process serve the data port?
 
-All that its requests share, put together; whether it is the only process is told by `neighbours`.
+All that its requests share, put together; whether it is the only process is told by `peers`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from paceline.gateway.admission import Admissions
-from paceline.gateway.breaker import Breakers
-from paceline.gateway.data_app import DataApp
+from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
+from paceline.gateway.admission.slots import Admissions
+from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
-from paceline.gateway.journey import Ground
-from paceline.gateway.lease import Ledger
-from paceline.gateway.listening import Listening, serving
-from paceline.gateway.metrics import GatewayMetrics
-from paceline.gateway.places import Neighbours, NoNeighbours
-from paceline.gateway.progress import ProgressWatch
+from paceline.gateway.http.listening import Listening, serving
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.proxy.journey import GatewayServices
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
-from paceline.gateway.retry_budget import RetryBudget
-from paceline.gateway.routing import Router
-from paceline.gateway.samples import FamilyOfSamples
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.router import Router
+from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.upstream import Upstreams
 
 
 class DataPort:
@@ -36,16 +36,16 @@ class DataPort:
         self,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
-        neighbours: Neighbours | None = None,
+        peers: PeerWorkers | None = None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._neighbours = neighbours or NoNeighbours()
+        self._peers = peers or NoPeerWorkers()
         self._breakers = Breakers(settings.failures)
         progress = ProgressWatch(
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
-        self.ledger = Ledger(self._breakers, progress)
+        self.ledger = LeaseTable(self._breakers, progress)
         self.admissions: Admissions | None = None
         """Who waits; from when it serves."""
         self._listening: Listening | None = None
@@ -69,13 +69,11 @@ class DataPort:
         """
         settings = self._settings
         async with Upstreams(settings) as upstreams:
-            router = Router(
-                source, self.ledger, self._breakers, settings.admission, self._neighbours
-            )
-            ground = Ground(
+            router = Router(source, self.ledger, self._breakers, settings.admission, self._peers)
+            services = GatewayServices(
                 settings, router, upstreams, self.ledger, *_budgets(settings), self._metrics
             )
-            data = DataApp(settings, source, ground, self._neighbours)
+            data = DataApp(settings, source, services, self._peers)
             self.admissions = data.admissions
             async with (
                 _owned(Housekeeping(source, self.ledger, upstreams, on_hung).run()),

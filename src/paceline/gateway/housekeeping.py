@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from paceline.gateway.lease import Ledger
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
-from paceline.gateway.upstream import Upstreams
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Housekeeping:
     def __init__(
         self,
         source: ReplicaSource,
-        ledger: Ledger,
+        ledger: LeaseTable,
         upstreams: Upstreams,
         on_hung: Callable[[str], None],
     ) -> None:

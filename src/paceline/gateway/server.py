@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from paceline.gateway.admin_app import AdminApp
+from paceline.gateway.admin.admin_app import AdminApp
+from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.fleet.fleet import Fleet
-from paceline.gateway.governor_changes import GovernorChanges
-from paceline.gateway.lease import Traffic
-from paceline.gateway.listening import bind, serving
-from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.http.listening import bind, serving
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.workers.pool import WorkerPool

@@ -24,7 +24,7 @@ approximation of a quantile (Robbins and Monro, 1951).
 
 from __future__ import annotations
 
-from paceline.governor.cost import CostModel
+from paceline.governor.estimates.cost import CostModel
 from paceline.governor.values import StepSample
 
 # All chosen by hand.

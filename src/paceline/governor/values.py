@@ -10,7 +10,7 @@ from operator import gt
 
 
 @dataclass(frozen=True, slots=True)
-class Hindsight:
+class ReplayScores:
     """What the draft model would have had accepted, judged on tokens that the target has made.
 
     Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
@@ -70,7 +70,7 @@ class StepSample:
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
     """Which requests were judged, (num_judged,); empty where nobody tells."""
-    hindsight: Hindsight | None = None
+    replay_scores: ReplayScores | None = None
     """What an earlier step's plan asked for, when it has come."""
     first_token_verdicts: tuple[int, ...] = ()
     """From steps at draft length 0 whose drafter keeps up and was asked for a first token all the
@@ -121,8 +121,8 @@ class EngineLoad:
     num_waiting: int
     max_draft_length: int
     """The ceiling in force now: the engine's, or a lower one set by an operator."""
-    has_hindsight: bool = False
-    """Whether the engine can do what `DraftPlan.hindsight_tokens` asks for."""
+    has_replay_scoring: bool = False
+    """Whether the engine can do what `DraftPlan.replay_scoring_tokens` asks for."""
     has_first_token_verdicts: bool = False
     """Whether steps at draft length 0 bring `StepSample.first_token_verdicts` now and then."""
 
@@ -133,7 +133,7 @@ class DraftPlan:
 
     draft_length: int
     reason: str
-    hindsight_tokens: int = 0
+    replay_scoring_tokens: int = 0
     """Have the draft model judge in hindsight, computing at most so many tokens; 0 for no."""
     asks_first_tokens: bool = False
     """At length 0, have a drafter that keeps up tell whether its first token comes, when it is time
@@ -146,8 +146,10 @@ class DraftPlan:
     def __post_init__(self) -> None:
         if self.draft_length < 0:
             raise ValueError(f"draft_length is {self.draft_length}; it must be 0 (off) or more")
-        if self.hindsight_tokens < 0:
-            raise ValueError(f"hindsight_tokens is {self.hindsight_tokens}; it must be 0 or more")
+        if self.replay_scoring_tokens < 0:
+            raise ValueError(
+                f"replay_scoring_tokens is {self.replay_scoring_tokens}; it must be 0 or more"
+            )
 
 
 def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:

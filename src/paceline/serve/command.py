@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from paceline.config import ConfigError, LoadedSettings, load_settings
 from paceline.config.printing import render_settings
 from paceline.config.sources import Key
-from paceline.governor.factory import POLICY_NAMES
+from paceline.governor.policies.registry import POLICY_NAMES
 
 _EXAMPLES = """\b
 Examples:
@@ -125,10 +125,10 @@ def _serve(loaded: LoadedSettings) -> int:
     # Imported here: `--help` and `--print-config` need none of it.
     import uvloop
 
-    from paceline.engine.command import EngineMissing, find_server_module
-    from paceline.engine.hardware import read_hardware
-    from paceline.engine.model_folder import ModelUnfit
-    from paceline.engine.supervisor import EngineFailed
+    from paceline.engine.launch.command import EngineMissing, find_server_module
+    from paceline.engine.launch.hardware import read_hardware
+    from paceline.engine.launch.model_folder import ModelUnfit
+    from paceline.engine.process.supervisor import EngineFailed
     from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.keys.record import KeysUnusable
     from paceline.gateway.logs import start_logging

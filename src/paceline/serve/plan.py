@@ -11,21 +11,21 @@ from pathlib import Path
 
 from paceline import demo
 from paceline.config import BUNDLED, EngineSettings, ReplicaSettings, Settings
-from paceline.engine.command import EngineCommand, EngineSpec, num_workers, render_command
-from paceline.engine.hardware import Hardware
-from paceline.engine.layout import LayoutWishes, choose_layout
-from paceline.engine.model_folder import (
+from paceline.engine.launch.command import EngineCommand, EngineSpec, num_workers, render_command
+from paceline.engine.launch.hardware import Hardware
+from paceline.engine.launch.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.model_folder import (
     ModelUnfit,
     check_model,
     check_pair,
     served_name_of,
     weights_bytes,
 )
-from paceline.engine.speculation import Drafter, choose_drafter
+from paceline.engine.launch.speculation import Drafter, choose_drafter
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
-from paceline.gateway.admission_settings import AdmissionSettings
-from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.serve.workers import choose_num_workers
 
 BUNDLED_NAME = "paceline-demo"

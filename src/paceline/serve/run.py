@@ -15,7 +15,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from paceline.engine.supervisor import EngineSupervisor
+from paceline.engine.process.supervisor import EngineSupervisor
 from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
 from paceline.gateway.collector import collector_spared
 from paceline.serve.plan import EnginePlan, ServePlan

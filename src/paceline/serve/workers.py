@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.config import Settings
-from paceline.engine.hardware import Hardware
+from paceline.engine.launch.hardware import Hardware
 
 _CORES_PER_WORKER = 8
 """Chosen by hand: vLLM's own processes want cores too, two or more for each engine on a GPU."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from .simulated import SimulatedServer, start
+from unit.bench.simulated import SimulatedServer, start
 
 
 @pytest.fixture

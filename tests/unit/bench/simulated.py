@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from paceline.bench.workloads import Prompt, Sampling, build_spec
+from paceline.workloads.workloads import Prompt, SamplingSettings, build_spec
 
 
 @dataclass
@@ -124,7 +124,9 @@ def scripted(**script: Any) -> Prompt:
 
 
 def scripted_spec(index: int = 0, **script: Any) -> Any:
-    return build_spec(scripted(**script), Sampling("simulated", 0.0, None, None, 0, {}), index)
+    return build_spec(
+        scripted(**script), SamplingSettings("simulated", 0.0, None, None, 0, {}), index
+    )
 
 
 async def start(server: SimulatedServer, port: int = 0) -> web.AppRunner:

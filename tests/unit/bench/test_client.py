@@ -15,9 +15,8 @@ import pytest
 from yarl import URL
 
 from paceline.bench.client import StreamingClient
-from paceline.bench.values import Outcome
-
-from .simulated import SimulatedServer, scripted_spec
+from paceline.bench.values import RequestOutcome
+from unit.bench.simulated import SimulatedServer, scripted_spec
 
 
 class SteppedClock:
@@ -66,7 +65,7 @@ async def test_measured_times_equal_the_servers_truth(
     # The first chunk is empty, like one that holds half a character: no first token yet.
     spec = scripted_spec(chunks=["", "a", "bc", "d"], tokens=9)
     record = await client.send(spec, scheduled_s=0.0, zero_s=100.0)
-    assert record.outcome is Outcome.OK
+    assert record.outcome is RequestOutcome.OK
     assert record.dispatch_delay_s == 0.25
     assert record.ttft_s == 1.0
     assert record.chunk_gaps_s == (1.0, 2.0)
@@ -91,18 +90,18 @@ async def test_on_the_real_clock_no_latency_is_shorter_than_the_truth(
 @pytest.mark.parametrize(
     ("fail", "outcome", "message"),
     [
-        ("status", Outcome.HTTP_ERROR, "status 400: no such thing"),
-        ("error", Outcome.STREAM_ERROR, "engine died"),
-        ("garbage", Outcome.STREAM_ERROR, "unreadable"),
-        ("truncate", Outcome.TRUNCATED, "after 3 chunks"),
-        ("abort", Outcome.CONNECTION, ""),
+        ("status", RequestOutcome.HTTP_ERROR, "status 400: no such thing"),
+        ("error", RequestOutcome.STREAM_ERROR, "engine died"),
+        ("garbage", RequestOutcome.STREAM_ERROR, "unreadable"),
+        ("truncate", RequestOutcome.TRUNCATED, "after 3 chunks"),
+        ("abort", RequestOutcome.CONNECTION, ""),
     ],
 )
 async def test_each_failure_has_its_outcome(
     server: SimulatedServer,
     session: aiohttp.ClientSession,
     fail: str,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     message: str,
 ) -> None:
     record = await client_of(session, server).send(
@@ -118,7 +117,7 @@ async def test_a_server_that_hangs_is_a_timeout(
 ) -> None:
     client = client_of(session, server, timeout_s=0.3)
     record = await client.send(scripted_spec(fail="hang"), 0.0, time.perf_counter())
-    assert record.outcome is Outcome.TIMEOUT
+    assert record.outcome is RequestOutcome.TIMEOUT
     assert record.error == "no end after 0.3 s (--timeout)"
 
 
@@ -129,7 +128,7 @@ async def test_an_absent_server_is_a_connection_outcome(session: aiohttp.ClientS
     await closed.wait_closed()
     client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 20.0)
     record = await client.send(scripted_spec(), 0.0, time.perf_counter())
-    assert record.outcome is Outcome.CONNECTION
+    assert record.outcome is RequestOutcome.CONNECTION
 
 
 async def test_an_answer_without_usage_succeeds_with_unknown_tokens(
@@ -138,7 +137,7 @@ async def test_an_answer_without_usage_succeeds_with_unknown_tokens(
     record = await client_of(session, server).send(
         scripted_spec(fail="usage"), 0.0, time.perf_counter()
     )
-    assert record.outcome is Outcome.OK
+    assert record.outcome is RequestOutcome.OK
     assert record.output_tokens is None
 
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from paceline.bench.command import bench
 from paceline.bench.environment import render_command
-
-from .simulated import SimulatedServer
+from unit.bench.simulated import SimulatedServer
 
 
 def invoke(*words: str) -> Result:

@@ -12,8 +12,7 @@ from aiohttp import web
 from yarl import URL
 
 from paceline.bench.counters import find_counters
-
-from .simulated import SimulatedServer
+from unit.bench.simulated import SimulatedServer
 
 
 def two_ports() -> tuple[socket.socket, socket.socket]:

@@ -12,9 +12,8 @@ from yarl import URL
 
 from paceline.bench.client import StreamingClient
 from paceline.bench.load import run_closed_loop, run_open_loop
-from paceline.bench.values import Outcome, RequestRecord, RequestSpec
-
-from .simulated import SimulatedServer, scripted_spec
+from paceline.bench.values import RequestOutcome, RequestRecord, RequestSpec
+from unit.bench.simulated import SimulatedServer, scripted_spec
 
 
 class OneSecondSender:
@@ -30,7 +29,7 @@ class OneSecondSender:
         sent_s = self.now_s - zero_s
         self.now_s += 1.0
         return RequestRecord(
-            spec.index, spec.task, scheduled_s, sent_s, (), sent_s + 1.0, Outcome.OK
+            spec.index, spec.task, scheduled_s, sent_s, (), sent_s + 1.0, RequestOutcome.OK
         )
 
 

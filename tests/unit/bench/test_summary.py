@@ -4,7 +4,7 @@ import pytest
 
 from paceline.bench.distribution import describe_ms
 from paceline.bench.summary import summarize
-from paceline.bench.values import Outcome, RequestRecord
+from paceline.bench.values import RequestOutcome, RequestRecord
 
 
 def record(
@@ -24,7 +24,7 @@ def record(
         sent_s=scheduled_s if sent_s is None else sent_s,
         chunk_times_s=chunk_times_s,
         finished_s=finished_s,
-        outcome=Outcome.OK if error is None else Outcome.HTTP_ERROR,
+        outcome=RequestOutcome.OK if error is None else RequestOutcome.HTTP_ERROR,
         prompt_tokens=10,
         output_tokens=output_tokens,
         error=error,
@@ -55,7 +55,7 @@ def test_contradictory_records_are_refused() -> None:
     with pytest.raises(ValueError, match="before it was sent"):
         record(sent_s=2.0, chunk_times_s=(), finished_s=1.0)
     with pytest.raises(ValueError, match="needs a message"):
-        RequestRecord(0, "json", 0.0, 0.0, (), 1.0, Outcome.TIMEOUT)
+        RequestRecord(0, "json", 0.0, 0.0, (), 1.0, RequestOutcome.TIMEOUT)
 
 
 def test_rates_divide_by_first_schedule_to_last_finish() -> None:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from paceline.config import ConfigError, DialectName, ReplicaSettings, Settings, load_settings
 from paceline.config.sources import SETTING_KEYS
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.governor.factory import POLICY_NAMES
+from paceline.governor.policies.registry import POLICY_NAMES
 
 PORT = ("server", "port")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.demo.evaluate import right_lines, score_answers
+from paceline.demo.recipe.evaluate import right_lines, score_answers
 
 
 def test_right_lines_are_counted_in_their_order() -> None:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from paceline.demo import corpus, dataset, deepen, evaluate, export
-from paceline.demo.initial import initialise
-from paceline.demo.model import Qwen2, Shape
-from paceline.demo.tokenizer import answer_head, encode_message, train_tokenizer
-from paceline.demo.training import Schedule, distillation_loss, next_token_loss, train
+from paceline.demo.recipe import corpus, dataset, deepen, evaluate, export
+from paceline.demo.recipe.initial import initialise
+from paceline.demo.recipe.model import Qwen2, Shape
+from paceline.demo.recipe.tokenizer import answer_head, encode_message, train_tokenizer
+from paceline.demo.recipe.training import Schedule, distillation_loss, next_token_loss, train
 
 TINY = Shape(hidden_size=64, num_layers=2, num_kv_heads=1, intermediate_size=96)
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from paceline.demo import tasks
-from paceline.demo.corpus import SourceFile
+from paceline.demo.recipe import tasks
+from paceline.demo.recipe.corpus import SourceFile
 
 SOURCE = '''
 class Greeter:

@@ -15,10 +15,9 @@ import pytest_asyncio
 import uvloop
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
-from paceline.gateway.failure_settings import FailureSettings
 from paceline.gateway.fleet.settings import FleetSettings
-
-from .fake_engine import MODEL, FakeEngine
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from unit.gateway.fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(
     fleet=FleetSettings(load_period_s=3600),  # whoever asks an engine here is a request

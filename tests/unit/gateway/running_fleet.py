@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 
 from paceline.gateway import FleetSettings, ReplicaEntry, RunningGateway, serve_gateway
-
-from .conftest import SETTINGS, FixedReplicas, until
+from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 CHAT = "/v1/chat/completions"
 

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway import error_log
-from paceline.gateway.error_log import describe_error
-
-from .conftest import Serve, Served, chat
+from paceline.gateway.proxy import error_log
+from paceline.gateway.proxy.error_log import describe_error
+from unit.gateway.conftest import Serve, Served, chat
 
 SECRET = "Dear Ann, my PIN is 4711"
 ID = "request-under-test"

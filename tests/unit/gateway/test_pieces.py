@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
-from paceline.gateway.admission_settings import AdmissionSettings
-from paceline.gateway.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.capabilities import Needs
-from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.housekeeping import Housekeeping
-from paceline.gateway.lease import Ledger
+from paceline.gateway.http.sse import EventRelay, has_error, split_at_error
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.progress import ProgressWatch
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import longest_context
-from paceline.gateway.routing import Router
-from paceline.gateway.sse import EventRelay, has_error, split_at_error
-from paceline.gateway.upstream import Upstreams
-
-from .conftest import SETTINGS, FixedReplicas
+from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
+from paceline.gateway.routing.capabilities import Needs
+from paceline.gateway.routing.router import Router
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from unit.gateway.conftest import SETTINGS, FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
@@ -47,8 +46,8 @@ class Upstream:
         self.num_closed += 1
 
 
-def ledger_with(breakers: Breakers, **changes: float) -> Ledger:
-    return Ledger(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+def ledger_with(breakers: Breakers, **changes: float) -> LeaseTable:
+    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
 
 
 class NotedBreakers(Breakers):
@@ -72,7 +71,7 @@ async def test_a_lease_releases_once_with_its_first_outcome() -> None:
         lease.end(Outcome.CLIENT_GONE)
     assert breakers.ends == [("r0", Outcome.BROKEN)]
     assert (ledger.num_in_flight("r0"), upstream.num_closed) == (0, 1)
-    assert repr(ledger) == "Ledger({})"
+    assert repr(ledger) == "LeaseTable({})"
 
 
 async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
@@ -94,7 +93,7 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
         Outcome.INTERNAL_ERROR,
         Outcome.SHUT_DOWN,
     ]
-    assert repr(ledger) == "Ledger({})"
+    assert repr(ledger) == "LeaseTable({})"
 
 
 async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
@@ -118,7 +117,7 @@ async def test_a_replica_whose_breaker_is_open_is_taken_only_if_need_be() -> Non
     breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
     assert router.choose("tiny", Needs()) is R1
     assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
-    assert router.choose("tiny", Needs(), avoid=["r1"], forced=False) is None
+    assert router.choose("tiny", Needs(), avoid=["r1"], allow_open_breakers=False) is None
 
 
 async def test_of_idle_replicas_the_one_on_trial_is_taken() -> None:

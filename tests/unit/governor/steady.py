@@ -7,12 +7,18 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.governor.policy import Policy
-from paceline.simulator.cost import LinearCost
-from paceline.simulator.engine import SimulatedEngine
-from paceline.simulator.machine import Drafter, Machine
-from paceline.simulator.oracle import Rate, best_rate, steady_rates
-from paceline.simulator.steplog import StepLog
-from paceline.simulator.traffic import ClosedLoop, DraftTruth, Lengths, Phase, TrafficClass
+from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.evaluation.oracle import Rate, best_rate, steady_rates
+from paceline.policy_simulator.machines.cost import LinearCost
+from paceline.policy_simulator.machines.machine import Drafter, Machine
+from paceline.policy_simulator.traffic.traffic import (
+    ClosedLoop,
+    DraftTruth,
+    Lengths,
+    Phase,
+    TrafficClass,
+)
 
 MAX = 8
 EASY, MIDDLING, HARD = DraftTruth((0.85,)), DraftTruth((0.6,)), DraftTruth((0.2,))

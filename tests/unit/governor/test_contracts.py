@@ -20,29 +20,35 @@ from typing import Any, get_type_hints
 import pytest
 
 import paceline.governor
-from paceline.governor.account import Account
-from paceline.governor.cost import CostModel
+from paceline.governor.estimates.cost import CostModel
+from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.policy import Policy
-from paceline.governor.values import EngineLoad, Hindsight, StepSample
-from paceline.simulator.cost import LinearCost
-from paceline.simulator.engine import SimulatedEngine
-from paceline.simulator.machine import Machine
-from paceline.simulator.traffic import ClosedLoop, DraftTruth, Lengths, Phase, TrafficClass
+from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.machines.cost import LinearCost
+from paceline.policy_simulator.machines.machine import Machine
+from paceline.policy_simulator.traffic.traffic import (
+    ClosedLoop,
+    DraftTruth,
+    Lengths,
+    Phase,
+    TrafficClass,
+)
 
 MAX = 8
 _ARGUMENTS: dict[str, Callable[[], Any]] = {
     "max_draft_length": lambda: MAX,
     "draft_length": lambda: 3,
     "ranges": lambda: [(1, 4, 5), (5, 32, 2), (33, 512, 0)],
-    "account": Account,
+    "account": ExplorationBudget,
     "cost": CostModel,
     "objective_s": lambda: 0.05,
 }
 
 
 def _classes() -> Iterator[type]:
-    for info in pkgutil.iter_modules(paceline.governor.__path__):
-        module = importlib.import_module(f"{paceline.governor.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(paceline.governor.__path__, "paceline.governor."):
+        module = importlib.import_module(info.name)
         for name, found in inspect.getmembers(module, inspect.isclass):
             is_own = found.__module__ == module.__name__ and not name.startswith("_")
             if is_own and hasattr(found, "observe") and found is not Policy:
@@ -122,7 +128,7 @@ def ordinary(num_samples: int, seed: int = 0) -> list[StepSample]:
 ALL_ACCEPTED = {"drafted": (8,) * 256, "accepted": (8,) * 256, "verified_draft_tokens": 2048}
 NONE_ACCEPTED = {"drafted": (8,) * 256, "accepted": (0,) * 256, "verified_draft_tokens": 2048}
 CROWD = {"num_requests": 256, "asked_draft_length": 8, "draft_length": 8}
-GOOD_HINDSIGHT = Hindsight((8,) * 16, (8,) * 16, 144, 0, 0.001)
+GOOD_REPLAY_SCORES = ReplayScores((8,) * 16, (8,) * 16, 144, 0, 0.001)
 EXTREMES = {
     "zero durations": [sample(duration_s=0.0)] * 50,
     "a zero duration among others": [sample(), sample(duration_s=0.0), sample()],
@@ -146,13 +152,15 @@ EXTREMES = {
     ]
     * 50,
     "the same stale sample": [sample()] * 300,
-    "hindsight that nobody asked for": [sample(hindsight=GOOD_HINDSIGHT)] * 50,
-    "hindsight of nothing": [sample(hindsight=Hindsight((), (), 0, 0, 0.0))] * 50,
-    "hindsight that takes forever": [sample(hindsight=Hindsight((8,), (0,), 64, 10**7, 1e6))] * 50,
-    "hindsight beyond the ceiling": [sample(hindsight=Hindsight((99,), (99,), 99, 0, 0.0))] * 50,
+    "hindsight that nobody asked for": [sample(replay_scores=GOOD_REPLAY_SCORES)] * 50,
+    "hindsight of nothing": [sample(replay_scores=ReplayScores((), (), 0, 0, 0.0))] * 50,
+    "hindsight that takes forever": [sample(replay_scores=ReplayScores((8,), (0,), 64, 10**7, 1e6))]
+    * 50,
+    "hindsight beyond the ceiling": [sample(replay_scores=ReplayScores((99,), (99,), 99, 0, 0.0))]
+    * 50,
     "hindsight that turns": [
-        sample(hindsight=GOOD_HINDSIGHT),
-        sample(hindsight=Hindsight((8,) * 64, (0,) * 64, 64, 0, 0.001)),
+        sample(replay_scores=GOOD_REPLAY_SCORES),
+        sample(replay_scores=ReplayScores((8,) * 64, (0,) * 64, 64, 0, 0.001)),
     ]
     * 50,
 }
@@ -240,7 +248,7 @@ def test_a_policy_survives_extremes(found: type, samples: list[StepSample]) -> N
         for num_requests in (1, 256, 4096):
             crowd = load(num_requests=num_requests, context_tokens=10**7)
             _check_plan(policy, crowd)
-            _check_plan(policy, replace(crowd, has_hindsight=True))
+            _check_plan(policy, replace(crowd, has_replay_scoring=True))
     for one in ordinary(50):
         policy.observe(one)
         _check_plan(policy, load())
@@ -281,7 +289,7 @@ def _check_plan(policy: Policy, offered: EngineLoad) -> None:
     assert type(plan.draft_length) is int
     assert 0 <= plan.draft_length <= offered.max_draft_length
     assert plan.reason
-    assert plan.hindsight_tokens == 0 or offered.has_hindsight
+    assert plan.replay_scoring_tokens == 0 or offered.has_replay_scoring
 
 
 def _simulate(policy: Policy, num_requests: int, num_steps: int) -> list[int]:

@@ -15,8 +15,8 @@ import re
 
 import msgspec
 
-from paceline.gateway.continuation.trail import TokenTrail, decode_chunk
-from paceline.gateway.sse import EventRelay, are_comments
+from paceline.gateway.continuation.token_history import TokenHistory, decode_chunk
+from paceline.gateway.http.sse import EventRelay, are_comments
 
 MAX_HELD_BYTES = 8 * 1024 * 1024
 """Longest event of a tracked stream. The first one holds the ids of the prompt, some 7 bytes each:
@@ -33,7 +33,7 @@ _DATA = b"data:"
 class TrackedRelay:
     """Bytes of the engine in, whole events for the client out; the trail grows on the way."""
 
-    def __init__(self, trail: TokenTrail, *, shows_ids: bool) -> None:
+    def __init__(self, trail: TokenHistory, *, shows_ids: bool) -> None:
         self._trail = trail
         self._shows_ids = shows_ids
         self._relay = EventRelay(MAX_HELD_BYTES)

@@ -3,7 +3,7 @@
 A table, one entry per server: where it says that it is well, where and under which names it shows
 its load, what it can do besides. Reading the pages is for `load`, the errors for `error_bodies`.
 Every name here is pinned by a test on a documented or recorded sample, listed with its source in
-`tests/unit/gateway/data/dialects/README.md`.
+`tests/unit/gateway/fleet/data/dialects/README.md`.
 """
 
 from __future__ import annotations

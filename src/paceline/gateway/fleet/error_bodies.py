@@ -1,7 +1,7 @@
 """What does a server's error body say, whichever server it is?
 
 A decision on bytes. What of it a client may read, and under which status, is for `engine_errors`.
-The shapes are pinned by samples, `tests/unit/gateway/data/dialects`.
+The shapes are pinned by samples, `tests/unit/gateway/fleet/data/dialects`.
 """
 
 from __future__ import annotations

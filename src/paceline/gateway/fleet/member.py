@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.entry import ReplicaEntry
-from paceline.gateway.fleet.prober import ListedModel, ProbeFailed, Prober
+from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.fleet.watch import Watch
@@ -102,13 +102,13 @@ class Member:
             if self._watch.must_warm_up:
                 await self._prove(prober)
                 self._to(self._watch.warmed_up())
-        except ProbeFailed as failure:
+        except ReplicaProbeFailed as failure:
             self._to(self._watch.failed(str(failure), self._settings.failures_before_down))
         finally:
             self._polled_at_s = time.monotonic()
 
     async def _prove(self, prober: Prober) -> None:
-        """Learn what it serves, and see it serve. May raise `ProbeFailed`."""
+        """Learn what it serves, and see it serve. May raise `ReplicaProbeFailed`."""
         models = await prober.fetch_models(self._settings.poll_timeout_s)
         chosen = choose_model(models, self.entry.model)
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
@@ -155,12 +155,12 @@ def choose_model(models: Sequence[ListedModel], wanted: str | None) -> ListedMod
     """The model that clients name: the operator's word, else the first that the replica lists.
 
     A model that the operator names need not be listed: llama.cpp lists the path of its file and
-    takes any name. May raise `ProbeFailed`.
+    takes any name. May raise `ReplicaProbeFailed`.
     """
     if wanted is not None:
         return next((model for model in models if model.id == wanted), ListedModel(wanted))
     if not models:
-        raise ProbeFailed("it lists no model; say which with `model`")
+        raise ReplicaProbeFailed("it lists no model; say which with `model`")
     return models[0]
 
 
@@ -168,6 +168,6 @@ async def read_load_of(prober: Prober, before: LoadReading, timeout_s: float) ->
     """A new reading, or the one before with the reason why there is none. Does not raise."""
     try:
         load = await prober.fetch_load(timeout_s)
-    except ProbeFailed as failure:
+    except ReplicaProbeFailed as failure:
         return before.failed(str(failure))
     return LoadReading(load, time.monotonic(), "")

@@ -1,7 +1,7 @@
 """Is a replica well, what does it serve, how loaded is it?
 
 HTTP to one replica, apart from the requests of clients: it opens connections of its own and holds
-no count that a request has a part in. aiohttp's exceptions end here, as `ProbeFailed`.
+no count that a request has a part in. aiohttp's exceptions end here, as `ReplicaProbeFailed`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WARM_UP_TOKENS = 4
 """Enough for a prefill and a few steps of decoding, cheap on a replica that serves already."""
 
 
-class ProbeFailed(Exception):
+class ReplicaProbeFailed(Exception):
     """The replica did not answer as a healthy one does; the message says how."""
 
 
@@ -77,28 +77,28 @@ class Prober:
         await self._session.close()
 
     async def check_health(self, timeout_s: float) -> None:
-        """Return when it is well. May raise `ProbeFailed`."""
+        """Return when it is well. May raise `ReplicaProbeFailed`."""
         path = self._dialect.health_path
         status, body = await self._ask("GET", path, timeout_s)
         if status in (404, 405):
-            raise ProbeFailed(
+            raise ReplicaProbeFailed(
                 f"{self._refusal(path, status, body)}; it was asked as a server of the dialect "
                 f"{self._dialect.name}, set `dialect` if it is another"
             )
         if status != 200:
-            raise ProbeFailed(self._refusal(path, status, body))
+            raise ReplicaProbeFailed(self._refusal(path, status, body))
 
     async def fetch_models(self, timeout_s: float) -> Sequence[ListedModel]:
-        """What it serves, in its own order; empty when it does not say. May raise `ProbeFailed`."""
+        """What it serves, in its own order; empty when it does not say. May raise `ReplicaProbeFailed`."""
         status, body = await self._ask("GET", MODELS_PATH, timeout_s)
         if status in (404, 405):
             return ()
         if status != 200:
-            raise ProbeFailed(self._refusal(MODELS_PATH, status, body))
+            raise ReplicaProbeFailed(self._refusal(MODELS_PATH, status, body))
         return read_models(body)
 
     async def warm_up(self, model: str, timeout_s: float) -> None:
-        """Have it answer one small request, on the first of its routes. May raise `ProbeFailed`."""
+        """Have it answer one small request, on the first of its routes. May raise `ReplicaProbeFailed`."""
         first_refusal = ""
         for path, request in _WARM_UP_REQUESTS:
             status, body = await self._ask("POST", path, timeout_s, {"model": model, **request})
@@ -107,16 +107,16 @@ class Prober:
             first_refusal = first_refusal or self._refusal(path, status, body)
             if status not in _NOT_SUCH_A_SERVER:
                 break
-        raise ProbeFailed(f"warm-up failed: {first_refusal}")
+        raise ReplicaProbeFailed(f"warm-up failed: {first_refusal}")
 
     async def fetch_load(self, timeout_s: float) -> ReplicaLoad:
-        """How loaded it says that it is. May raise `ProbeFailed`, also when it has no metrics."""
+        """How loaded it says that it is. May raise `ReplicaProbeFailed`, also when it has no metrics."""
         path = self._dialect.metrics_path
         if path is None:
-            raise ProbeFailed(f"servers of the dialect {self._dialect.name} show no load")
+            raise ReplicaProbeFailed(f"servers of the dialect {self._dialect.name} show no load")
         status, body = await self._ask("GET", path, timeout_s)
         if status != 200:
-            raise ProbeFailed(self._refusal(path, status, body))
+            raise ReplicaProbeFailed(self._refusal(path, status, body))
         return read_load(body.decode("utf-8", errors="replace"), self._dialect.load)
 
     async def _ask(
@@ -135,9 +135,9 @@ class Prober:
             ):
                 return response.status, await _read_bounded(response)
         except TimeoutError:
-            raise ProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
+            raise ReplicaProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ProbeFailed(f"{path} cannot be reached: {_short(error)}") from None
+            raise ReplicaProbeFailed(f"{path} cannot be reached: {_short(error)}") from None
 
     def _refusal(self, path: str, status: int, body: bytes) -> str:
         message, _ = error_message_of(self._dialect.name, status, body)
@@ -161,14 +161,14 @@ _WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def read_models(body: bytes) -> Sequence[ListedModel]:
-    """The models on a page of /v1/models. May raise `ProbeFailed`."""
+    """The models on a page of /v1/models. May raise `ReplicaProbeFailed`."""
     try:
         page = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ProbeFailed(f"{MODELS_PATH} answered something that is not JSON") from None
+        raise ReplicaProbeFailed(f"{MODELS_PATH} answered something that is not JSON") from None
     data = page.get("data") if isinstance(page, dict) else None
     if not isinstance(data, list):
-        raise ProbeFailed(f"{MODELS_PATH} answered something that is no list of models")
+        raise ReplicaProbeFailed(f"{MODELS_PATH} answered something that is no list of models")
     models = []
     for item in data:
         if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]:

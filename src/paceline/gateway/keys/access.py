@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Mapping
 
-from paceline.gateway.asgi import Scope
-from paceline.gateway.errors import Problem, Refusal
+from paceline.gateway.http.asgi import Scope
+from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.keys.file import KeyFile
 from paceline.gateway.keys.ring import Tenant, unauthorized
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of

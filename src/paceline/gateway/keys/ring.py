@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paceline.gateway.errors import Problem
+from paceline.gateway.http.errors import Problem
 from paceline.gateway.keys.key_text import hash_secret, split_key
 from paceline.gateway.keys.record import KeyRecord
 

@@ -2,5 +2,5 @@
 
 The head (`pool`, `worker_process`) starts the processes and keeps them running, `work` is what each
 of them does. They talk over a `channel` in `messages`. `totals` is what the head makes of what they
-tell, `neighbourhood` what each of them knows of the others.
+tell, `peer_workers` what each of them knows of the others.
 """

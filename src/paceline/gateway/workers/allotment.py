@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from paceline.gateway.places import Demand
+from paceline.gateway.admission.slot_quota import Demand
 from paceline.gateway.workers.messages import Part, Report
 
 _NOTHING = Demand()
@@ -25,7 +25,7 @@ class Allotment:
     worker, the larger one of what it holds and of the limits that it may be going by.
 
     So the workers together hold no more than P. Beyond that they go when P falls, by what they hold
-    then, and by at most one request each while breakers are open (`Neighbourhood`). An idle
+    then, and by at most one request each while breakers are open (`PeerWorkerView`). An idle
     gateway has P / N places for a worker at once and the others after a few messages, about 0.1 s;
     until then its requests wait, also those that could not wait for a place that is taken
     (`Admission`): what is wanted nowhere else comes to whoever waits.

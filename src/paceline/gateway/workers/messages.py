@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from paceline.gateway.breaker import BreakerState
-from paceline.gateway.places import Demand
+from paceline.gateway.admission.slot_quota import Demand
+from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.replicas import Replica
-from paceline.gateway.samples import FamilyOfSamples
+from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.settings import GatewaySettings
 
 T = TypeVar("T")

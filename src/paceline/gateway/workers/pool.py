@@ -13,10 +13,10 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from paceline.gateway.admission import num_slots_by_model
-from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.admission.slots import num_slots_by_model
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.replicas import ReplicaSource
-from paceline.gateway.samples import FamilyOfSamples
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.workers.allotment import Allotment
 from paceline.gateway.workers.snapshots import Snapshots, WorkersTraffic

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.gateway.breaker import BreakerState
 from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.workers.messages import Replicas
 from paceline.gateway.workers.totals import Totals
 

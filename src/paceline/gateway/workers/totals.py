@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.gateway.breaker import BreakerState
-from paceline.gateway.samples import FamilyOfSamples, add_samples, only_counted
+from paceline.gateway.metrics.samples import FamilyOfSamples, add_samples, only_counted
+from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.workers.messages import Counts, Report
 
 _WORST_FIRST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from paceline.gateway.collector import collector_spared
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
-from paceline.gateway.metrics import GatewayMetrics
+from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.replicas import Replica
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
@@ -32,7 +32,7 @@ from paceline.gateway.workers.messages import (
     ToWorker,
     Unfit,
 )
-from paceline.gateway.workers.neighbourhood import Neighbourhood
+from paceline.gateway.workers.peer_workers import PeerWorkerView
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class _Worker:
     def __init__(self, channel: Channel[ToWorker, ToHead], setup: Setup) -> None:
         self._channel = channel
         self._metrics = GatewayMetrics()
-        self._neighbourhood = Neighbourhood()
+        self._neighbourhood = PeerWorkerView()
         self._port = DataPort(setup.settings, self._metrics, self._neighbourhood)
         self._replicas = Replicas(0, ())
         self._knows_others = asyncio.Event()

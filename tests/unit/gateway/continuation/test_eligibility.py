@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paceline.gateway.continuation.eligibility import why_not_continued
-from paceline.gateway.fields import CHAT_FIELDS, COMPLETION_FIELDS
+from paceline.gateway.requests.fields import CHAT_FIELDS, COMPLETION_FIELDS
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 COMPLETION = {"model": "m", "prompt": "def f():", "stream": True}

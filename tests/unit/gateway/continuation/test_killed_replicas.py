@@ -16,30 +16,29 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.failure_settings import FailureSettings
-from paceline.standin import (
-    SpawnedStandIn,
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.mock_vllm import (
+    SpawnedMockVllm,
     encode_chat,
     encode_text,
     expected_answer,
-    spawn_standin,
+    spawn_mock_vllm,
 )
-
-from ..conftest import SETTINGS, FixedReplicas, until  # noqa: TID252
+from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 MODEL = "known"
 TPOT_MS = 4
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[SpawnedStandIn, SpawnedStandIn]]:
+def pair() -> Iterator[tuple[SpawnedMockVllm, SpawnedMockVllm]]:
     flags = ("--model", MODEL, "--tpot-ms", str(TPOT_MS), "--max-model-len", "4096")
-    with spawn_standin(*flags) as one, spawn_standin(*flags) as two:
+    with spawn_mock_vllm(*flags) as one, spawn_mock_vllm(*flags) as two:
         yield one, two
 
 
 @dataclass
-class Told:
+class Transcript:
     """A stream as its client read it."""
 
     chunks: list[dict[str, Any]]
@@ -59,16 +58,16 @@ class Told:
 
 @asynccontextmanager
 async def gateway_over(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn], **changes: Any
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], **changes: Any
 ) -> AsyncIterator[RunningGateway]:
     """Two replicas, alive again if a test killed them."""
-    for standin in pair:
-        if standin.returncode is not None:
-            standin.start()
+    for mock_vllm in pair:
+        if mock_vllm.returncode is not None:
+            mock_vllm.start()
     source = FixedReplicas(
         [
-            Replica(f"r{i}", standin.url, MODEL, "ready", max_model_len=4096)
-            for i, standin in enumerate(pair)
+            Replica(f"r{i}", mock_vllm.url, MODEL, "ready", max_model_len=4096)
+            for i, mock_vllm in enumerate(pair)
         ]
     )
     settings = replace(SETTINGS, failures=FailureSettings(open_s=0.1, replica_wait_s=5), **changes)
@@ -86,10 +85,10 @@ async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
 
 
 async def read_stream(
-    gateway: RunningGateway, path: str, body: dict[str, Any], kill: SpawnedStandIn, after: int
-) -> Told:
+    gateway: RunningGateway, path: str, body: dict[str, Any], kill: SpawnedMockVllm, after: int
+) -> Transcript:
     """The whole stream; the replica that serves it is killed after so many events."""
-    told = Told([], False, None)
+    told = Transcript([], False, None)
     async with (
         httpx.AsyncClient(base_url=gateway.url, timeout=20) as client,
         client.stream("POST", path, json={**body, "stream": True}) as response,
@@ -117,7 +116,7 @@ COMPLETION = {"model": MODEL, "prompt": "Once upon"}
 
 @pytest.mark.parametrize("after", [1, 2, 3, 7, 20, 39])
 async def test_a_chat_goes_on_with_the_tokens_it_would_have_had(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn], after: int
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], after: int
 ) -> None:
     body = {**CHAT, "max_tokens": 40, "temperature": 0}
     body["stream_options"] = {"include_usage": True}
@@ -137,7 +136,7 @@ async def test_a_chat_goes_on_with_the_tokens_it_would_have_had(
 
 
 async def test_a_seeded_stream_goes_on_although_its_tokens_differ(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
 ) -> None:
     body = {**COMPLETION, "max_tokens": 40, "temperature": 1, "seed": 5, "ignore_eos": True}
     async with gateway_over(pair, granted_fields=frozenset({"ignore_eos"})) as gateway:
@@ -146,7 +145,7 @@ async def test_a_seeded_stream_goes_on_although_its_tokens_differ(
     assert told.finish_reasons == ["length"]
 
 
-async def test_two_deaths_in_one_stream(pair: tuple[SpawnedStandIn, SpawnedStandIn]) -> None:
+async def test_two_deaths_in_one_stream(pair: tuple[SpawnedMockVllm, SpawnedMockVllm]) -> None:
     body = {**COMPLETION, "max_tokens": 60, "temperature": 0}
     expected = expected_answer(encode_text(str(COMPLETION["prompt"])), 60)
     async with gateway_over(pair) as gateway:
@@ -161,7 +160,7 @@ async def test_two_deaths_in_one_stream(pair: tuple[SpawnedStandIn, SpawnedStand
 
 
 async def test_all_replicas_dead_then_one_back(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
 ) -> None:
     body = {**COMPLETION, "max_tokens": 60, "temperature": 0}
     expected = expected_answer(encode_text(str(COMPLETION["prompt"])), 60)
@@ -177,7 +176,7 @@ async def test_all_replicas_dead_then_one_back(
 
 
 async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn],
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
 ) -> None:
     body = {**COMPLETION, "max_tokens": 300, "temperature": 0, "presence_penalty": 1}
     async with gateway_over(pair) as gateway:
@@ -189,7 +188,7 @@ async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
 
 @pytest.mark.parametrize("is_stream", [True, False])
 async def test_a_request_that_has_nothing_yet_is_made_again(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn], is_stream: bool
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], is_stream: bool
 ) -> None:
     """Without streaming nothing is sent before the end, so any kind of request can be retried."""
     body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "presence_penalty": 1}
@@ -211,7 +210,7 @@ async def test_a_request_that_has_nothing_yet_is_made_again(
 
 @pytest.mark.parametrize("shows_stop", [False, True])
 async def test_a_stop_string_over_the_seam(
-    pair: tuple[SpawnedStandIn, SpawnedStandIn], shows_stop: bool
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], shows_stop: bool
 ) -> None:
     """At every token a seam is laid through a stop string and what is held back for it."""
     prompt = encode_text(str(COMPLETION["prompt"]))

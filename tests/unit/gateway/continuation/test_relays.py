@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.continuation.seam import Seam
-from paceline.gateway.continuation.spliced_relay import SplicedRelay, StreamTail
+from paceline.gateway.continuation.continued_relay import ContinuedRelay, StreamTail
+from paceline.gateway.continuation.resume_point import ResumePoint
+from paceline.gateway.continuation.token_history import TokenHistory
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.continuation.trail import TokenTrail
-
-from .streams import (
+from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,
     chunks_in,
@@ -29,12 +28,12 @@ WITH_IDS = role_chunk([1, 2, 3]) + chat_chunk('é "token_ids":[9] 🚲', [4, 5])
 WITHOUT = role_chunk(None) + chat_chunk('é "token_ids":[9] 🚲', None) + chat_chunk("!", None)
 
 
-def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[TokenTrail, bytes]:
-    trail = TokenTrail()
+def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[TokenHistory, bytes]:
+    trail = TokenHistory()
     return trail, TrackedRelay(trail, shows_ids=shows_ids).feed(data)
 
 
-def begun(data: bytes = WITH_IDS) -> TokenTrail:
+def begun(data: bytes = WITH_IDS) -> TokenHistory:
     return tracked(data)[0]
 
 
@@ -54,7 +53,7 @@ def test_a_client_that_asked_for_ids_keeps_them() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, len(WITH_IDS)), max_size=10))
 def test_pieces_make_no_difference(cuts: list[int]) -> None:
-    trail = TokenTrail()
+    trail = TokenHistory()
     relay = TrackedRelay(trail, shows_ids=False)
     edges = [0, *sorted(cuts), len(WITH_IDS)]
     sent = b"".join(relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges))
@@ -90,7 +89,7 @@ def test_a_stream_that_tells_less_cannot_be_continued(event_bytes: bytes, reason
 
 def test_a_continued_chat_looks_like_one_stream() -> None:
     trail = begun()
-    relay = SplicedRelay(CHAT, trail, Seam(3, ""))
+    relay = ContinuedRelay(CHAT, trail, ResumePoint(3, ""))
     sent = relay.feed(completion_chunk(" on", [7], prompt_ids=[1, 2, 3, 4, 5, 6]))
     assert sent == chat_chunk(" on", None)
     sent = relay.feed(completion_chunk("", [8], finish="stop") + DONE)
@@ -101,14 +100,14 @@ def test_a_continued_chat_looks_like_one_stream() -> None:
 
 def test_a_continued_completion_keeps_its_id() -> None:
     trail = begun(completion_chunk("a", [4], prompt_ids=[1]))
-    relay = SplicedRelay({"model": "m", "prompt": "x"}, trail, Seam(1, ""))
+    relay = ContinuedRelay({"model": "m", "prompt": "x"}, trail, ResumePoint(1, ""))
     other = completion_chunk("b", [5]).replace(b"cmpl-2", b"cmpl-9").replace(b":18,", b":99,")
     assert relay.feed(other) == completion_chunk("b", None)
 
 
 def test_usage_counts_the_answer_on_both_sides_of_the_seam() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
-    relay = SplicedRelay(request, begun(), Seam(3, ""))
+    relay = ContinuedRelay(request, begun(), ResumePoint(3, ""))
     sent = relay.feed(completion_chunk("b", [7, 8], finish="length") + DONE)
     *_, usage = chunks_in(sent)
     assert usage["choices"] == []
@@ -117,21 +116,21 @@ def test_usage_counts_the_answer_on_both_sides_of_the_seam() -> None:
 
 
 def test_usage_is_not_told_unless_asked_for() -> None:
-    relay = SplicedRelay(CHAT, begun(), Seam(3, ""))
+    relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
     sent = relay.feed(completion_chunk("b", [7], finish="length") + DONE)
     assert b"usage" not in sent
 
 
 def test_continuous_usage_goes_on() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
-    relay = SplicedRelay({**CHAT, "stream_options": options}, begun(), Seam(3, ""))
+    relay = ContinuedRelay({**CHAT, "stream_options": options}, begun(), ResumePoint(3, ""))
     (chunk,) = chunks_in(relay.feed(completion_chunk("b", [7])))
     assert chunk["usage"]["completion_tokens"] == 4
 
 
 def test_owed_text_comes_first_and_ids_behind_the_seam_are_forgotten() -> None:
     trail = begun()
-    relay = SplicedRelay(CHAT, trail, Seam(2, "owed "))
+    relay = ContinuedRelay(CHAT, trail, ResumePoint(2, "owed "))
     assert text_in(relay.feed(completion_chunk("new", [9]))) == "owed new"
     assert list(trail.emitted_ids) == [4, 5, 9]
 
@@ -139,7 +138,7 @@ def test_owed_text_comes_first_and_ids_behind_the_seam_are_forgotten() -> None:
 def test_a_client_of_ids_does_not_get_those_again_that_are_generated_again() -> None:
     request = {**CHAT, "return_token_ids": True}
     trail = begun()
-    relay = SplicedRelay(request, trail, Seam(1, ""))
+    relay = ContinuedRelay(request, trail, ResumePoint(1, ""))
     sent = [relay.feed(completion_chunk("a", [5])), relay.feed(completion_chunk("b", [6, 7]))]
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(b"".join(sent))] == [[], [7]]
     assert list(trail.emitted_ids) == [4, 5, 6, 7]
@@ -148,8 +147,8 @@ def test_a_client_of_ids_does_not_get_those_again_that_are_generated_again() -> 
 def test_ids_generated_again_before_the_next_seam_are_not_lost_from_memory() -> None:
     request = {**CHAT, "return_token_ids": True}
     trail = begun()
-    SplicedRelay(request, trail, Seam(1, "")).feed(completion_chunk("a", [5]))
-    sent = SplicedRelay(request, trail, Seam(1, "")).feed(completion_chunk("a", [5, 6, 7]))
+    ContinuedRelay(request, trail, ResumePoint(1, "")).feed(completion_chunk("a", [5]))
+    sent = ContinuedRelay(request, trail, ResumePoint(1, "")).feed(completion_chunk("a", [5, 6, 7]))
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(sent)] == [[7]]
 
 
@@ -157,14 +156,14 @@ def test_ids_generated_again_before_the_next_seam_are_not_lost_from_memory() -> 
 def test_ids_that_come_out_differently_cannot_be_taken_back(
     ids: list[int], finish: str | None
 ) -> None:
-    relay = SplicedRelay({**CHAT, "return_token_ids": True}, begun(), Seam(1, ""))
+    relay = ContinuedRelay({**CHAT, "return_token_ids": True}, begun(), ResumePoint(1, ""))
     with pytest.raises(ValueError, match="come out differently"):
         relay.feed(completion_chunk("a", ids, finish))
 
 
 def test_a_stop_string_over_the_seam_ends_the_answer_and_the_engine() -> None:
     trail = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
-    relay = SplicedRelay({**CHAT, "stop": ["END"]}, trail, Seam(3, "E"))
+    relay = ContinuedRelay({**CHAT, "stop": ["END"]}, trail, ResumePoint(3, "E"))
     sent = relay.feed(completion_chunk("ND rest", [7, 8]))
     (last,) = chunks_in(sent)
     assert last["choices"][0]["delta"]["content"] == ""
@@ -176,7 +175,7 @@ def test_a_stop_string_over_the_seam_ends_the_answer_and_the_engine() -> None:
 
 
 def test_an_answer_with_no_tokens_left_is_ended_without_an_engine() -> None:
-    sent = SplicedRelay(CHAT, begun(), Seam(3, "rest")).finish("length")
+    sent = ContinuedRelay(CHAT, begun(), ResumePoint(3, "rest")).finish("length")
     assert sent == chat_chunk("rest", None, finish="length") + DONE
 
 
@@ -197,7 +196,7 @@ def test_usage_that_went_out_is_not_sent_again() -> None:
 
 
 def test_an_error_of_the_engine_that_goes_on_is_no_chunk() -> None:
-    relay = SplicedRelay(CHAT, begun(), Seam(3, ""))
+    relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
     assert relay.feed(b'data: {"error":{"message":"x","code":500}}\n\n' + DONE) == b""
     assert relay.error is not None
     assert not relay.saw_done
@@ -205,4 +204,4 @@ def test_an_error_of_the_engine_that_goes_on_is_no_chunk() -> None:
 
 def test_bytes_that_are_no_stream_are_refused() -> None:
     with pytest.raises(ValueError, match="no chunk"):
-        SplicedRelay(CHAT, begun(), Seam(3, "")).feed(b"data: {broken\n\n")
+        ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(b"data: {broken\n\n")

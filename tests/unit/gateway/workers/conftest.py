@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import psutil
 
-from ..conftest import SETTINGS  # noqa: TID252
+from unit.gateway.conftest import SETTINGS
 
 WORKERS = replace(SETTINGS, workers=2, drain_timeout_s=5.0)
 

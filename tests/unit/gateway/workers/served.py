@@ -13,10 +13,9 @@ import httpx
 from paceline.gateway import RunningGateway, serve_gateway
 from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.settings import FleetSettings
-from paceline.standin import Record, SpawnedStandIn, read_ledger, spawn_standin
-
-from ..conftest import FixedReplicas, chat  # noqa: TID252
-from .conftest import WORKERS
+from paceline.mock_vllm import Record, SpawnedMockVllm, read_ledger, spawn_mock_vllm
+from unit.gateway.conftest import FixedReplicas, chat
+from unit.gateway.workers.conftest import WORKERS
 
 CHAT = "/v1/chat/completions"
 
@@ -26,7 +25,7 @@ class Running:
     """A gateway of two workers in front of one simulated replica."""
 
     gateway: RunningGateway
-    standin: SpawnedStandIn
+    mock_vllm: SpawnedMockVllm
     ledger: Path
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
@@ -69,9 +68,9 @@ class Running:
 @asynccontextmanager
 async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator[Running]:
     ledger = folder / "ledger.jsonl"
-    with spawn_standin("--model", "known", "--ledger", str(ledger), *flags) as standin:
+    with spawn_mock_vllm("--model", "known", "--ledger", str(ledger), *flags) as mock_vllm:
         fleet = FleetSettings(
-            entries=(ReplicaEntry(url=standin.url, name="r0", key="s3cret"),),
+            entries=(ReplicaEntry(url=mock_vllm.url, name="r0", key="s3cret"),),
             poll_period_s=0.1,
             load_period_s=3600,
             warm_up=False,
@@ -83,7 +82,7 @@ async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator
             httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits) as http,
             httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
         ):
-            running = Running(gateway, standin, ledger, http, admin)
+            running = Running(gateway, mock_vllm, ledger, http, admin)
             await running.until_ready()
             yield running
 

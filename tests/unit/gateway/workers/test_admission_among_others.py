@@ -6,33 +6,32 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.admission import Admissions, Overloaded
-from paceline.gateway.admission_forecast import Reason
-from paceline.gateway.admission_settings import AdmissionSettings
-from paceline.gateway.breaker import Breakers
-from paceline.gateway.capabilities import Needs
-from paceline.gateway.failure_settings import FailureSettings
-from paceline.gateway.lease import Ledger
-from paceline.gateway.places import Demand
-from paceline.gateway.progress import ProgressWatch
+from paceline.gateway.admission.queue_forecast import RefusalReason
+from paceline.gateway.admission.settings import AdmissionSettings
+from paceline.gateway.admission.slot_quota import Demand
+from paceline.gateway.admission.slots import Admissions, Overloaded
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
-from paceline.gateway.routing import Router
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.capabilities import Needs
+from paceline.gateway.routing.router import Router
+from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.workers.messages import Elsewhere, Part
-from paceline.gateway.workers.neighbourhood import Neighbourhood
-
-from ..conftest import FixedReplicas  # noqa: TID252
+from paceline.gateway.workers.peer_workers import PeerWorkerView
+from unit.gateway.conftest import FixedReplicas
 
 
 class Silent:
     def queue_changed(self, by: int) -> None: ...
 
-    def admission_refused(self, reason: Reason) -> None: ...
+    def admission_refused(self, reason: RefusalReason) -> None: ...
 
 
-def among_others(max_queue: int = 8) -> tuple[Admissions, Neighbourhood]:
-    neighbourhood = Neighbourhood()
+def among_others(max_queue: int = 8) -> tuple[Admissions, PeerWorkerView]:
+    peer_workers = PeerWorkerView()
     settings = AdmissionSettings(max_queue=max_queue, max_queue_wait_s=5)
-    return Admissions(settings, lambda model: 8, Silent(), neighbourhood), neighbourhood
+    return Admissions(settings, lambda model: 8, Silent(), peer_workers), peer_workers
 
 
 async def hold(admissions: Admissions) -> None:
@@ -48,13 +47,13 @@ async def begin(*works: asyncio.Task[None]) -> None:
 
 
 async def test_without_a_place_it_waits_and_goes_in_as_soon_as_it_is_told() -> None:
-    """Places that others hold are no reason to refuse, as no replica would be."""
-    admissions, neighbourhood = among_others()
-    neighbourhood.hear(Elsewhere(1, parts={"m": Part(of=8, limit=0, share=4)}))
+    """SlotQuota that others hold are no reason to refuse, as no replica would be."""
+    admissions, peer_workers = among_others()
+    peer_workers.hear(Elsewhere(1, parts={"m": Part(of=8, limit=0, share=4)}))
     holding = [asyncio.create_task(hold(admissions)) for _ in range(3)]
     await begin(*holding)
     assert admissions.demands() == {"m": Demand(num_held=0, num_waiting=3)}
-    neighbourhood.hear(Elsewhere(2, parts={"m": Part(of=8, limit=2, share=4)}))
+    peer_workers.hear(Elsewhere(2, parts={"m": Part(of=8, limit=2, share=4)}))
     admissions.look_again()
     await begin(*holding)
     assert admissions.demands() == {"m": Demand(num_held=2, num_waiting=1)}
@@ -65,9 +64,9 @@ async def test_without_a_place_it_waits_and_goes_in_as_soon_as_it_is_told() -> N
 
 
 async def test_the_queue_is_as_long_as_all_of_them_make_it() -> None:
-    admissions, neighbourhood = among_others(max_queue=3)
+    admissions, peer_workers = among_others(max_queue=3)
     part = Part(of=8, limit=0, share=4, num_waiting_elsewhere=2, num_held_elsewhere=8)
-    neighbourhood.hear(Elsewhere(1, parts={"m": part}))
+    peer_workers.hear(Elsewhere(1, parts={"m": part}))
     first = asyncio.create_task(hold(admissions))
     await begin(first)
     with pytest.raises(Overloaded, match="queue_full"):
@@ -78,11 +77,11 @@ async def test_the_queue_is_as_long_as_all_of_them_make_it() -> None:
 
 def test_routing_counts_what_others_have_sent() -> None:
     failures = FailureSettings()
-    breakers, neighbourhood = Breakers(failures), Neighbourhood()
-    ledger = Ledger(breakers, ProgressWatch(failures, 120, 300))
+    breakers, peer_workers = Breakers(failures), PeerWorkerView()
+    ledger = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
     replicas = [Replica(name, f"/{name}.sock", "m", "ready") for name in ("r0", "r1")]
     source, settings = FixedReplicas(replicas), AdmissionSettings()
-    router = Router(source, ledger, breakers, settings, neighbourhood)
+    router = Router(source, ledger, breakers, settings, peer_workers)
     assert router.choose("m", Needs()) == replicas[0]
-    neighbourhood.hear(Elsewhere(1, in_flight={"r0": 3, "r1": 2}))
+    peer_workers.hear(Elsewhere(1, in_flight={"r0": 3, "r1": 2}))
     assert router.choose("m", Needs()) == replicas[1]

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from paceline.gateway.admission import Admissions, Overloaded
-from paceline.gateway.admission_forecast import Reason
-from paceline.gateway.admission_settings import AdmissionSettings
+from paceline.gateway.admission.queue_forecast import RefusalReason
+from paceline.gateway.admission.settings import AdmissionSettings
+from paceline.gateway.admission.slots import Admissions, Overloaded
 from paceline.gateway.workers.allotment import Allotment
 from paceline.gateway.workers.messages import Elsewhere, Report
-from paceline.gateway.workers.neighbourhood import Neighbourhood
+from paceline.gateway.workers.peer_workers import PeerWorkerView
 
 LONG_S = 0.1
 """A request; nobody may wait half as long."""
@@ -21,11 +21,11 @@ LONG_S = 0.1
 
 class Refused:
     def __init__(self) -> None:
-        self.reasons: list[Reason] = []
+        self.reasons: list[RefusalReason] = []
 
     def queue_changed(self, by: int) -> None: ...
 
-    def admission_refused(self, reason: Reason) -> None:
+    def admission_refused(self, reason: RefusalReason) -> None:
         self.reasons.append(reason)
 
 
@@ -35,18 +35,18 @@ class Workers:
     def __init__(self, num_workers: int, num_slots: int, settings: AdmissionSettings) -> None:
         self.refused = Refused()
         self.num_slots = num_slots
-        self._neighbourhoods = [Neighbourhood() for _ in range(num_workers)]
+        self._neighbourhoods = [PeerWorkerView() for _ in range(num_workers)]
         self.queues = [
-            Admissions(settings, lambda model: num_slots, self.refused, neighbourhood)
-            for neighbourhood in self._neighbourhoods
+            Admissions(settings, lambda model: num_slots, self.refused, peer_workers)
+            for peer_workers in self._neighbourhoods
         ]
         self._allotment = Allotment(num_workers)
         self._number = 0
 
     def exchange(self) -> None:
         reports = [
-            Report(places_heard=neighbourhood.last.number, demands=queue.demands())
-            for neighbourhood, queue in zip(self._neighbourhoods, self.queues, strict=True)
+            Report(places_heard=peer_workers.last.number, demands=queue.demands())
+            for peer_workers, queue in zip(self._neighbourhoods, self.queues, strict=True)
         ]
         self._number += 1
         for place, parts in enumerate(self._allotment.deal({"m": self.num_slots}, reports)):
@@ -114,7 +114,7 @@ async def test_two_that_want_the_last_place_do_not_both_get_it() -> None:
         asking = [asyncio.create_task(workers.ask(place, hold_s=1.0)) for place in (0, 1)]
         told = await asyncio.gather(*asking, return_exceptions=True)
         assert [type(one) for one in told] == [type(None), Overloaded]
-        assert workers.refused.reasons == [Reason.QUEUE_FULL]
+        assert workers.refused.reasons == [RefusalReason.QUEUE_FULL]
 
 
 async def test_who_got_no_idle_place_waits_on_as_anybody_else() -> None:
@@ -124,7 +124,7 @@ async def test_who_got_no_idle_place_waits_on_as_anybody_else() -> None:
         assert workers.refused.reasons == []
 
 
-async def test_waiting_for_idle_places_is_not_taken_for_a_standing_queue() -> None:
+async def test_waiting_for_idle_places_is_not_taken_for_a_mock_vllmg_queue() -> None:
     """Else a worker that often takes others' places would call the gateway overloaded."""
     async with working(2, 1, AdmissionSettings(max_queue_wait_s=0.3)) as workers:
         for _ in range(40):

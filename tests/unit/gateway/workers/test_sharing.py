@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from paceline.gateway.places import Demand, Places
-from paceline.gateway.workers import allotment, neighbourhood
+from paceline.gateway.admission.slot_quota import Demand, SlotQuota
+from paceline.gateway.workers import allotment, peer_workers
 from paceline.gateway.workers.allotment import Allotment, divide
 from paceline.gateway.workers.messages import Elsewhere, Part, Report
-from paceline.gateway.workers.neighbourhood import Neighbourhood, places_of
+from paceline.gateway.workers.peer_workers import PeerWorkerView, places_of
 
 
 @dataclass
 class OneWorker:
     """Holds and waits as admission does; what it knows comes by messages."""
 
-    neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    peer_workers: PeerWorkerView = field(default_factory=PeerWorkerView)
     num_held: int = 0
     num_waiting: int = 0
     num_told: int = 0
@@ -30,19 +30,19 @@ class OneWorker:
     """And from it."""
 
     def let_in(self) -> None:
-        limit = self.neighbourhood.places("m", 1000).limit
+        limit = self.peer_workers.places("m", 1000).limit
         num_more = max(0, min(self.num_waiting, limit - self.num_held))
         self.num_waiting -= num_more
         self.num_held += num_more
 
     def read(self) -> None:
         if self.coming:
-            self.neighbourhood.hear(self.coming.popleft())
+            self.peer_workers.hear(self.coming.popleft())
             self.let_in()
 
     def report(self) -> None:
         demands = {"m": Demand(self.num_held, self.num_waiting)}
-        heard = self.neighbourhood.last.number
+        heard = self.peer_workers.last.number
         self.going.append(Report(places_heard=heard, demands=demands))
 
 
@@ -85,7 +85,7 @@ class Workers:
                 one.read()
 
 
-@pytest.mark.parametrize("module", [allotment, neighbourhood])
+@pytest.mark.parametrize("module", [allotment, peer_workers])
 def test_examples_in_docstrings_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert (result.attempted, result.failed) == (1, 0)
@@ -134,7 +134,7 @@ def test_what_nobody_wants_is_ready_for_whoever_comes() -> None:
     workers = Workers(2, num_slots=10)
     workers.all[0].num_waiting = 4
     workers.exchange(4)
-    limits = [one.neighbourhood.places("m", 1000).limit for one in workers.all]
+    limits = [one.peer_workers.places("m", 1000).limit for one in workers.all]
     assert limits == [7, 3]
 
 
@@ -214,12 +214,12 @@ def test_the_places_of_a_worker_that_died_go_to_the_others() -> None:
 def test_nothing_to_go_by_is_told_apart_from_places_that_are_all_taken() -> None:
     """Without a replica a request is refused; without a place it waits."""
     all_taken = Part(8, limit=0, share=4, num_held_elsewhere=8)
-    assert places_of(all_taken, 8) == Places(num_slots=4, limit=0)
+    assert places_of(all_taken, 8) == SlotQuota(num_slots=4, limit=0)
     assert places_of(Part(8, limit=4, share=4), 0).num_slots == 0
     assert places_of(Part(8, limit=4, share=4), 16).limit == 4
-    unheard = Neighbourhood().places("m", 8)
-    assert unheard == Places(num_slots=1, limit=0, num_reachable=8)  # it hears at once
-    assert Neighbourhood().places("m", 0) == Places(num_slots=0, limit=0)
+    unheard = PeerWorkerView().places("m", 8)
+    assert unheard == SlotQuota(num_slots=1, limit=0, num_reachable=8)  # it hears at once
+    assert PeerWorkerView().places("m", 0) == SlotQuota(num_slots=0, limit=0)
 
 
 def test_each_hears_how_many_wait_elsewhere() -> None:

@@ -17,9 +17,8 @@ from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess
 from paceline.serve.plan import ServePlan
 from paceline.serve.run import serve
-
-from ..conftest import until  # noqa: TID252
-from .conftest import WORKERS, workers
+from unit.gateway.conftest import until
+from unit.gateway.workers.conftest import WORKERS, workers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

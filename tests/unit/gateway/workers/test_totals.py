@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from paceline.gateway import FleetSettings, GatewaySettings, Replica
-from paceline.gateway.breaker import BreakerState
 from paceline.gateway.keys.settings import KeySettings
-from paceline.gateway.metrics import GatewayMetrics, RequestTimes
+from paceline.gateway.metrics.metrics import GatewayMetrics, RequestTimes
+from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.samples import FamilyOfSamples
+from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.workers.messages import (
     Counts,
     LineDecoder,
@@ -28,8 +28,7 @@ from paceline.gateway.workers.messages import (
 from paceline.gateway.workers.snapshots import Snapshots, WorkersTraffic
 from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import explain_exit
-
-from ..conftest import FixedReplicas  # noqa: TID252
+from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/r0.sock", "tiny", "ready")
 CLOSED, HALF_OPEN, OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.OPEN

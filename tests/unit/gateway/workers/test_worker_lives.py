@@ -21,11 +21,10 @@ from paceline.gateway.keys.settings import KeySettings
 from paceline.gateway.workers import worker_process
 from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess
-from paceline.standin import spawn_standin
-
-from ..conftest import FixedReplicas, chat, until  # noqa: TID252
-from .conftest import WORKERS, workers
-from .served import CHAT, serving
+from paceline.mock_vllm import spawn_mock_vllm
+from unit.gateway.conftest import FixedReplicas, chat, until
+from unit.gateway.workers.conftest import WORKERS, workers
+from unit.gateway.workers.served import CHAT, serving
 
 
 async def test_a_killed_worker_comes_back_and_takes_no_count_with_it(
@@ -83,8 +82,10 @@ async def test_a_worker_ends_when_its_head_says_so_and_not_by_other_signals(
 
 async def test_a_drain_that_is_given_up_tells_the_clients() -> None:
     """A second signal: nobody waits for the requests, but none of them ends without a word."""
-    with spawn_standin("--model", "known", "--tpot-ms", "50", "--eos-every-tokens", "0") as standin:
-        fleet = FleetSettings(entries=(ReplicaEntry(url=standin.url, name="r0"),), warm_up=False)
+    with spawn_mock_vllm(
+        "--model", "known", "--tpot-ms", "50", "--eos-every-tokens", "0"
+    ) as mock_vllm:
+        fleet = FleetSettings(entries=(ReplicaEntry(url=mock_vllm.url, name="r0"),), warm_up=False)
         settings = replace(WORKERS, fleet=fleet, drain_timeout_s=30)
         running: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
         must_stop = asyncio.Event()
@@ -214,6 +215,6 @@ async def test_the_log_of_a_worker_is_where_ours_is(
 ) -> None:
     logging.getLogger("paceline").debug("so that the fixture is set up")
     async with serving(tmp_path) as it:
-        it.standin.kill()
+        it.mock_vllm.kill()
         assert await it.ask() == 503
     assert "paceline: WARNING: request " in capfd.readouterr().err

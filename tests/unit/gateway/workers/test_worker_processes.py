@@ -12,16 +12,15 @@ from click.testing import CliRunner
 
 from paceline.cli import main
 from paceline.gateway import serve_gateway
-from paceline.gateway.admission_settings import AdmissionSettings
-from paceline.gateway.failure_settings import FailureSettings
+from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.keys.settings import KeySettings
-from paceline.standin import spawn_standin
-
-from ..conftest import FixedReplicas, chat, until  # noqa: TID252
-from .conftest import WORKERS, workers
-from .served import CHAT, connect, most_at_once, serving
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.mock_vllm import spawn_mock_vllm
+from unit.gateway.conftest import FixedReplicas, chat, until
+from unit.gateway.workers.conftest import WORKERS, workers
+from unit.gateway.workers.served import CHAT, connect, most_at_once, serving
 
 
 async def test_each_worker_serves(tmp_path: Path) -> None:
@@ -103,8 +102,8 @@ async def test_an_idle_replica_is_not_called_removed_before_the_workers_know(
 async def test_a_hung_replica_is_told_to_whoever_restarts_engines(tmp_path: Path) -> None:
     hung: list[str] = []
     failures = FailureSettings(silence_s=0.3, first_silence_s=0.3, max_attempts=1, max_open_s=30)
-    with spawn_standin("--model", "known", "--tpot-ms", "10") as standin:
-        fleet = FleetSettings(entries=(ReplicaEntry(url=standin.url, name="r0"),), warm_up=False)
+    with spawn_mock_vllm("--model", "known", "--tpot-ms", "10") as mock_vllm:
+        fleet = FleetSettings(entries=(ReplicaEntry(url=mock_vllm.url, name="r0"),), warm_up=False)
         settings = replace(WORKERS, fleet=fleet, failures=failures)
         async with (
             serve_gateway(settings, FixedReplicas([]), on_hung=hung.append) as gateway,
@@ -116,13 +115,13 @@ async def test_a_hung_replica_is_told_to_whoever_restarts_engines(tmp_path: Path
             body = chat(model="known", max_tokens=200, stream=True)
             asking = asyncio.create_task(http.post(CHAT, json=body))
             await until(lambda: gateway.ledger.num_in_flight("r0") == 1, within_s=5)
-            standin.stop()
+            mock_vllm.stop()
             await until(lambda: hung == ["r0"], within_s=10)
             await asking
             states = gateway.ledger.breaker_states
             await until(lambda: states()["r0"].value == "open")
             assert 'paceline_breaker_state{replica="r0"} 2.0' in (await admin.get("/metrics")).text
-            standin.resume()
+            mock_vllm.resume()
 
 
 async def test_keys_that_are_made_and_revoked_reach_all_workers(tmp_path: Path) -> None:

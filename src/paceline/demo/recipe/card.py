@@ -1,0 +1,78 @@
+"""The model card as Markdown, from the figures that training and evaluation wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def render_card(facts: Mapping[str, Any]) -> str:
+    """Facts are those of `figures.json`; every number in the card comes from there."""
+    data, scores = facts["data"], facts["scores"]
+    pair = facts["target"], facts["draft"]
+    return f"""---
+license: psf-2.0
+language: [en, code]
+---
+# The bundled pair
+
+A target and a draft for showing and measuring Paceline without a network. It knows the style of
+the Python standard library and four small tasks. **It is no assistant.**
+
+| | target | draft |
+|---|---|---|
+{_row("architecture", [f"Qwen2, {m['shape']}" for m in pair])}
+{_row("parameters", [f"{m['parameters'] / 1e6:.1f}M" for m in pair])}
+{_row("size in bf16", [f"{m['bytes'] / 1e6:.1f} MB" for m in pair])}
+{_row("tokens seen", [f"{m['tokens'] / 1e6:.1f}M" for m in pair])}
+{_row("held-out bits per byte", [f"{m['bits_per_byte']:.3f}" for m in pair])}
+
+**Data.** The source of the standard library of CPython {facts["python"]}, test suite included:
+{data["num_files"]} files, {data["num_bytes"] / 1e6:.1f} MB,
+{data["num_source_tokens"] / 1e6:.1f}M tokens with library code counted twice, and
+{data["num_task_examples"]} task examples cut from its {data["num_functions"]} functions.
+Files whose name hashes into the held-out share were not seen.
+Licence of data and weights: PSF License 2.0.
+
+**Tasks** (chat): complete a function from its signature and docstring, write a docstring, rename
+an identifier throughout (a plain word to another), turn a signature into JSON. Plain completion
+goes on with Python source.
+
+**Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]}; begun
+with heads that copy (`paceline.demo.recipe.initial`), on short questions first; the draft by distillation
+from the target, at the end on the target's own answers.
+`python -m paceline.demo.recipe.train all` repeats it.
+
+## Held-out answers (target, greedy)
+
+| | share |
+|---|---|
+| completions that `ast.parse` accepts | {scores["complete_parses"]:.2f} |
+| renames exactly right | {scores["rename_exact"]:.2f} |
+| lines of renames that are right, mean over the answers | {scores["rename_lines"]:.2f} |
+| JSON answers exactly right | {scores["json_exact"]:.2f} |
+
+## Acceptance of the draft's tokens
+
+Conditional per position, {facts["num_questions"]} held-out questions a task, vLLM {facts["vllm"]};
+length is tokens a step, bonus token included.
+
+{_acceptance_table(facts["acceptance"])}
+"""
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _acceptance_table(acceptance: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    lines: list[str] = []
+    for label, by_task in acceptance.items():
+        for task, row in by_task.items():
+            if not lines:
+                positions = " | ".join(str(i + 1) for i in range(len(row["per_position"])))
+                lines.append(f"| sampling | task | {positions} | length |")
+                lines.append("|---" * (len(row["per_position"]) + 3) + "|")
+            cells = " | ".join("-" if v is None else f"{v:.2f}" for v in row["per_position"])
+            lines.append(f"| {label.replace('_', ' ')} | {task} | {cells} | {row['length']} |")
+    return "\n".join(lines)

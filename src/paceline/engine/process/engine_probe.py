@@ -1,0 +1,122 @@
+"""Is an engine healthy, what does it serve, and how is it warmed up?
+
+HTTP over the engine's Unix socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+_WARM_UP_TIMEOUT_S = 120.0
+_WARM_UP_PROMPT = "def add(a, b):\n    return a + b\n\n\ndef add(a, b):\n"
+"""Repeats itself, so that n-gram drafters draft as well."""
+# Greedy and sampled, one after another and together: the shapes and code paths that the first
+# requests of clients would otherwise meet cold.
+_WARM_UP_REQUESTS: tuple[Mapping[str, Any], ...] = (
+    {"temperature": 0, "max_tokens": 24},
+    {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 1, "max_tokens": 24},
+)
+_WARM_UP_TOGETHER = 4
+_AMPLE_MODEL_LEN = 128
+"""Any tokenizer fits prompt and answer into this: the prompt has 50 bytes."""
+_SHORT_PROMPT = "a"
+
+
+class EngineProbeFailed(Exception):
+    """The engine did not answer as a healthy one does."""
+
+
+class EngineProbe:
+    """Asks one engine. Use as an async context manager."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def __aenter__(self) -> EngineProbe:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(self._socket)), base_url="http://engine"
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def check_health(self, timeout_s: float) -> None:
+        """Return when the engine is healthy; EngineProbeFailed says why it is not."""
+        try:
+            async with self._session.get(
+                "/health", timeout=aiohttp.ClientTimeout(total=timeout_s)
+            ) as response:
+                if response.status != 200:
+                    raise EngineProbeFailed(f"/health answered {response.status}")
+        except TimeoutError:
+            raise EngineProbeFailed(f"/health did not answer within {timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise EngineProbeFailed(f"/health cannot be reached: {error}") from None
+
+    async def fetch_max_model_len(self) -> int | None:
+        """Longest prompt plus answer in tokens; None when the engine does not tell."""
+        try:
+            async with self._session.get(
+                "/v1/models", timeout=aiohttp.ClientTimeout(total=10)
+            ) as response:
+                models = (await response.json())["data"]
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
+            raise EngineProbeFailed(f"/v1/models: {error!r}") from None
+        length = models[0].get("max_model_len") if models else None
+        return length if isinstance(length, int) else None
+
+    async def warm_up(self, model: str, max_model_len: int | None) -> None:
+        """Send the warm-up requests and wait for their answers; EngineProbeFailed when one fails."""
+        requests = warm_up_requests(max_model_len)
+        for request in requests:
+            await self._complete(model, request)
+        await asyncio.gather(
+            *(
+                self._complete(model, requests[index % len(requests)])
+                for index in range(_WARM_UP_TOGETHER)
+            )
+        )
+
+    async def _complete(self, model: str, request: Mapping[str, Any]) -> None:
+        body = {"model": model, **request}
+        try:
+            async with self._session.post(
+                "/v1/completions",
+                json=body,
+                timeout=aiohttp.ClientTimeout(total=_WARM_UP_TIMEOUT_S),
+            ) as response:
+                if response.status != 200:
+                    raise EngineProbeFailed(
+                        f"a warm-up request was answered {response.status}: "
+                        f"{(await response.text())[:500]}"
+                    )
+                await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EngineProbeFailed(f"a warm-up request failed: {error!r}") from None
+
+
+def warm_up_requests(max_model_len: int | None) -> list[dict[str, Any]]:
+    """The warm-up requests, cut to what an engine of this context length takes."""
+    if max_model_len is None or max_model_len >= _AMPLE_MODEL_LEN:
+        return [{"prompt": _WARM_UP_PROMPT, **request} for request in _WARM_UP_REQUESTS]
+    return [
+        {
+            "prompt": _SHORT_PROMPT,
+            **request,
+            # The other half is for the prompt: one letter, and what the tokenizer adds.
+            "max_tokens": min(request["max_tokens"], max_model_len // 2),
+        }
+        for request in _WARM_UP_REQUESTS
+    ]

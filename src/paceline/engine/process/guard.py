@@ -1,0 +1,220 @@
+"""Who makes sure that an engine leaves nothing behind, however Paceline ends?
+
+`python -m paceline.engine.process.guard --log FILE --run-folder DIR -- COMMAND…` stands between Paceline
+and one engine. It leads the engine's process group and
+
+- watches its standard input, a pipe that Paceline holds open: when a byte comes (a clean stop) or
+  it closes (Paceline is gone, `kill -9` included), the engine is asked to end and, after a grace
+  time, killed;
+- when the engine's server process ends, kills what it left in the group and exits with its code;
+- takes in orphans of the engine, so that none escapes to process 1;
+- writes the engine's output to a log of bounded size.
+
+It imports nothing heavy, so it costs some 12 MB and no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from paceline.engine.process.parent_watch import SUPERVISED, adopt_orphans, die_with_parent
+
+MAX_LOG_BYTES = 8 * 1024 * 1024
+"""Then the log is rotated; one older part is kept."""
+GRACE_S = 5.0
+"""How long the engine may take to end by itself once asked."""
+_LOOK_PERIOD_S = 2.0
+"""The engine's processes are listed so often at most. Chosen by hand: they live for long."""
+
+
+class BoundedLog:
+    """A log file that never grows past `max_bytes`; the part before is kept beside it.
+
+    What cannot be written (a full disk) is dropped, for no log is worth a healthy engine. How much
+    it was is the first thing written once writing works again.
+    """
+
+    def __init__(self, path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab", buffering=0)
+        self._num_lost_bytes = 0
+        self._why_lost = ""
+
+    def write(self, chunk: bytes) -> None:
+        """Append `chunk`; does not raise for what the file system refuses."""
+        try:
+            if self._num_lost_bytes:
+                self._append(
+                    f"guard: {self._num_lost_bytes} bytes of output are lost here: "
+                    f"{self._why_lost}\n".encode()
+                )
+                self._num_lost_bytes = 0
+            self._append(chunk)
+        except OSError as error:
+            self._num_lost_bytes += len(chunk)
+            self._why_lost = str(error)
+
+    def _append(self, chunk: bytes) -> None:
+        if self._file.closed:  # it could not be opened again the last time
+            self._file = self._path.open("ab", buffering=0)
+        if self._file.tell() + len(chunk) > self._max_bytes:
+            self._file.close()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._file = self._path.open("ab", buffering=0)
+        self._file.write(chunk)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m paceline.engine.process.guard")
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument(
+        "--run-folder", type=Path, help="removed when Paceline is gone and cannot do it"
+    )
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    # Only the pipe ends this process. Handlers, not SIG_IGN, which the engine would inherit.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    adopt_orphans()
+    log = BoundedLog(options.log)
+    engine = subprocess.Popen(
+        options.command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: die_with_parent({SUPERVISED: "1"}),  # one thread here: safe
+    )
+    pids = {engine.pid}
+    try:
+        owner_is_gone = _watch(engine, log, pids)
+    finally:
+        pids.update(_descendants(os.getpid()))
+        _end(engine, log)
+        for pid in pids:
+            _remove_openmp_mark(pid)
+    if owner_is_gone and options.run_folder is not None:
+        shutil.rmtree(options.run_folder, ignore_errors=True)
+    return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
+
+
+def _remove_openmp_mark(pid: int) -> None:
+    """Intel's OpenMP registers a process in shared memory, and leaves that there when killed."""
+    for mark in Path("/dev/shm").glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
+        with contextlib.suppress(OSError):
+            mark.unlink()
+
+
+def _watch(engine: subprocess.Popen[bytes], log: BoundedLog, pids: set[int]) -> bool:
+    """Copy output until the engine ends or must end; true when Paceline is gone.
+
+    Adds to `pids` what processes the engine has, looked for now and then, as it says something.
+    """
+    assert engine.stdout is not None
+    owner, output, ended = sys.stdin.fileno(), engine.stdout.fileno(), os.pidfd_open(engine.pid)
+    poll = select.poll()
+    for fd in (owner, output, ended):
+        poll.register(fd, select.POLLIN)
+    looked_at_s = -math.inf
+    while True:
+        for fd, _ in poll.poll():
+            if fd == output:
+                if time.monotonic() - looked_at_s > _LOOK_PERIOD_S:
+                    looked_at_s = time.monotonic()
+                    pids.update(_descendants(os.getpid()))
+                chunk = os.read(output, 65_536)
+                if chunk:
+                    log.write(chunk)
+                else:
+                    poll.unregister(output)
+            elif fd == owner:
+                return not os.read(owner, 1)
+            elif fd == ended:
+                return False
+
+
+def _end(engine: subprocess.Popen[bytes], log: BoundedLog) -> None:
+    """End the engine and everything it started; returns when all are gone and reaped."""
+    if engine.poll() is None:
+        engine.terminate()
+        _drain(engine, log, GRACE_S)
+    for pid in _descendants(os.getpid()):
+        _kill(pid)
+    engine.wait()
+    _drain(engine, log, 0.2)
+    # Orphans have become children of this process: until none is left, not even as a zombie.
+    deadline_s = time.monotonic() + GRACE_S
+    while (left := list(_descendants(os.getpid()))) and time.monotonic() < deadline_s:
+        for pid in left:
+            _kill(pid)
+        while _reap():
+            pass
+        time.sleep(0.01)
+
+
+def _drain(engine: subprocess.Popen[bytes], log: BoundedLog, timeout_s: float) -> None:
+    """Copy output until the engine has ended and nothing more comes, at most `timeout_s`."""
+    assert engine.stdout is not None
+    output = engine.stdout.fileno()
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        if select.select([output], [], [], 0.05)[0]:
+            chunk = os.read(output, 65_536)
+            if not chunk:
+                break
+            log.write(chunk)
+        elif engine.poll() is not None:
+            break
+    if timeout_s and engine.poll() is None:
+        try:
+            engine.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.write(b"guard: the engine did not end in time and is killed\n")
+
+
+def _descendants(root: int) -> Iterator[int]:
+    """Children of `root`, their children, and so on, from /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path("/proc", entry, "stat").read_bytes()
+            except OSError:  # it ended meanwhile
+                continue
+            # The name in parentheses may hold anything; the parent is the second field after it.
+            children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(entry))
+    todo = list(children.get(root, []))
+    while todo:
+        pid = todo.pop()
+        yield pid
+        todo += children.get(pid, [])
+
+
+def _reap() -> bool:
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

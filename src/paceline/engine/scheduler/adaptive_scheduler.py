@@ -1,0 +1,129 @@
+"""The scheduler that drafts as far as the governor says; use it with --scheduler-cls.
+
+    vllm serve TARGET --speculative-config '{…, "num_speculative_tokens": 8}' \\
+        --scheduler-cls paceline.engine.AdaptiveScheduler
+
+vLLM takes one class name for synchronous and asynchronous scheduling; `AdaptiveScheduler` makes
+whichever the configuration asks for. Here are the places where vLLM's loop is entered; what is done
+there is in `governed_steps` and `pacing`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.scheduler.prefill_pacing import Pacing
+from paceline.engine.scheduler.settings import parse_settings
+from paceline.engine.scheduler.step_hooks import GovernedSteps, start_governor
+
+logger = logging.getLogger("vllm.paceline.scheduler")
+
+
+class AdaptiveScheduler:
+    """vLLM's scheduler with the draft length of each step chosen by a policy.
+
+    Calling it gives a `SyncAdaptiveScheduler` or an `AsyncAdaptiveScheduler`.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        vllm_config = kwargs["vllm_config"] if "vllm_config" in kwargs else args[0]
+        if vllm_config.scheduler_config.async_scheduling:
+            return AsyncAdaptiveScheduler(*args, **kwargs)
+        return SyncAdaptiveScheduler(*args, **kwargs)
+
+
+class _Governed:
+    """The overrides both schedulers share. Without `governor` and `pacing` each is vLLM's own."""
+
+    governor: GovernedSteps | None = None
+    pacing: Pacing | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.governor = start_governor(self)
+        self.pacing = _start_pacing(self)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        if self.pacing is not None:
+            self.pacing.before_schedule(self)
+        if self.governor is not None:
+            self.governor.before_schedule(self)
+        return super().schedule(*args, **kwargs)  # type: ignore[misc]
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        if self.governor is not None:
+            self.governor.before_step(self, scheduler_output)
+        if self.pacing is not None:
+            self.pacing.step_scheduled(self, scheduler_output)
+        super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
+
+    def make_spec_decoding_stats(
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: dict[str, int] | None,
+        request_id: str,
+    ) -> Any:
+        # Once per request and step, so no more than this. What broke a grammar is taken off later.
+        if self.governor is not None and num_draft_tokens:
+            self.governor.verified.append((request_id, num_draft_tokens, num_accepted_tokens))
+        return super().make_spec_decoding_stats(  # type: ignore[misc]
+            spec_decoding_stats,
+            num_draft_tokens,
+            num_accepted_tokens,
+            num_invalid_spec_tokens,
+            request_id,
+        )
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        outputs = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+        if self.governor is not None:
+            self.governor.after_step(self, scheduler_output)
+        if self.pacing is not None:
+            self.pacing.after_step(self, scheduler_output)
+        return outputs
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
+        if self.governor is not None:
+            self.governor.after_drafts(self, draft_token_ids)
+
+    def shutdown(self) -> None:
+        if self.governor is not None:
+            self.governor.close()
+        super().shutdown()  # type: ignore[misc]
+
+
+class SyncAdaptiveScheduler(_Governed, Scheduler):
+    """The governed scheduler for synchronous scheduling."""
+
+
+class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
+    """The governed scheduler for asynchronous scheduling."""
+
+
+def _start_pacing(scheduler: Any) -> Pacing | None:
+    """Pacing for this scheduler where it is asked for and vLLM fits, speculation or none."""
+    settings = parse_settings(
+        scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
+    )
+    objective_ms = settings.time_per_output_token_ms
+    if objective_ms is None:
+        return None
+    if not scheduler.scheduler_config.enable_chunked_prefill:
+        raise ValueError(
+            f"time_per_output_token_ms is {objective_ms}, which takes prefills in pieces; it needs "
+            "--enable-chunked-prefill"
+        )
+    misfit = unfit_for("pacing", check_hooks("pacing"))
+    if misfit:
+        logger.error("Pacing: this vLLM does not fit, so prefills are not paced: %s", misfit)
+        return None
+    logger.info("Pacing: %g ms between two tokens of a request", objective_ms)
+    return Pacing(scheduler, objective_ms / 1e3)

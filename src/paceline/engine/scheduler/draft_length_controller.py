@@ -1,0 +1,273 @@
+"""What draft length is in force, whatever the policy, the operator and their failures do.
+
+Holds the policy, the operator's ceiling, the safe plan and the counters. Knows neither vLLM nor
+sockets: the scheduler drives it, the control channel reads and sets it, from different threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from paceline.engine.scheduler.settings import PluginSettings
+from paceline.engine.scheduler.telemetry import Telemetry
+from paceline.governor.policies.registry import create_policy
+from paceline.governor.policy import Policy
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+
+logger = logging.getLogger("vllm.paceline.steering")
+
+# Weight kept per step in the recent accepted fraction and the recent goodput: a memory of about
+# 50 steps, a few seconds of decoding. Chosen by hand; for display only, no policy reads it.
+_RECENT_KEEP = 0.98
+
+
+class PolicyMaker(Protocol):
+    """Builds a policy; ValueError says what is wrong with what was asked."""
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        max_draft_length: int,
+        draft_length: int | None,
+        schedule: Any,
+        max_step_s: float,
+    ) -> Policy: ...
+
+
+class DraftLengthController:
+    """One engine's draft length. Every public method may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: PluginSettings,
+        *,
+        max_draft_length: int,
+        method: str,
+        make_policy: PolicyMaker = create_policy,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._settings = settings
+        self._method = method
+        self._max_draft_length = max_draft_length
+        self._ceiling = max_draft_length
+        self._make_policy = make_policy
+        self._policies: dict[str, Policy] = {}
+        self._policy_name = settings.policy
+        self._policy = self._policy_for(settings.policy, settings.draft_length)
+        self._plan = DraftPlan(self._safe_length(), "static setting until the first step")
+        self._is_safe_plan = False
+        self._telemetry = Telemetry()
+        self._errors_by_kind: dict[str, int] = {}
+        self._steps_total = 0
+        self._safe_plan_steps_total = 0
+        self._num_drafts_total = 0
+        self._drafted_total = 0
+        self._accepted_total = 0
+        self._accepted_per_position = [0] * max_draft_length
+        self._recent_drafted = 0.0
+        self._recent_accepted = 0.0
+        self._recent_tokens = 0.0
+        self._recent_s = 0.0
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        """What to do after the next step. Never raises: on any doubt the safe plan."""
+        with self._lock:
+            self._steps_total += 1
+            try:
+                plan = self._policy.plan(load)
+                if not 0 <= plan.draft_length <= self._max_draft_length:
+                    raise ValueError(f"planned {plan.draft_length} tokens, {self._bounds()}")
+            except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
+                return self._take_safe_plan("plan", error)
+            if plan.draft_length > self._ceiling:
+                plan = replace(
+                    plan,
+                    draft_length=self._ceiling,
+                    reason=f"{plan.reason}; held by the ceiling",
+                )
+            self._plan = plan
+            self._is_safe_plan = False
+            self._telemetry.planned(plan, is_safe_plan=False)
+            return plan
+
+    def observe(self, sample: StepSample) -> None:
+        """Hand a finished step to the policy. Never raises."""
+        with self._lock:
+            self._telemetry.observed(sample)
+            accepted = sum(sample.accepted)
+            self._recent_drafted = _RECENT_KEEP * self._recent_drafted + sum(sample.drafted)
+            self._recent_accepted = _RECENT_KEEP * self._recent_accepted + accepted
+            if sample.duration_s is not None and sample.is_clean and not sample.prefill_tokens:
+                tokens = sample.num_requests + accepted
+                self._recent_tokens = _RECENT_KEEP * self._recent_tokens + tokens
+                self._recent_s = _RECENT_KEEP * self._recent_s + sample.duration_s
+            try:
+                self._policy.observe(sample)
+            except Exception as error:  # noqa: BLE001 - the policy goes on with what it knew
+                self._count_error("observe", error)
+
+    def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
+        """Count a step's verified drafts, one entry per request, as vLLM's own metrics do."""
+        with self._lock:
+            self._num_drafts_total += len(drafted)
+            self._drafted_total += sum(drafted)
+            self._accepted_total += sum(accepted)
+            for num_accepted, count in Counter(accepted).items():
+                for position in range(min(num_accepted, self._max_draft_length)):
+                    self._accepted_per_position[position] += count
+
+    def fall_back(self, where: str, error: Exception) -> DraftPlan:
+        """Something around the policy failed: count it, log it once, give the safe plan."""
+        with self._lock:
+            return self._take_safe_plan(where, error)
+
+    def note_error(self, where: str, error: Exception) -> None:
+        """Something beside the plan failed, and one sample is lost: count it, log it once."""
+        with self._lock:
+            self._count_error(where, error)
+
+    def draft_length(self) -> int:
+        """The length planned last."""
+        with self._lock:
+            return self._plan.draft_length
+
+    def ceiling(self) -> int:
+        """The ceiling in force."""
+        with self._lock:
+            return self._ceiling
+
+    def set(self, command: Mapping[str, Any]) -> None:
+        """Carry out an operator's command; ValueError says what is wrong, then nothing changes."""
+        unknown = sorted(set(command) - {"policy", "draft_length", "ceiling"})
+        if unknown:
+            raise ValueError(
+                f"set has no key {unknown[0]!r}; allowed are policy, draft_length, ceiling"
+            )
+        if not command:
+            raise ValueError("set needs at least one of policy, draft_length, ceiling")
+        with self._lock:
+            ceiling = self._whole_number(command, "ceiling", 0, self._max_draft_length)
+            if ceiling is None:
+                ceiling = self._ceiling
+            draft_length = self._whole_number(command, "draft_length", 0, ceiling)
+            name = command.get("policy")
+            if name is not None and not isinstance(name, str):
+                raise ValueError(f"policy is {name!r}; it must be a name")
+            if draft_length is not None:
+                if name not in (None, "fixed"):
+                    raise ValueError(
+                        f"draft_length is given with policy {name!r}; it goes with fixed only"
+                    )
+                name = "fixed"
+            if name is not None:
+                if name == "fixed" and draft_length is None:
+                    draft_length = self._settings.draft_length
+                self._policy = self._policy_for(name, draft_length)
+                self._policy_name = name
+            self._ceiling = ceiling
+            self._plan = DraftPlan(
+                min(self._length_as_set(name, draft_length), ceiling), "as set; the next step plans"
+            )
+
+    def _length_as_set(self, name: str | None, draft_length: int | None) -> int:
+        """What an idle engine shows until its next step plans."""
+        if name == "off":
+            return 0
+        if name == "fixed":
+            return self._max_draft_length if draft_length is None else draft_length
+        return self._plan.draft_length
+
+    def state(self) -> dict[str, Any]:
+        """The state as the control channel shows it, without what only the scheduler knows."""
+        with self._lock:
+            has_recent = self._recent_drafted >= 0.5
+            return {
+                "policy": self._policy_name,
+                "draft_length": self._plan.draft_length,
+                "ceiling": self._ceiling,
+                "max_draft_length": self._max_draft_length,
+                "method": self._method,
+                "reason": self._plan.reason,
+                "safe_plan": self._is_safe_plan,
+                "drafted_tokens_total": self._drafted_total,
+                "accepted_tokens_total": self._accepted_total,
+                "num_drafts_total": self._num_drafts_total,
+                "accepted_fraction": (
+                    self._recent_accepted / self._recent_drafted if has_recent else None
+                ),
+                "accepted_per_position_total": list(self._accepted_per_position),
+                "steps_total": self._steps_total,
+                "safe_plan_steps_total": self._safe_plan_steps_total,
+                "policy_errors_total": sum(self._errors_by_kind.values()),
+                "goodput_tokens_per_s": (
+                    self._recent_tokens / self._recent_s if self._recent_s > 0 else None
+                ),
+                **self._telemetry.state(),
+            }
+
+    def _policy_for(self, name: str, draft_length: int | None) -> Policy:
+        """A learning policy is built once and kept, so that coming back to it loses nothing."""
+        objective_ms = self._settings.time_per_output_token_ms
+        if name == "fixed" or name not in self._policies:
+            self._policies[name] = self._make_policy(
+                name,
+                max_draft_length=self._max_draft_length,
+                draft_length=draft_length if name == "fixed" else None,
+                schedule=self._settings.schedule,
+                max_step_s=math.inf if objective_ms is None else objective_ms / 1e3,
+            )
+        return self._policies[name]
+
+    def _safe_length(self) -> int:
+        static = self._settings.draft_length
+        return min(self._ceiling, self._max_draft_length if static is None else static)
+
+    def _take_safe_plan(self, where: str, error: Exception) -> DraftPlan:
+        kind = self._count_error(where, error)
+        self._plan = DraftPlan(self._safe_length(), f"static setting, because of {kind}")
+        self._is_safe_plan = True
+        self._telemetry.planned(self._plan, is_safe_plan=True)
+        self._safe_plan_steps_total += 1
+        return self._plan
+
+    def _count_error(self, where: str, error: Exception) -> str:
+        kind = f"{type(error).__name__} in {where}"
+        seen_before = self._errors_by_kind.get(kind, 0)
+        self._errors_by_kind[kind] = seen_before + 1
+        if not seen_before:
+            logger.error(
+                "Governor: %s under policy %s: %s. Serving goes on with the static draft length; "
+                "further errors of this kind are only counted (policy_errors_total).",
+                kind,
+                self._policy_name,
+                error,
+                exc_info=error,
+            )
+        return kind
+
+    def _whole_number(
+        self, command: Mapping[str, Any], key: str, lowest: int, highest: int
+    ) -> int | None:
+        if key not in command:
+            return None
+        value = command[key]
+        if type(value) is not int or not lowest <= value <= highest:
+            raise ValueError(
+                f"{key} is {value!r}; allowed is a whole number from {lowest} (off) to {highest}, "
+                + (
+                    "the ceiling in force"
+                    if highest < self._max_draft_length
+                    else "the engine's num_speculative_tokens"
+                )
+            )
+        return value
+
+    def _bounds(self) -> str:
+        return f"allowed is 0 to {self._max_draft_length}"

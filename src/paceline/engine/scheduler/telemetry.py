@@ -1,0 +1,89 @@
+"""What did the governor do with the time, and when did it change its mind?
+
+Counts the seconds of finished steps by what they were for, and logs every change of the draft
+length with its evidence: a line for each, but at most one in `_STEPS_BETWEEN_LINES` steps, which
+then says how many it stands for. A probe's excursion is no change.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from paceline.governor.values import DraftPlan, StepSample
+
+logger = logging.getLogger("vllm.paceline.telemetry")
+
+_STEPS_BETWEEN_LINES = 20
+
+
+class Telemetry:
+    """One engine's account of its steps. Not locked: its owner's lock holds."""
+
+    def __init__(self) -> None:
+        self._length: int | None = None
+        self._plan: DraftPlan | None = None
+        self._is_safe_plan = False
+        self._steps_since_line = _STEPS_BETWEEN_LINES
+        self._changes_since_line = 0
+        self._changes_total = 0
+        self._seconds_total = 0.0
+        self._off_seconds_total = 0.0
+        self._exploring_seconds_total = 0.0
+        self._safe_plan_seconds_total = 0.0
+        self._replay_scoring_seconds_total = 0.0
+        self._replay_scoring_tokens_total = 0
+        self._replay_scoring_drafts_total = 0
+
+    def planned(self, plan: DraftPlan, *, is_safe_plan: bool) -> None:
+        """Note the plan of the step that was just put together."""
+        self._plan, self._is_safe_plan = plan, is_safe_plan
+        self._steps_since_line += 1
+        if plan.is_exploring or plan.draft_length == self._length:
+            return
+        before, self._length = self._length, plan.draft_length
+        if before is None:
+            return
+        self._changes_total += 1
+        self._changes_since_line += 1
+        if self._steps_since_line >= _STEPS_BETWEEN_LINES:
+            logger.info(
+                "Governor: draft length %d -> %d: %s (changes since the last line: %d)",
+                before,
+                plan.draft_length,
+                plan.reason,
+                self._changes_since_line,
+            )
+            self._steps_since_line = self._changes_since_line = 0
+
+    def observed(self, sample: StepSample) -> None:
+        """Add a finished step. Under asynchronous scheduling it is set down to the plan of the step
+        after it, which is the last one known."""
+        if sample.replay_scores is not None:
+            self._replay_scoring_seconds_total += sample.replay_scores.seconds
+            self._replay_scoring_tokens_total += sample.replay_scores.computed_tokens
+            self._replay_scoring_drafts_total += len(sample.replay_scores.drafted)
+        seconds = sample.duration_s
+        if seconds is None:
+            return
+        self._seconds_total += seconds
+        if sample.draft_length == 0:
+            self._off_seconds_total += seconds
+        if self._plan is not None and self._plan.is_exploring:
+            self._exploring_seconds_total += seconds
+        if self._is_safe_plan:
+            self._safe_plan_seconds_total += seconds
+
+    def state(self) -> dict[str, float | int | None]:
+        """The counts, for the control channel."""
+        plan = self._plan
+        return {
+            "expected_goodput_tokens_per_s": None if plan is None else plan.expected_tokens_per_s,
+            "draft_length_changes_total": self._changes_total,
+            "seconds_total": self._seconds_total,
+            "off_seconds_total": self._off_seconds_total,
+            "exploring_seconds_total": self._exploring_seconds_total,
+            "safe_plan_seconds_total": self._safe_plan_seconds_total,
+            "hindsight_seconds_total": self._replay_scoring_seconds_total,
+            "hindsight_tokens_total": self._replay_scoring_tokens_total,
+            "hindsight_drafts_total": self._replay_scoring_drafts_total,
+        }

@@ -1,0 +1,88 @@
+"""How does the draft model compute chosen tokens of a step's requests, and predict what follows?
+
+One pass over any tokens that are known, outside vLLM's own drafting: what was missed while the
+draft model rested (`resting_draft`), or what is to be judged in hindsight (`replay_scoring_pass`).
+Synchronous, on a CPU, with one KV cache group, as `resting_draft.rests` makes sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.engine.worker.draft_coverage import Gap, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The requests of a step, in the batch's order, before it is drafted on."""
+
+    num_computed: Ints
+    """Tokens that were in the target's cache before the step, (num_rows,)."""
+    block_table: Ints
+    """(num_rows, max_blocks)."""
+
+
+def rows_of(common: Any) -> StepRows:
+    """Read the requests out of vLLM's attention metadata, which drafting changes in place."""
+    query_lengths = np.diff(common.query_start_loc_cpu.numpy())
+    num_rows = len(query_lengths)
+    return StepRows(
+        common.seq_lens.numpy()[:num_rows] - query_lengths,
+        common.block_table_tensor.numpy()[:num_rows],
+    )
+
+
+def compute(runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]) -> tuple[Ints, Any]:
+    """Run the draft model over `batch`; returns the slots it filled and its hidden states.
+
+    Both have one entry per token, in order. Rows that share blocks read what an earlier row of the
+    same pass writes, since each layer writes all its keys and values before it attends.
+    """
+    import torch
+    from vllm.forward_context import set_forward_context
+
+    drafter = runner.drafter
+    chosen = [gap.row for gap in batch]
+    lengths = [gap.stop - gap.start for gap in batch]
+    positions = np.concatenate([np.arange(gap.start, gap.stop) for gap in batch])
+    of_token = np.repeat(chosen, lengths)
+    block_size = drafter.block_size
+    slots: Ints = (
+        rows.block_table[of_token, positions // block_size] * block_size + positions % block_size
+    )
+    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[of_token, positions])
+    if drafter.use_heterogeneous_vocab:
+        token_ids = drafter.vocab_mapping.map_target_to_draft_ids(token_ids)
+    num_tokens = len(positions)
+    starts = torch.tensor(np.concatenate(([0], np.cumsum(lengths))), dtype=torch.int32)
+    seq_lens = torch.tensor([gap.stop for gap in batch], dtype=torch.int32)
+    slot_mapping = torch.from_numpy(slots.astype(np.int64))
+    metadata = common.replace(
+        query_start_loc=starts,
+        query_start_loc_cpu=starts,
+        seq_lens=seq_lens,
+        seq_lens_cpu_upper_bound=seq_lens,
+        num_reqs=len(batch),
+        num_actual_tokens=num_tokens,
+        max_query_len=max(lengths),
+        max_seq_len=int(seq_lens.max()),
+        block_table_tensor=common.block_table_tensor[chosen],
+        slot_mapping=slot_mapping,
+        positions=None,
+        is_prefilling=None,
+    )
+    _, per_layer = drafter.build_per_group_and_layer_attn_metadata(metadata)
+    drafter.input_ids[:num_tokens] = token_ids
+    drafter.positions[:num_tokens] = torch.from_numpy(positions)
+    inputs, _ = drafter.build_model_inputs_first_pass(num_tokens, num_tokens, None)
+    with set_forward_context(
+        per_layer,
+        drafter.vllm_config,
+        num_tokens=num_tokens,
+        slot_mapping=drafter._get_slot_mapping(num_tokens, slot_mapping),
+    ):
+        return slots, drafter.model(**inputs)

@@ -1,0 +1,233 @@
+"""What may an operator see and set?
+
+The admin port: metrics, the governors, the replicas. Without a key it belongs on loopback; a
+browser on the same machine is kept out by the Host header and by asking for JSON.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import parse_qs
+
+from paceline.gateway.admin.governor_changes import GovernorChanges
+from paceline.gateway.admin.governor_control import ControlAnswer, ask_all
+from paceline.gateway.admin.replica_admin import (
+    add_replica,
+    describe_fleet,
+    drain_replica,
+    remove_replica,
+)
+from paceline.gateway.fleet.fleet import Fleet
+from paceline.gateway.http.asgi import Receive, Scope, Send, header, send_body, send_json
+from paceline.gateway.http.body import ClientGone, check_headers, read_body
+from paceline.gateway.http.errors import (
+    Problem,
+    Refusal,
+    invalid,
+    method_not_allowed,
+    not_found,
+    unavailable,
+)
+from paceline.gateway.http.strict_json import parse_object
+from paceline.gateway.keys.access import AdminAccess
+from paceline.gateway.metrics.metrics import CONTENT_TYPE, GatewayMetrics
+from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.proxy.lease import Traffic
+from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import GatewaySettings
+from paceline.governor.policies.registry import POLICY_NAMES
+
+_METHODS = {
+    "/metrics": ("GET", "HEAD"),
+    "/admin/governor": ("GET", "HEAD", "PATCH"),
+    "/admin/replicas": ("GET", "HEAD", "POST", "PATCH", "DELETE"),
+}
+
+
+class AdminApp:
+    """The admin port."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        fleet: Fleet,
+        ledger: Traffic,
+        metrics: GatewayMetrics,
+        changes: GovernorChanges,
+        samples_elsewhere: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
+    ) -> None:
+        """`samples_elsewhere` fetches what other processes of the gateway counted."""
+        self._settings = settings
+        self._fleet = fleet
+        self._ledger = ledger
+        self._metrics = metrics
+        self._changes = changes
+        self._samples_elsewhere = samples_elsewhere
+        self._access = AdminAccess(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._dispatch(scope, receive, send)
+        except ClientGone:
+            return
+        except Refusal as refusal:
+            problem = refusal.problem
+            await send_body(send, problem.status, problem.body(), headers=problem.headers())
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        may_come_by_any_name = self._access.authenticate(scope)
+        if not may_come_by_any_name and not _is_trusted_host(
+            header(scope, b"host"), self._settings.admin_host
+        ):
+            raise Refusal(
+                Problem(
+                    403,
+                    "The Host header names none of localhost, an IP address and the configured "
+                    "admin_host.",
+                    "host_not_allowed",
+                )
+            )
+        methods = _METHODS.get(path)
+        if methods is None:
+            raise Refusal(not_found(path))
+        if method not in methods:
+            raise Refusal(method_not_allowed(method, path, ", ".join(methods)))
+        if path == "/metrics":
+            await self._send_metrics(send)
+        elif path == "/admin/replicas":
+            await self._answer_replicas(scope, receive, send)
+        elif method == "PATCH":
+            await self._set_governor(scope, receive, send)
+        else:
+            replicas = _selected(self._fleet.replicas(), scope)
+            answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
+            await send_json(send, 200, {"replicas": _by_name(answers)})
+
+    async def _send_metrics(self, send: Send) -> None:
+        replicas = self._fleet.replicas()
+        answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
+        of_workers = await self._samples_elsewhere()
+        states = {answer.replica: answer.state for answer in answers if answer.state is not None}
+        in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
+        self._metrics.breakers_are(self._ledger.breaker_states())
+        loads = self._fleet.loads()
+        text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
+        await send_body(send, 200, text, content_type=CONTENT_TYPE)
+
+    async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:
+        change = check_governor_change(await self._read(scope, receive))
+        replicas = _selected(self._fleet.replicas(), scope)
+        # Where none is named, those are meant that have a governor: remote ones have none.
+        governed = [replica for replica in replicas if replica.control_socket is not None]
+        answers = await ask_all(
+            governed or replicas, {"op": "set", **change}, self._settings.control_timeout_s
+        )
+        for answer in answers:
+            if answer.error is None:
+                self._changes.note(answer.replica, change)
+        failed = [answer for answer in answers if answer.error is not None]
+        if failed or not answers:
+            reasons = "; ".join(f"{answer.replica}: {answer.error}" for answer in failed)
+            changed = [answer.replica for answer in answers if answer.error is None]
+            message = (
+                f"{reasons or 'No replica is there'}. Changed: {', '.join(changed) or 'none'}."
+            )
+            if any(answer.is_refusal for answer in failed):
+                raise invalid(message, code="governor_refused")
+            raise Refusal(unavailable(message, self._settings.retry_after_s))
+        await send_json(send, 200, {"replicas": _by_name(answers)})
+
+    async def _answer_replicas(self, scope: Scope, receive: Receive, send: Send) -> None:
+        num_in_flight = self._ledger.num_in_flight
+        status = 200
+        if scope["method"] == "POST":
+            status, content = 201, add_replica(self._fleet, await self._read(scope, receive))
+        elif scope["method"] == "PATCH":
+            request = await self._read(scope, receive)
+            content = drain_replica(self._fleet, request, num_in_flight)
+        elif scope["method"] == "DELETE":
+            names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
+            content = remove_replica(self._fleet, names, num_in_flight)
+        else:
+            content = describe_fleet(self._fleet, num_in_flight)
+        await send_json(send, status, content)
+
+    async def _read(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        check_headers(scope, self._settings)
+        body = await read_body(receive, self._settings)
+        return parse_object(body, self._settings.max_json_depth, self._settings.max_json_keys)
+
+
+def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
+    """A change that makes sense by itself; whether it fits the engine, the engine says."""
+    unknown = sorted(set(request) - {"policy", "draft_length", "ceiling"})
+    if unknown:
+        raise invalid(
+            f"{unknown[0][:100]!r} cannot be set; allowed: policy, draft_length, ceiling.",
+            unknown[0][:100],
+            code="unknown_field",
+        )
+    if not request:
+        raise invalid("Nothing to set; give policy, draft_length or ceiling.")
+    policy = request.get("policy")
+    if "policy" in request and policy not in POLICY_NAMES:
+        raise invalid(
+            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(POLICY_NAMES)}.", "policy"
+        )
+    for name in ("draft_length", "ceiling"):
+        value = request.get(name)
+        if name in request and not (type(value) is int and 0 <= value <= 1024):
+            raise invalid(
+                f"{name} is {str(value)[:100]}; allowed is an integer from 0 (off) to what the "
+                "engine was started with.",
+                name,
+            )
+    if "draft_length" in request and policy not in (None, "fixed"):
+        raise invalid(
+            f"draft_length goes with policy fixed, not with {policy}; leave one of them out.",
+            "draft_length",
+        )
+    return request
+
+
+def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
+    """All replicas, or the one named by ?replica=."""
+    names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("replica")
+    if not names:
+        return replicas
+    chosen = [replica for replica in replicas if replica.name == names[0]]
+    if not chosen:
+        known = ", ".join(replica.name for replica in replicas) or "none"
+        raise Refusal(
+            Problem(
+                404,
+                f"There is no replica {names[0][:100]!r}; there are: {known}.",
+                "replica_not_found",
+                "replica",
+            )
+        )
+    return chosen
+
+
+def _by_name(answers: Sequence[ControlAnswer]) -> dict[str, object]:
+    return {
+        answer.replica: answer.state if answer.state is not None else {"error": answer.error}
+        for answer in answers
+    }
+
+
+def _is_trusted_host(host: str | None, admin_host: str) -> bool:
+    """A page that had its own name point to this machine (DNS rebinding) sends that name."""
+    if host is None:
+        return False
+    name = host.rsplit("]", 1)[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name.lower() in ("localhost", admin_host.lower()):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,183 @@
+"""What may an operator see and change about the replicas, over /admin/replicas?
+
+From JSON to calls of the fleet, and back. What cannot be done becomes an error of ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from paceline.gateway.fleet.entry import ReplicaEntry
+from paceline.gateway.fleet.fleet import Clash, Fleet, UnknownReplica
+from paceline.gateway.fleet.status import NameStatus, ReplicaStatus
+from paceline.gateway.http.errors import Problem, Refusal, invalid
+
+_ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
+    "url": (str, "a string"),
+    "dns": (str, "a string"),
+    "name": (str, "a string"),
+    "model": (str, "a string"),
+    "dialect": (str, "a string"),
+    "drafts": (bool, "true or false"),
+    "key": (str, "a string"),
+    "max_in_flight": (int, "an integer"),
+}
+
+NumInFlight = Callable[[str], int]
+
+
+def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object]:
+    """Every replica, and every DNS name that stands for some."""
+    now_s = time.monotonic()
+    loads = fleet.loads()
+    replicas = []
+    for status in fleet.statuses():
+        described = _describe(status, num_in_flight, now_s)
+        load = loads.get(status.replica.name)
+        described["load"] = None if load is None else asdict(load)
+        replicas.append(described)
+    return {"replicas": replicas, "dns": [_describe_name(name) for name in fleet.names()]}
+
+
+def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
+    """POST: an entry as in the configuration, but with the key itself instead of its file."""
+    _refuse_unknown(request, _ENTRY_TYPES)
+    for name, value in request.items():
+        kind, words = _ENTRY_TYPES[name]
+        if value is not None and type(value) is not kind:
+            raise invalid(f"{name} must be {words}.", name)
+    given = {name: value for name, value in request.items() if value is not None}
+    try:
+        entry = ReplicaEntry(**given)
+    except ValueError as error:
+        field = str(error).partition(" ")[0]
+        raise invalid(f"{error}.", field if field in _ENTRY_TYPES else None) from None
+    try:
+        fleet.add(entry)
+    except Clash as clash:
+        raise _conflict(clash, "replica_exists") from None
+    return {"name": entry.label, "state": "starting"}
+
+
+def drain_replica(
+    fleet: Fleet, request: Mapping[str, Any], num_in_flight: NumInFlight
+) -> dict[str, object]:
+    """PATCH {"name", "draining"}."""
+    _refuse_unknown(request, ("name", "draining"))
+    name, is_draining = request.get("name"), request.get("draining")
+    if not isinstance(name, str):
+        raise invalid("name must be the name of a replica or of a DNS entry.", "name")
+    if not isinstance(is_draining, bool):
+        raise invalid("draining must be true or false.", "draining")
+    try:
+        fleet.set_draining(name, is_draining)
+    except UnknownReplica:
+        raise _not_found(fleet, name) from None
+    except Clash as clash:
+        raise _conflict(clash, "replica_leaving") from None
+    return {
+        "name": name,
+        "draining": is_draining,
+        "in_flight": sum(map(num_in_flight, _members_of(fleet, name))),
+    }
+
+
+def remove_replica(
+    fleet: Fleet, names: Sequence[str], num_in_flight: NumInFlight
+) -> dict[str, object]:
+    """DELETE ?name=. Those with requests in flight are gone when these have ended."""
+    if len(names) != 1:
+        raise invalid("Give the name of one replica or DNS entry, as ?name=.", "name")
+    name = names[0]
+    members = _members_of(fleet, name)
+    try:
+        is_gone = fleet.remove(name)
+    except UnknownReplica:
+        raise _not_found(fleet, name) from None
+    except Clash as clash:
+        raise _conflict(clash, "replica_not_removable") from None
+    return {
+        "name": name,
+        "state": "removed" if is_gone else "draining",
+        "in_flight": sum(map(num_in_flight, members)),
+    }
+
+
+def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -> dict[str, Any]:
+    replica, polled_at_s = status.replica, status.polled_at_s
+    return {
+        "name": replica.name,
+        "state": replica.state,
+        "reason": status.reason or None,
+        "model": replica.model or None,
+        "in_flight": num_in_flight(replica.name),
+        "max_in_flight": replica.max_in_flight,
+        "origin": status.origin,
+        "entry": status.entry,
+        "address_kind": "unix" if replica.is_unix else "http",
+        "url": None if replica.is_unix else replica.address,
+        "dialect": replica.dialect,
+        "drafts": replica.drafts,
+        "draining": status.is_draining or status.is_leaving,
+        "has_governor": replica.control_socket is not None,
+        "max_model_len": replica.max_model_len,
+        "restarts": replica.num_restarts,
+        "last_poll_age_s": None if polled_at_s is None else round(now_s - polled_at_s, 3),
+        "load_failure": status.load.failure or None,
+    }
+
+
+def _describe_name(name: NameStatus) -> dict[str, Any]:
+    return {
+        "name": name.name,
+        "dns": name.dns,
+        "addresses": list(name.addresses),
+        "failure": name.failure or None,
+        "draining": name.is_draining,
+    }
+
+
+def _members_of(fleet: Fleet, name: str) -> list[str]:
+    """The replicas that a name stands for: one, or all behind a DNS entry."""
+    return [
+        status.replica.name
+        for status in fleet.statuses()
+        if name in (status.replica.name, status.entry)
+    ]
+
+
+def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping[str, Any]) -> None:
+    unknown = sorted(set(request) - set(allowed))
+    if "key_file" in unknown:
+        # Whoever may add a replica could otherwise have any file of this machine sent to it.
+        raise invalid(
+            "key_file is for the configuration file; here give the key itself, as key.",
+            "key_file",
+            code="unknown_field",
+        )
+    if unknown:
+        raise invalid(
+            f"{unknown[0][:100]!r} cannot be set; allowed: {', '.join(allowed)}.",
+            unknown[0][:100],
+            code="unknown_field",
+        )
+
+
+def _not_found(fleet: Fleet, name: str) -> Refusal:
+    known = [status.replica.name for status in fleet.statuses()]
+    known += [dns.name for dns in fleet.names()]
+    return Refusal(
+        Problem(
+            404,
+            f"There is no replica {name[:100]!r}; there are: {', '.join(known) or 'none'}.",
+            "replica_not_found",
+            "name",
+        )
+    )
+
+
+def _conflict(clash: Clash, code: str) -> Refusal:
+    return Refusal(Problem(409, str(clash), code, "name"))

@@ -1,0 +1,96 @@
+"""How does the gateway read a request's body without being hurt by it?
+
+Size, time and encoding; what the bytes mean is `strict_json` and `checks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from paceline.gateway.http.asgi import Receive, Scope, header
+from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.settings import GatewaySettings
+
+_LINGER_S = 1.0
+"""Chosen by hand: how long a refused body is still read, so that the client gets to the answer."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+def check_headers(scope: Scope, settings: GatewaySettings) -> None:
+    """Refuse by the headers alone what can be refused so."""
+    encoding = header(scope, b"content-encoding")
+    if encoding is not None and encoding.strip().lower() != "identity":
+        raise _unsupported(
+            f"Content-Encoding {encoding[:50]!r} is not supported; send the body uncompressed."
+        )
+    transfer = header(scope, b"transfer-encoding")
+    if transfer is not None and transfer.strip().lower() != "chunked":
+        raise _unsupported(
+            f"Transfer-Encoding {transfer[:50]!r} is not supported; allowed is chunked."
+        )
+    content_type = header(scope, b"content-type") or ""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise _unsupported(f"Content-Type is {content_type[:50]!r}; it must be application/json.")
+    length = header(scope, b"content-length")
+    if length is not None and int(length) > settings.max_body_bytes:
+        raise _too_large(settings.max_body_bytes)
+
+
+async def read_body(receive: Receive, settings: GatewaySettings) -> bytes:
+    """The whole body. Raises `Refusal` (413, 408) or `ClientGone`."""
+    parts: list[bytes] = []
+    num_bytes = 0
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                num_bytes += len(part)
+                if num_bytes > settings.max_body_bytes:
+                    raise _too_large(settings.max_body_bytes)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+    except TimeoutError:
+        raise Refusal(
+            Problem(
+                408,
+                f"The body was not complete within {settings.body_timeout_s:g} s.",
+                "body_timeout",
+                closes_connection=True,
+            )
+        ) from None
+
+
+async def linger(receive: Receive) -> None:
+    """Throw away what still comes of a refused body, for a short while.
+
+    Closing at once would reset the connection and could take the answer with it.
+    """
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            while (await receive()).get("more_body", False):
+                pass
+    except TimeoutError:
+        return  # the client had its time
+
+
+def _too_large(max_body_bytes: int) -> Refusal:
+    return Refusal(
+        Problem(
+            413,
+            f"The body is longer than {max_body_bytes} bytes; send less, or have the operator "
+            "raise max_body_bytes.",
+            "body_too_large",
+            closes_connection=True,
+        )
+    )
+
+
+def _unsupported(message: str) -> Refusal:
+    return Refusal(Problem(415, message, "unsupported_media_type", closes_connection=True))

@@ -1,0 +1,102 @@
+"""How is one port opened, served and closed, inside a process that has other things to do?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import uvicorn
+
+from paceline.gateway.http.asgi import App
+from paceline.gateway.http.protocol import GuardedProtocol
+from paceline.gateway.settings import GatewaySettings
+
+
+class PortTaken(Exception):
+    """A port cannot be opened; the message says which, why and where to set it."""
+
+
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """A socket that listens. `setting` is what the message of `PortTaken` names."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise PortTaken(f"The address {host!r} is not known ({error}); set another host.") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)  # from here on clients may connect; they wait for the server
+    except OSError as error:
+        listener.close()
+        raise PortTaken(
+            f"Port {port} on {host} cannot be opened ({error.strerror}); set server.{setting} "
+            f"(--{setting.replace('_', '-')}) to a free one, or to 0 to have one chosen."
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+class Listening:
+    """A port that is served."""
+
+    def __init__(self, server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+        self.task = task
+        """Ends by itself only when the server fails."""
+        self._server = server
+
+    def cut(self) -> None:
+        """Leave requests in flight no more time: their clients are told, now or when it stops."""
+        self._server.config.timeout_graceful_shutdown = 0
+        if self._server.should_exit:
+            for request in self._server.server_state.tasks:
+                request.cancel()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: App, listener: socket.socket, settings: GatewaySettings, *, drain_s: float
+) -> AsyncIterator[Listening]:
+    """Serve until the block ends; then take no new connections, and drain at most `drain_s`."""
+    config = uvicorn.Config(
+        app,
+        http=functools.partial(  # type: ignore[arg-type]
+            GuardedProtocol,
+            head_timeout_s=settings.body_timeout_s,
+            client_stall_timeout_s=settings.client_stall_timeout_s,
+        ),
+        ws="none",
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=drain_s,  # type: ignore[arg-type]
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield Listening(server, task)
+    finally:
+        server.should_exit = True
+        await task
+        for connection in list(server.server_state.connections):
+            assert isinstance(connection, GuardedProtocol)
+            connection.reset_if_paused()  # it could not take the error that ends its answer
+        # uvicorn cancels what did not drain and does not wait for it
+        await asyncio.gather(*server.server_state.tasks, return_exceptions=True)
+
+
+class _Server(uvicorn.Server):
+    """A server in somebody else's process: signals are the caller's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,128 @@
+"""How is the client answered, whatever has already been sent?
+
+Knows whether the answer has begun, so that an error becomes a status before that and an event in
+the stream after it. Also watches for the client's leaving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from paceline.gateway.http.asgi import Headers, Receive, Send
+from paceline.gateway.http.body import linger
+from paceline.gateway.http.errors import Problem
+
+T = TypeVar("T")
+
+
+class ClientResponse:
+    """One answer to one client."""
+
+    def __init__(self, send: Send, request_id: str, *, names_events: bool = False) -> None:
+        self._send = send
+        self._names_events = names_events
+        self._num_events = 0
+        self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
+        self._is_inside_event = False
+        self.has_begun = False
+        """Its head went out."""
+        self.has_data = False
+        """Part of the answer went out, and not only comments."""
+        self.is_complete = False
+
+    @property
+    def is_inside_event(self) -> bool:
+        """Part of an event has gone out, its end has not."""
+        return self._is_inside_event
+
+    async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
+        """A JSON answer in one piece."""
+        await self._start_whole(status, body, headers or [])
+        await self._finish(body)
+
+    async def begin_stream(self) -> None:
+        await self._start(
+            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")]
+        )
+
+    async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
+        """Part of a stream. Suspends while the client is slow to read."""
+        self.has_data = True
+        self._is_inside_event = not ends_event
+        if self._names_events:
+            self._num_events += data.count(b"\n\n")
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def comment(self, data: bytes) -> None:
+        """Lines that clients skip."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end_stream(self, last_events: bytes = b"") -> None:
+        """The last events leave in one write with the end of the answer."""
+        await self._finish(last_events)
+
+    async def problem(self, problem: Problem) -> None:
+        """Tell the client what is wrong, and end the answer."""
+        if self.is_complete:
+            return
+        if not self.has_begun:
+            await self.whole(problem.status, problem.body(), problem.headers())
+        else:
+            end = b"\n\n" if self._is_inside_event else b""
+            await self._finish(end + self.event_of(problem))
+
+    def event_of(self, problem: Problem) -> bytes:
+        """The problem as an event of this stream."""
+        if self._names_events:
+            return problem.named_event(self._num_events)
+        return problem.event()
+
+    async def problem_before_body(self, problem: Problem, receive: Receive) -> None:
+        """The same for a request whose body was not read to its end."""
+        body = problem.body()
+        await self._start_whole(problem.status, body, problem.headers())
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await linger(receive)
+        await self._finish(b"")
+
+    async def _start_whole(self, status: int, body: bytes, headers: Headers) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, b"application/json", [length, *headers])
+
+    async def _start(self, status: int, content_type: bytes, headers: Headers) -> None:
+        self.has_begun = True
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", content_type), *self._own_headers, *headers],
+            }
+        )
+
+    async def _finish(self, body: bytes) -> None:
+        self.is_complete = True
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def run_while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    """Run the work to its result, or to None when the client leaves (the work is cancelled).
+
+    The body must have been read: what `receive` brings is thrown away. Exceptions of the work, and
+    a cancellation from outside, pass through after both tasks have ended.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

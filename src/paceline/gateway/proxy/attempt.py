@@ -1,0 +1,192 @@
+"""How does a request fare with one replica?
+
+From the sending to the last byte of the answer, or to what went wrong. What the replica gets right
+goes to the client as it comes; what it gets wrong is told to the caller alone, who may try another
+one. Deadlines of the replica are kept here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.gateway.http.errors import Problem, unavailable
+from paceline.gateway.http.response import ClientResponse
+from paceline.gateway.http.sse import ABORTED, Relay, are_comments, is_aborted
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.engine_errors import outcome_of, problem_of, status_in
+from paceline.gateway.proxy.error_log import describe_error
+from paceline.gateway.proxy.lease import Lease
+from paceline.gateway.proxy.stream_timeout import StreamTimeout
+from paceline.gateway.proxy.upstream import Broken, Unreachable, UpstreamResponse, Upstreams
+from paceline.gateway.requests.validation import CheckedRequest
+from paceline.gateway.settings import GatewaySettings
+
+_MAX_ERROR_BYTES = 256 * 1024
+
+
+class AttemptObserver(Protocol):
+    """Transcript of the times of one request. Must not block or raise."""
+
+    def first_bytes(self) -> None:
+        """The first event of a stream is about to be sent. Only the first call counts."""
+        ...
+
+    def stream_completed(self, num_output_tokens: int | None) -> None:
+        """The stream is complete; the tokens are known only where it told them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How it ended."""
+
+    outcome: Outcome
+    problem: Problem | None = None
+    """What the client reads unless somebody else answers; None when the answer is complete."""
+    detail: str = ""
+    """For the log."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the same request is likely to fail like this wherever it is sent."""
+        return self.problem is not None and self.problem.status == 500
+
+
+COMPLETED = AttemptEnd(Outcome.COMPLETED)
+
+
+def timed_out(limit_s: float) -> AttemptEnd:
+    """The replica was silent for too long."""
+    return AttemptEnd(
+        Outcome.TIMED_OUT,
+        Problem(504, f"The engine sent nothing for {limit_s:g} s.", "engine_timeout"),
+        f"nothing for {limit_s:g} s, or for longer than its streams usually wait",
+    )
+
+
+def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
+    """The replica could not be asked."""
+    problem = unavailable("The engine cannot be reached just now.", settings.retry_after_s)
+    return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
+
+
+def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
+    """The answer stays incomplete."""
+    message = "The engine's answer ended before it was complete."
+    return AttemptEnd(Outcome.BROKEN, unavailable(message, settings.retry_after_s), detail)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What all attempts of one request share."""
+
+    request: CheckedRequest
+    request_id: str
+    reply: ClientResponse
+    upstreams: Upstreams
+    observer: AttemptObserver
+    settings: GatewaySettings
+
+
+class Attempt:
+    """One request to one replica."""
+
+    def __init__(self, context: RequestContext, lease: Lease) -> None:
+        self._request = context.request
+        self._request_id = context.request_id
+        self._reply = context.reply
+        self._upstreams = context.upstreams
+        self._observer = context.observer
+        self._settings = context.settings
+        self._lease = lease
+
+    async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
+        """Send `body`, and the answer to the client; the lease then has an outcome.
+
+        A stream goes through `relay`. Does not raise what the replica does wrong.
+        """
+        settings = self._settings
+        limit_s = settings.response_timeout_s
+        if self._request.is_stream:
+            limit_s = settings.first_byte_timeout_s
+        if self._request.is_stream:
+            self._lease.watch_stream()
+        try:
+            async with StreamTimeout(limit_s) as deadline:
+                self._lease.on_cut(lambda: deadline.move(0.0))
+                end = await self._exchange(path, body, relay, deadline)
+        except TimeoutError:
+            end = timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
+        except Unreachable as error:
+            end = unreachable(str(error), settings)
+        except Broken as error:
+            end = broken(str(error), settings)
+        self._lease.end(end.outcome)
+        return end
+
+    async def _exchange(
+        self, path: str, body: bytes, relay: Relay, deadline: StreamTimeout
+    ) -> AttemptEnd:
+        response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
+        self._lease.own(response)
+        if response.status != 200:
+            return self._failed(response.status, await response.read_all(_MAX_ERROR_BYTES))
+        if self._request.is_stream and response.is_event_stream:
+            return await self._relay_stream(response, relay, deadline)
+        if self._reply.has_begun:
+            raise Broken("the answer that was to continue a stream is no stream")
+        whole = await response.read_all(self._settings.max_response_bytes)
+        if is_aborted(whole):
+            return self._failed(status_in(ABORTED), ABORTED)
+        deadline.suspend()
+        await self._reply.whole(200, whole)
+        return COMPLETED
+
+    async def _relay_stream(
+        self, response: UpstreamResponse, relay: Relay, deadline: StreamTimeout
+    ) -> AttemptEnd:
+        stall_timeout_s = self._settings.stall_timeout_s
+        last_events = b""
+        while not relay.saw_done and (data := await response.read_some()):
+            self._lease.got_bytes()
+            try:
+                events = relay.feed(data)
+            except ValueError as error:
+                raise Broken(str(error)) from error
+            if events:
+                if not self._reply.has_begun:
+                    await self._reply.begin_stream()
+                if are_comments(events):
+                    await self._reply.comment(events)
+                else:
+                    if not self._lease.has_answered:
+                        self._observer.first_bytes()
+                        self._lease.answered()
+                    deadline.suspend()  # for a client that does not read, see `protocol`
+                    if relay.saw_done:
+                        last_events = events
+                        break
+                    await self._reply.chunk(events, ends_event=not relay.is_inside_event)
+                    deadline.move(stall_timeout_s)
+            if relay.error is not None and not relay.saw_done:
+                return self._failed(status_in(relay.error), relay.error)
+            self._lease.sent_bytes()
+        deadline.suspend()
+        if not relay.saw_done:
+            raise Broken("the stream ended before it was complete")
+        await self._reply.end_stream(last_events)
+        self._observer.stream_completed(relay.num_output_tokens)
+        return COMPLETED
+
+    def _failed(self, status: int, body: bytes) -> AttemptEnd:
+        problem = problem_of(
+            status,
+            body,
+            self._request.route,
+            self._request.fields,
+            self._settings.retry_after_s,
+            self._lease.replica.dialect,
+        )
+        told = describe_error(body, self._settings.log_prompts)
+        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {told}")

@@ -1,0 +1,143 @@
+"""An attempt has ended: what becomes of the request?
+
+One pure function from values to the next step. Carrying the step out, and spending the budgets, is
+left to `journey`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.failure_settings import IN_ALL_FACTOR, FailureSettings
+
+
+class Step(StrEnum):
+    FINISHED = "finished"
+    """The client has its answer, gets the engine's own refusal, or is gone."""
+    RETRY_ELSEWHERE = "retry_elsewhere"
+    """Make the request again, on a replica that has not failed it. Spends a retry."""
+    CONTINUE_ELSEWHERE = "continue_elsewhere"
+    """Have another replica go on after the last token sent. Spends a continuation."""
+    WAIT_FOR_REPLICA = "wait_for_replica"
+    """Nobody can take it now. Wait for a replica, the one that failed included; then retry or
+    continue, which is spent then. The first attempt of a request is free."""
+    GIVE_UP = "give_up"
+    """Tell the client that it failed."""
+
+
+class RetryReason(StrEnum):
+    """Why this step; for the log and for tests."""
+
+    COMPLETED = "completed"
+    ENGINE_REFUSED = "engine_refused"
+    CONTINUATION_REFUSED = "continuation_refused"
+    CLIENT_GONE = "client_gone"
+    STOPPING = "stopping"
+    OWN_FAULT = "own_fault"
+    REPLICA_FAILED = "replica_failed"
+    NO_REPLICA = "no_replica"
+    NOT_CONTINUABLE = "not_continuable"
+    FAILS_AGAIN = "fails_again"
+    NO_ATTEMPT_LEFT = "no_attempt_left"
+    NO_BUDGET_LEFT = "no_budget_left"
+    NO_REPLICA_CAME = "no_replica_came"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    step: Step
+    reason: RetryReason
+
+
+@dataclass(frozen=True, slots=True)
+class FailureContext:
+    """Everything that the next step depends on, as of the end of an attempt."""
+
+    outcome: Outcome
+    """How the attempt ended. The request's own deadline is no case: it ends the whole journey."""
+    has_client_bytes: bool
+    """Whether the client has received anything of the answer, from any attempt."""
+    can_continue: bool
+    """Whether what it has received can be continued token by token. Not read before that."""
+    num_attempts: int
+    """Attempts made until now that began the answer anew, this one included; those that did not
+    reach an engine are left out."""
+    num_continuations: int
+    """Attempts that continued it, this one included, since the last one that brought it forward."""
+    num_continuations_in_all: int
+    """With those before it."""
+    num_repeating_errors: int
+    """Attempts, this one included, that ended with an error which is likely to come again with the
+    same request: an engine's 500 after which it serves on."""
+    waited_s: float
+    """How long this request has waited for a replica until now, over all its waits."""
+    has_other_replica: bool
+    """Whether a replica that has not failed this request can take it now."""
+    num_retries_left: int
+    """In the budget of all requests."""
+    num_continuations_left: int
+    """In the budget of all streams that have begun."""
+
+
+_ENDS = {
+    Outcome.COMPLETED: Decision(Step.FINISHED, RetryReason.COMPLETED),
+    Outcome.ENGINE_REFUSED: Decision(Step.FINISHED, RetryReason.ENGINE_REFUSED),
+    Outcome.CLIENT_GONE: Decision(Step.FINISHED, RetryReason.CLIENT_GONE),
+    Outcome.NOT_CONTINUED: Decision(Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
+    Outcome.SHUT_DOWN: Decision(Step.GIVE_UP, RetryReason.STOPPING),
+    Outcome.REFUSED: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
+    Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
+}
+"""Outcomes after which another replica could do nothing better."""
+
+
+def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
+    """The first of these rules that applies.
+
+    1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
+       fault itself: GIVE_UP. A 4xx is never tried again, but a client that has bytes cannot be
+       given it as its answer: GIVE_UP.
+    2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
+    3. An error that repeats has come twice: GIVE_UP. The second engine settles that the request is
+       to blame; a third would only do the work again.
+    4. No attempt of this kind, or no budget left: GIVE_UP.
+    5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
+       RETRY_ELSEWHERE.
+    6. It ran into a deadline, or an error that repeats has come: GIVE_UP. The replica that let it
+       wait or failed on it would be the next one again.
+    7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
+    """
+    if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:
+        return _give_up(RetryReason.CONTINUATION_REFUSED)
+    decided = _ENDS.get(end.outcome)
+    if decided is not None:
+        return decided
+    if end.has_client_bytes and not end.can_continue:
+        return _give_up(RetryReason.NOT_CONTINUABLE)
+    if end.num_repeating_errors >= 2:
+        return _give_up(RetryReason.FAILS_AGAIN)
+    if end.has_client_bytes:
+        most = settings.max_continuations
+        has_attempt = end.num_continuations < most
+        has_attempt = has_attempt and end.num_continuations_in_all < IN_ALL_FACTOR * most
+        num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE
+    else:
+        has_attempt = end.num_attempts < settings.max_attempts
+        num_left, step = end.num_retries_left, Step.RETRY_ELSEWHERE
+    if not has_attempt:
+        return _give_up(RetryReason.NO_ATTEMPT_LEFT)
+    if num_left < 1 and end.num_attempts:
+        return _give_up(RetryReason.NO_BUDGET_LEFT)
+    if end.has_other_replica:
+        return Decision(step, RetryReason.REPLICA_FAILED)
+    if end.outcome is Outcome.TIMED_OUT or end.num_repeating_errors:
+        return _give_up(RetryReason.NO_REPLICA)
+    if end.waited_s < settings.replica_wait_s:
+        return Decision(Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA)
+    return _give_up(RetryReason.NO_REPLICA_CAME)
+
+
+def _give_up(reason: RetryReason) -> Decision:
+    return Decision(Step.GIVE_UP, reason)

@@ -1,0 +1,180 @@
+"""Who holds what while a replica works on a request, and when is it given back?
+
+One lease per attempt. It owns the in-flight count, the upstream connection, the breaker's ticket
+and the outcome, and gives all of them back exactly once, however the attempt ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Protocol
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.replicas import Replica
+from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
+from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStream
+
+
+class Closable(Protocol):
+    def close(self) -> None:
+        """Give the connection up at once; the engine takes that as an abort. May be repeated."""
+        ...
+
+
+class Traffic(Protocol):
+    """What is asked of the data port, over all processes that serve it. Answers from memory."""
+
+    def num_in_flight(self, replica_name: str) -> int: ...
+
+    def breaker_states(self) -> Mapping[str, BreakerState]:
+        """Of every replica that has had an attempt. A copy."""
+        ...
+
+
+class Lease:
+    """Use it as an async context manager; the count rises on entering, without suspending."""
+
+    def __init__(self, replica: Replica, ledger: LeaseTable) -> None:
+        self.replica = replica
+        self._ledger = ledger
+        self._outcome: Outcome | None = None
+        self._upstream: Closable | None = None
+        self._end_attempt: Callable[[], None] | None = None
+        self._ticket: Ticket | None = None
+        self._stream: WatchedStream | None = None
+        self.has_answered = False
+        """The first bytes of a good answer came."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the attempt ended; None while nobody has said so."""
+        return self._outcome
+
+    def end(self, outcome: Outcome) -> None:
+        """Say how the attempt ended. The first word counts: later ones are its consequences."""
+        if self._outcome is None:
+            self._outcome = outcome
+
+    def own(self, upstream: Closable) -> None:
+        """Have this connection closed when the lease ends."""
+        self._upstream = upstream
+
+    def answered(self) -> None:
+        """Say that the first bytes of a good answer came."""
+        self.has_answered = True
+        assert self._ticket is not None
+        self._ledger._answered(self._ticket)
+
+    def watch_stream(self) -> None:
+        """What is asked for is a stream: its silence counts from now on."""
+        self._stream = self._ledger._progress.began(self.replica.name, time.monotonic())
+
+    def got_bytes(self) -> None:
+        """Bytes of the stream came from the replica."""
+        assert self._stream is not None
+        self._ledger._progress.note_bytes(self._stream, time.monotonic())
+
+    def sent_bytes(self) -> None:
+        """The client has taken them; the replica is waited for again."""
+        assert self._stream is not None
+        self._ledger._progress.note_sent(self._stream, time.monotonic())
+
+    def on_cut(self, end_attempt: Callable[[], None]) -> None:
+        """How the attempt is ended from outside, wherever it stands."""
+        self._end_attempt = end_attempt
+
+    def cut(self, outcome: Outcome) -> None:
+        """End the attempt from outside."""
+        self.end(outcome)
+        if self._end_attempt is not None:
+            self._end_attempt()
+        elif self._upstream is not None:
+            self._upstream.close()
+
+    async def __aenter__(self) -> Lease:
+        self._ticket = self._ledger._take(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self.end(Outcome.SHUT_DOWN)
+        else:
+            self.end(Outcome.INTERNAL_ERROR)
+        assert self._outcome is not None
+        assert self._ticket is not None
+        if self._upstream is not None:
+            self._upstream.close()
+        if self._stream is not None:
+            self._ledger._progress.ended(self._stream)
+        self._ledger._release(self, self._ticket, self._outcome)
+
+
+class LeaseTable:
+    """The open leases of every replica. `repr` shows how many."""
+
+    def __init__(self, breakers: Breakers, progress: ProgressWatch) -> None:
+        self.breakers = breakers
+        self._progress = progress
+        self._open: dict[str, set[Lease]] = {}
+
+    def lease(self, replica: Replica) -> Lease:
+        return Lease(replica, self)
+
+    def num_in_flight(self, replica_name: str) -> int:
+        return len(self._open.get(replica_name, ()))
+
+    def in_flight(self) -> dict[str, int]:
+        """Of the replicas that work on something. A copy."""
+        return {name: len(leases) for name, leases in self._open.items()}
+
+    def addresses(self) -> set[str]:
+        """Of the replicas that work on something."""
+        return {lease.replica.address for leases in self._open.values() for lease in leases}
+
+    def cut_hung(self) -> list[str]:
+        """End all attempts on replicas that are hung, and keep new ones away from them.
+
+        Returns the replicas' names. To be called about once a second.
+        """
+        now_s = time.monotonic()
+        names = self._progress.stalled(now_s)
+        for name in names:
+            self.breakers.trip(name, now_s)
+            for lease in list(self._open.get(name, ())):
+                lease.cut(Outcome.TIMED_OUT)
+        return names
+
+    def forget(self, names_left: Collection[str]) -> None:
+        """Drop what is remembered of all replicas but these."""
+        self.breakers.forget(names_left)
+        self._progress.forget(names_left)
+
+    def breaker_states(self) -> Mapping[str, BreakerState]:
+        return self.breakers.states(time.monotonic())
+
+    def _take(self, lease: Lease) -> Ticket:
+        name = lease.replica.name
+        self._open.setdefault(name, set()).add(lease)
+        return self.breakers.began(name, time.monotonic())
+
+    def _answered(self, ticket: Ticket) -> None:
+        self.breakers.answered(ticket, time.monotonic())
+
+    def _release(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
+        name = lease.replica.name
+        leases = self._open[name]
+        leases.remove(lease)
+        if not leases:
+            del self._open[name]  # replicas come and go; the ledger stays small
+        self.breakers.ended(ticket, outcome, time.monotonic())
+
+    def __repr__(self) -> str:
+        return f"LeaseTable({self.in_flight()})"

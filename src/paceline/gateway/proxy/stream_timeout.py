@@ -1,0 +1,82 @@
+"""How is a time limit kept that moves with every chunk of a stream?
+
+`asyncio.timeout` whose limit may be moved thousands of times a second: moving it notes the new
+moment, and only when the one timer fires is it set again, for what is then left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+
+class StreamTimeout:
+    """An async context manager that ends its block with `TimeoutError` when the limit is reached.
+
+    Cancellation from elsewhere passes through as such, as with `asyncio.timeout`.
+    """
+
+    __slots__ = ("_at_s", "_fires_at_s", "_has_expired", "_loop", "_num_cancelling", "_task",
+                 "_timer")  # fmt: skip
+
+    def __init__(self, after_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._num_cancelling = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires_at_s = 0.0
+        self._has_expired = False
+        self._at_s: float | None = self._loop.time() + after_s
+
+    def move(self, after_s: float) -> None:
+        """The limit is so many seconds from now."""
+        at_s = self._at_s = self._loop.time() + after_s
+        if self._timer is None or at_s < self._fires_at_s:
+            self._set_timer(at_s)
+
+    def suspend(self) -> None:
+        """There is no limit until it is moved."""
+        self._at_s = None
+
+    async def __aenter__(self) -> StreamTimeout:
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self._num_cancelling = task.cancelling()
+        if self._at_s is not None:
+            self._set_timer(self._at_s)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop_timer()
+        task, self._task = self._task, None
+        assert task is not None
+        if not self._has_expired:
+            return
+        if task.uncancel() <= self._num_cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _set_timer(self, at_s: float) -> None:
+        self._stop_timer()
+        if self._task is not None and not self._has_expired:
+            self._fires_at_s = at_s
+            self._timer = self._loop.call_at(at_s, self._look)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._at_s is None or self._task is None:
+            return  # `move` sets the timer again
+        if self._loop.time() < self._at_s:
+            self._set_timer(self._at_s)
+        else:
+            self._has_expired = True
+            self._task.cancel()

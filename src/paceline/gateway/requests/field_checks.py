@@ -1,0 +1,178 @@
+"""Which kinds of values can a request's field be held to?
+
+One `Check` per kind, made to measure by the functions here. Each also says the same as a JSON
+schema, from which the published description of the routes is rendered; what a schema cannot say
+(bytes of a nested value) stands in its description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+INT32_MAX = 2**31 - 1
+MAX_SCHEMA_BYTES = 64 * 1024
+"""Chosen by hand: grammars are compiled by the engine, in time that grows with their size. All
+tools of a request share it, because a allow_open_breakers call becomes one grammar of them all."""
+MAX_TOOLS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one field may be. `None` (null) is always fine and never asked about."""
+
+    is_fine: Callable[[object], bool]
+    allowed: str
+    """To follow "<name> must be "."""
+    schema: Mapping[str, object]
+    """The same as JSON schema, as near as that comes."""
+
+    def __call__(self, value: object) -> str | None:
+        """None when the value is fine, else what is allowed."""
+        return None if self.is_fine(value) else self.allowed
+
+
+def described(schema: Mapping[str, object]) -> Check:
+    """For a field that is checked elsewhere, with the rest of the body in view."""
+    return Check(lambda value: True, "anything", schema)
+
+
+def integer(low: int, high: int) -> Check:
+    return Check(
+        lambda value: type(value) is int and low <= value <= high,
+        f"an integer from {low} to {high}",
+        {"type": "integer", "minimum": low, "maximum": high},
+    )
+
+
+def number(low: float, high: float) -> Check:
+    return Check(
+        lambda value: type(value) in (int, float) and low <= value <= high,  # type: ignore[operator]
+        f"a number from {low:g} to {high:g}",
+        {"type": "number", "minimum": low, "maximum": high},
+    )
+
+
+def text(max_chars: int) -> Check:
+    return Check(
+        lambda value: isinstance(value, str) and len(value) <= max_chars,
+        f"a string of at most {max_chars} characters",
+        {"type": "string", "maxLength": max_chars},
+    )
+
+
+def one_of(*values: str) -> Check:
+    return Check(
+        lambda value: isinstance(value, str) and value in values,
+        " or ".join(values),
+        {"type": "string", "enum": list(values)},
+    )
+
+
+def texts(max_items: int, max_chars: int) -> Check:
+    def is_fine(value: object) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) <= max_items
+            and all(isinstance(item, str) and 0 < len(item) <= max_chars for item in value)
+        )
+
+    return Check(
+        is_fine,
+        f"a list of at most {max_items} strings of 1 to {max_chars} characters",
+        {
+            "type": "array",
+            "maxItems": max_items,
+            "items": {"type": "string", "minLength": 1, "maxLength": max_chars},
+        },
+    )
+
+
+def token_ids(max_items: int) -> Check:
+    def is_fine(value: object) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) <= max_items
+            and all(type(item) is int and 0 <= item <= INT32_MAX for item in value)
+        )
+
+    return Check(
+        is_fine,
+        f"a list of at most {max_items} token ids",
+        {
+            "type": "array",
+            "maxItems": max_items,
+            "items": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+        },
+    )
+
+
+def mapping(max_entries: int) -> Check:
+    return Check(
+        lambda value: isinstance(value, dict) and len(value) <= max_entries,
+        f"an object with at most {max_entries} entries",
+        {"type": "object", "maxProperties": max_entries},
+    )
+
+
+def tool_list(kinds: tuple[str, ...]) -> Check:
+    """Tools of these kinds; the first is meant where none is named.
+
+    The others act by themselves: they search, run code, open addresses.
+    """
+
+    def is_fine(value: object) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) <= MAX_TOOLS
+            and all(
+                isinstance(item, dict) and item.get("type", kinds[0]) in kinds for item in value
+            )
+            and len(msgspec.json.encode(value)) <= MAX_SCHEMA_BYTES
+        )
+
+    return Check(
+        is_fine,
+        f"a list of at most {MAX_TOOLS} tools of type {' or '.join(kinds)}, {MAX_SCHEMA_BYTES} "
+        "bytes in all",
+        {
+            "type": "array",
+            "maxItems": MAX_TOOLS,
+            "items": {
+                "type": "object",
+                "properties": {"type": {"type": "string", "enum": list(kinds)}},
+            },
+            "description": f"At most {MAX_SCHEMA_BYTES} bytes in all.",
+        },
+    )
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, dict) and len(msgspec.json.encode(value)) <= MAX_SCHEMA_BYTES
+
+
+boolean = Check(lambda value: isinstance(value, bool), "true or false", {"type": "boolean"})
+
+never = Check(lambda value: value is False, "false", {"type": "boolean", "enum": [False]})
+
+schema = Check(
+    _is_schema,
+    f"an object of at most {MAX_SCHEMA_BYTES} bytes",
+    {"type": "object", "description": f"At most {MAX_SCHEMA_BYTES} bytes."},
+)
+
+_STOP_TEXTS = texts(16, 512)
+stop = Check(
+    lambda value: _STOP_TEXTS.is_fine(value) or (isinstance(value, str) and 0 < len(value) <= 512),
+    "a string or a list of at most 16 strings, each of 1 to 512 characters",
+    {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 512}, _STOP_TEXTS.schema]},
+)
+
+_TOOL_CHOICES = ("none", "auto", "required")
+tool_choice = Check(
+    lambda value: (isinstance(value, str) and value in _TOOL_CHOICES) or _is_schema(value),
+    f"none, auto, required, or an object of at most {MAX_SCHEMA_BYTES} bytes",
+    {"anyOf": [{"type": "string", "enum": list(_TOOL_CHOICES)}, schema.schema]},
+)

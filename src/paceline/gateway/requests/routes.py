@@ -1,0 +1,61 @@
+"""Which routes for answers are there, and in what do they differ?
+
+The same paths here and at the engine. Everything route-specific is in these values; the code that
+serves them knows no route by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.gateway.http.sse import DONE, ERROR
+from paceline.gateway.requests.field_checks import Check
+from paceline.gateway.requests.fields import (
+    CHAT_FIELDS,
+    COMPLETION_FIELDS,
+    EMBEDDING_FIELDS,
+    RESPONSES_FIELDS,
+)
+from paceline.gateway.requests.prompts import (
+    PromptSize,
+    read_embedding_input,
+    read_messages,
+    read_prompt,
+    read_response_input,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route for answers."""
+
+    path: str
+    prompt_param: str
+    """The field that holds the prompt."""
+    fields: Mapping[str, Check]
+    read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
+    """(body, most prompts) to what is asked, see `prompts`."""
+    end_marks: tuple[bytes, ...] = (DONE,)
+    """A line that begins with one of these is in the last event of a complete stream."""
+    error_marks: tuple[bytes, ...] = (ERROR,)
+    """An event that begins with one of these is an error of the engine."""
+    names_events: bool = False
+    """Its events have an `event:` line and count themselves in `sequence_number`."""
+
+
+CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages)
+COMPLETIONS = Route("/v1/completions", "prompt", COMPLETION_FIELDS, read_prompt)
+EMBEDDINGS = Route("/v1/embeddings", "input", EMBEDDING_FIELDS, read_embedding_input)
+RESPONSES = Route(
+    "/v1/responses",
+    "input",
+    RESPONSES_FIELDS,
+    read_response_input,
+    end_marks=(b"event: response.completed", b"event: response.incomplete"),
+    error_marks=(ERROR, b"event: error", b"event: response.failed"),
+    names_events=True,
+)
+
+ROUTES: tuple[Route, ...] = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES)

@@ -1,0 +1,127 @@
+"""May this request go to an engine?
+
+Decisions from the body's bytes to a `CheckedRequest` or a `Refusal`; no I/O. The body itself goes
+on unchanged, so nothing is rewritten here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.gateway.http.errors import Refusal, context_length_exceeded, invalid, shown
+from paceline.gateway.http.strict_json import parse_object
+from paceline.gateway.keys.ring import Tenant, granted_to
+from paceline.gateway.requests.field_checks import integer
+from paceline.gateway.requests.fields import refusal_reason
+from paceline.gateway.requests.routes import CHAT, Route
+from paceline.gateway.routing.capabilities import Needs, needs_of
+from paceline.gateway.settings import GatewaySettings
+
+_ALIKE = 0.85
+"""Of two names, as `difflib` counts: max_token and max_tokens are 0.95. Chosen by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """What the gateway needs to know of a request that it lets pass."""
+
+    route: Route
+    body: bytes
+    model: str
+    is_stream: bool
+    num_choices: int
+    """Answers asked for, over all prompts."""
+    num_prompts: int
+    """Prompts in the request; each is answered by itself."""
+    min_prompt_tokens: int
+    """The longest prompt has at least so many tokens, whatever the tokenizer."""
+    fields: frozenset[str]
+    """Names of the fields sent with a value."""
+    needs: Needs
+    """What a replica must be able to do."""
+    parsed: Mapping[str, Any] = field(repr=False)
+    """The body as decoded. Nobody may change it."""
+
+
+def check_request(
+    route: Route, body: bytes, settings: GatewaySettings, tenant: Tenant | None = None
+) -> CheckedRequest:
+    """Read the body and refuse what the engine should not see of this tenant."""
+    request = parse_object(body, settings.max_json_depth, settings.max_json_keys)
+    granted = granted_to(tenant, settings.granted_fields)
+    for name, value in request.items():
+        if name not in granted:
+            _check_field(route, name, value, settings)
+    if "prompt_logprobs" not in granted:
+        _refuse_hidden_prompt_logprobs(route, request)
+    model = request.get("model")
+    if not isinstance(model, str):
+        raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
+    choices = request.get("n")
+    num_choices = choices if isinstance(choices, int) else 1
+    num_prompts, min_tokens = route.read_prompt(request, settings.max_prompts)
+    if request.get("truncate_prompt_tokens") is not None or request.get("truncation") == "auto":
+        min_tokens = 0
+    return CheckedRequest(
+        route=route,
+        body=body,
+        model=model,
+        is_stream=request.get("stream") is True,
+        num_choices=num_choices * num_prompts,
+        num_prompts=num_prompts,
+        min_prompt_tokens=min_tokens,
+        fields=frozenset(name for name, value in request.items() if value),
+        needs=needs_of(request, num_choices),
+        parsed=request,
+    )
+
+
+def check_context(request: CheckedRequest, max_model_len: int | None) -> None:
+    """Refuse a prompt that cannot fit, without asking the engine."""
+    if max_model_len is not None and request.min_prompt_tokens > max_model_len:
+        raise Refusal(
+            context_length_exceeded(
+                f"This model's maximum context length is {max_model_len} tokens. The prompt has "
+                f"at least {request.min_prompt_tokens}; shorten it.",
+                request.route.prompt_param,
+            )
+        )
+
+
+def _check_field(route: Route, name: str, value: object, settings: GatewaySettings) -> None:
+    if value is None:
+        return
+    check = route.fields.get(name)
+    if name == "n" and check is not None:
+        check = integer(1, settings.max_choices)
+    if check is None:
+        cut = name[:100]
+        alike = difflib.get_close_matches(cut, route.fields, n=1, cutoff=_ALIKE)
+        what_to_do = (
+            f"Did you mean {alike[0]!r}?"
+            if alike
+            else "Leave it out, or have the operator grant it (server.granted_fields)."
+        )
+        raise invalid(
+            f"{cut!r} is not allowed: {refusal_reason(name)}. {what_to_do}",
+            cut,
+            code="unsupported_parameter",
+        )
+    allowed = check(value)
+    if allowed is not None:
+        raise invalid(f"{name} must be {allowed}; got {shown(value)}.", name)
+
+
+def _refuse_hidden_prompt_logprobs(route: Route, request: Mapping[str, Any]) -> None:
+    """vLLM scores the prompt for `echo` too: in a chat always, else when `logprobs` is given."""
+    if request.get("echo") and (route is CHAT or request.get("logprobs") is not None):
+        asked = "echo in a chat" if route is CHAT else "echo together with logprobs"
+        raise invalid(
+            f"{asked} is not allowed: {refusal_reason('prompt_logprobs')}. Leave echo out, or have "
+            "the operator grant prompt_logprobs (granted_fields).",
+            "echo",
+            code="unsupported_parameter",
+        )

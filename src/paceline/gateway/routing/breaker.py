@@ -1,0 +1,266 @@
+"""Which replicas should get no new requests because of how the last ones ended?
+
+One circuit breaker per replica, as seen by this gateway. It decides on values: who is admitted now,
+and what one more ended attempt means. Whether a replica is ready at all is told by its state, which
+attempt goes where is decided in `journey` and `routing`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.sliding_sum import SlidingSum
+
+_FAILURES = frozenset(
+    {Outcome.UNREACHABLE, Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR}
+)
+_JITTER_FRACTION = 0.2
+"""Chosen by hand: replicas that failed together are tried again over a fifth of the time."""
+
+_NUM_EAGER_TRIALS = 3
+"""So often an idle fleet tries a replica again of its own accord. Chosen by hand: a client may have
+to wait for such a trial to fail."""
+
+
+class BreakerState(StrEnum):
+    """The value is also the metric label."""
+
+    CLOSED = "closed"
+    """It takes requests."""
+    OPEN = "open"
+    """It takes none."""
+    HALF_OPEN = "half_open"
+    """Its time out is over: one request at a time tries it."""
+
+
+class _Role(Enum):
+    SAMPLE = auto()
+    PROBE = auto()
+    FORCED = auto()
+    """Begun although the breaker was open, because every other one was too. Says nothing new."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket:
+    """One attempt, from `began` to `ended`."""
+
+    name: str
+    epoch: int
+    """The breaker's at the beginning: an attempt begun before a trip says nothing of what is."""
+    role: _Role
+    began_at_s: float
+
+
+class Breakers:
+    """The breakers of all replicas. Unknown names are closed; memory is kept per name `began`.
+
+    CLOSED → OPEN: one attempt was UNREACHABLE (a replica that refuses a connection refuses the next
+    one too, and being wrong costs `open_s`), or of at least `min_samples` attempts that ended
+    within `window_s` the share of failures is `max_failure_fraction` or more.
+    OPEN → HALF_OPEN: after open_s · 2^(trips - 1), at most `max_open_s`, shortened by up to a fifth
+    by a jitter that depends on the name alone.
+    HALF_OPEN → CLOSED: the probe answered or completed. HALF_OPEN → OPEN: the probe failed. A probe
+    that ends without a verdict (its client left, the engine refused the request) frees its place.
+    Trips are counted from one again once the breaker was closed for `max_open_s`.
+
+    Failures are UNREACHABLE, BROKEN, TIMED_OUT and ENGINE_ERROR; COMPLETED is a success. All else
+    is no verdict: a 4xx is the request's fault, and must neither eject a replica nor hide failures.
+
+    Where it fails: a replica that answers every request with the wrong words, and one that only
+    answers what the engine refuses, look well to it.
+
+    >>> breakers = Breakers(FailureSettings())
+    >>> breakers.ended(breakers.began("a", 0.0), Outcome.UNREACHABLE, 0.1)
+    >>> breakers.admitted(["a", "b"], 0.2), breakers.admitted(["a"], 0.2)
+    (['b'], ['a'])
+    """
+
+    def __init__(self, settings: FailureSettings) -> None:
+        self._settings = settings
+        self._breakers: dict[str, _Breaker] = {}
+        self._epochs = itertools.count()
+
+    def admitted(
+        self, names: Sequence[str], now_s: float, *, allow_open_breakers: bool = True
+    ) -> list[str]:
+        """Those of `names`, in their order, that should take a request now. Does not mutate.
+
+        Never empty unless `names` is, or `allow_open_breakers` is false: when no breaker would let a request
+        pass, those that at least accept connections are returned, or else all. Call it with the
+        replicas that could serve the request, and `began` for the chosen one before anything else
+        is awaited.
+        """
+        admitted = [name for name in names if self._admits(name, now_s)]
+        if admitted or not allow_open_breakers:
+            return admitted
+        known = self._breakers
+        return [name for name in names if not known[name].is_mute] or list(names)
+
+    def began(self, name: str, now_s: float) -> Ticket:
+        """An attempt begins. Each ticket must be given to `ended`, exactly once."""
+        breaker = self._breakers.get(name)
+        if breaker is None:
+            breaker = self._breakers[name] = _Breaker(name, self._settings, self._epochs)
+        return breaker.began(now_s)
+
+    def answered(self, ticket: Ticket, now_s: float) -> None:
+        """The first bytes of a good answer came. A stream may go on for long: for a probe this is
+        the success, and what becomes of it later is not counted."""
+        breaker = self._current(ticket)
+        if breaker is not None and ticket.role is _Role.PROBE:
+            breaker.close(now_s)
+
+    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
+        """The attempt ended. Tickets from before the breaker's last change are ignored."""
+        breaker = self._current(ticket)
+        if breaker is not None:
+            breaker.ended(ticket, outcome, now_s)
+
+    def trip(self, name: str, now_s: float) -> None:
+        """Open it whatever the rate: the replica was found hung. Nothing if it is open already."""
+        breaker = self._breakers.get(name)
+        if breaker is not None and breaker.state(now_s) is not BreakerState.OPEN:
+            breaker.trip(now_s, is_mute=True)
+
+    def reset(self, name: str) -> None:
+        """Forget what was: the replica is ready again after it was down."""
+        self._breakers.pop(name, None)
+
+    def forget(self, names_left: Collection[str]) -> None:
+        """Drop all replicas but these."""
+        for name in self._breakers.keys() - set(names_left):
+            del self._breakers[name]
+
+    def states(self, now_s: float) -> Mapping[str, BreakerState]:
+        """Of every replica that has had an attempt. A copy."""
+        return {name: breaker.state(now_s) for name, breaker in self._breakers.items()}
+
+    def order_among_equals(self, name: str, now_s: float) -> int:
+        """Of replicas that are equal otherwise, the lowest should take a request.
+
+        0: half open and not tried yet, which it would stay for as long as the others are idle.
+        1: closed. 2: half open, and a trial brought no success, or several before it did not: a
+        quiet service should not send it one request after the other.
+        """
+        breaker = self._breakers.get(name)
+        return 1 if breaker is None else breaker.order_among_equals(now_s)
+
+    def _admits(self, name: str, now_s: float) -> bool:
+        breaker = self._breakers.get(name)
+        return breaker is None or breaker.admits(now_s)
+
+    def _current(self, ticket: Ticket) -> _Breaker | None:
+        breaker = self._breakers.get(ticket.name)
+        return breaker if breaker is not None and breaker.epoch == ticket.epoch else None
+
+
+class _Breaker:
+    """One replica. Epochs are unique over all breakers, so that a forgotten one's tickets are
+    never taken for a later one's of the same name."""
+
+    epoch: int
+    is_mute: bool
+    """Whether it was tripped because it answers nobody: it refused a connection, or is hung."""
+    _open_until_s: float | None
+    """None while it is closed."""
+    _probe: Ticket | None
+    _was_tried: bool
+    """Since it opened last."""
+
+    def __init__(self, name: str, settings: FailureSettings, epochs: itertools.count[int]) -> None:
+        self._name = name
+        self._settings = settings
+        self._epochs = epochs
+        self._num_trips = 0
+        self._closed_at_s = -math.inf
+        """When the last trip was over."""
+        self._begin_closed()
+
+    def state(self, now_s: float) -> BreakerState:
+        if self._open_until_s is None:
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if now_s < self._open_until_s else BreakerState.HALF_OPEN
+
+    def admits(self, now_s: float) -> bool:
+        state = self.state(now_s)
+        if state is BreakerState.HALF_OPEN:
+            probe = self._probe
+            return probe is None or now_s - probe.began_at_s >= self._settings.probe_timeout_s
+        return state is BreakerState.CLOSED
+
+    def order_among_equals(self, now_s: float) -> int:
+        if self.state(now_s) is not BreakerState.HALF_OPEN:
+            return 1
+        return 2 if self._was_tried or self._num_trips > _NUM_EAGER_TRIALS else 0
+
+    def began(self, now_s: float) -> Ticket:
+        if self._open_until_s is None:
+            return Ticket(self._name, self.epoch, _Role.SAMPLE, now_s)
+        if not self.admits(now_s):
+            return Ticket(self._name, self.epoch, _Role.FORCED, now_s)
+        self._was_tried = True
+        self._probe = Ticket(self._name, self.epoch, _Role.PROBE, now_s)
+        return self._probe
+
+    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
+        """For a ticket of the present epoch."""
+        if ticket is self._probe:
+            self._probe = None
+        is_failure = outcome in _FAILURES
+        if ticket.role is _Role.FORCED or not (is_failure or outcome is Outcome.COMPLETED):
+            return
+        if ticket.role is _Role.PROBE:
+            if is_failure:
+                self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
+            else:
+                self.close(now_s)
+            return
+        (self._failures if is_failure else self._successes).add(1, now_s)
+        if outcome is Outcome.UNREACHABLE or (is_failure and self._fails_too_often(now_s)):
+            self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
+
+    def close(self, now_s: float) -> None:
+        self._closed_at_s = now_s
+        self._begin_closed()
+
+    def trip(self, now_s: float, *, is_mute: bool) -> None:
+        settings = self._settings
+        was_closed = self._open_until_s is None
+        if was_closed and now_s - self._closed_at_s >= settings.max_open_s:
+            self._num_trips = 0
+        self._num_trips += 1
+        self._was_tried = False
+        self._probe = None
+        self.epoch = next(self._epochs)
+        self.is_mute = is_mute
+        self._open_until_s = now_s + _open_s(self._name, self._num_trips, settings)
+
+    def _begin_closed(self) -> None:
+        self.epoch = next(self._epochs)
+        self.is_mute = False
+        self._open_until_s = None
+        self._was_tried = False
+        self._probe = None
+        self._successes = SlidingSum(self._settings.window_s)
+        self._failures = SlidingSum(self._settings.window_s)
+
+    def _fails_too_often(self, now_s: float) -> bool:
+        num_failures = self._failures.total(now_s)
+        num_samples = num_failures + self._successes.total(now_s)
+        return (
+            num_samples >= self._settings.min_samples
+            and num_failures >= self._settings.max_failure_fraction * num_samples
+        )
+
+
+def _open_s(name: str, num_trips: int, settings: FailureSettings) -> float:
+    full_s = min(settings.open_s * 2.0 ** min(num_trips - 1, 60), settings.max_open_s)
+    share = zlib.crc32(name.encode()) / 2**32
+    return full_s * (1 - _JITTER_FRACTION * share)

@@ -1,0 +1,204 @@
+"""How many draft tokens will be offered and accepted, position by position.
+
+For position j = 1, 2, … two conditional probabilities, each a discounted Beta count:
+
+    offer_j  = P(the drafter offers token j | it offered j-1, and was asked for at least j)
+    accept_j = P(token j is accepted        | it was offered, and j-1 was accepted)
+
+    accept_j = (strength * accept_{j-1} + accepted_j) / (strength + judged_j)
+
+The counts are censored: a step says nothing about positions not asked for, and nothing about
+acceptance past the first rejection. The prior mean of a position is the estimate of the one before
+it, so a depth never seen continues the curve at a constant hazard, smoothly; survival, the product
+
+    survival_j = offer_1 accept_1 … offer_j accept_j
+
+falls monotonically by construction. A model drafter offers all it is asked for (offer = 1); n-gram
+and suffix drafters offer only what matches, which `offer` learns.
+
+Forgetting: counts are multiplied by `exp(-min(1/24, n/96))` per step that judged n requests, a
+memory of 24 steps or 96 verdicts, whichever lasts longer (chosen by hand: the noise at one request
+is then about ±0.05). Verdicts in hindsight count as one step each. When a change is established
+(see `change`), a tenth is kept, and no more than 3 verdicts. Steps without drafts forget slowly
+down to `_FLOOR_JUDGED` verdicts, so that a probe after a long pause weighs, without ever returning
+to the bare prior.
+
+Requests need not be alike: where all are drafted for alike, the product of the pooled hazards is
+the mean of the requests' survivals, as far as they were drafted (beyond, easy requests are the ones
+left, and the curve goes on with theirs). How much each verdict counts then, `pace` says. Assumes
+that how far the drafter offers does not depend on what is accepted. Reference: hazards of censored
+data are Kaplan and Meier's (1958); acceptance per position for speculation: Leviathan
+et al., arXiv 2211.17192.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from paceline.governor.estimates.change_detector import ChangeDetector
+from paceline.governor.estimates.request_weights import RequestWeights
+from paceline.governor.values import StepSample
+
+_MEMORY_STEPS = 24.0
+_MEMORY_VERDICTS = 96.0
+_IDLE_MEMORY_STEPS = 256.0
+_FLOOR_JUDGED = 12.0
+_KEEP_AFTER_CHANGE = 0.1
+_LEFT_AFTER_CHANGE = 3.0
+
+# Weak priors: a middling drafter that offers what it is asked for. Four verdicts outweigh them.
+_ACCEPT_MEAN = 0.6
+_OFFER_MEAN = 0.98
+_STRENGTH = 2.0
+
+_MAX_BYTE = 255
+
+
+class AcceptanceModel:
+    """Learns offers and acceptance for positions 1 to `max_draft_length`.
+
+    >>> model = AcceptanceModel(2)
+    >>> [round(s, 2) for s in model.survival]  # the prior: 0.6 per position, nearly all offered
+    [0.59, 0.35]
+    """
+
+    def __init__(self, max_draft_length: int, *, weighs_paces: bool = True) -> None:
+        """`weighs_paces`: where requests differ, a verdict counts by its request's (`pace`)."""
+        self._max = max_draft_length
+        self._judged = [0.0] * max_draft_length
+        self._accepted = [0.0] * max_draft_length
+        self._asked = [0.0] * max_draft_length
+        self._offered = [0.0] * max_draft_length
+        self._accept = [0.0] * max_draft_length
+        self._change = ChangeDetector()
+        self._paces = RequestWeights() if weighs_paces else None
+        self.num_changes = 0
+        """Changes established so far."""
+        self.survival = [0.0] * max_draft_length
+        """P(at least j tokens accepted) for j = 1…max, shape (max_draft_length,). Read only."""
+        self.offered = [0.0] * max_draft_length
+        """P(at least j tokens offered) for j = 1…max, shape (max_draft_length,). Read only."""
+        self._refresh()
+
+    def observe(self, sample: StepSample) -> None:
+        """Count one step's verdicts. Cheap also for hundreds of requests."""
+        report = sample.replay_scores
+        if report is not None and report.drafted:
+            # One draft after the other, as if each had been a step.
+            num_judged = len(report.drafted)
+            verdicts = _count(report.drafted, report.accepted)
+            self._learn(verdicts, None, num_judged / _MEMORY_VERDICTS, num_judged)
+        num_judged = len(sample.drafted)
+        if num_judged > 0:
+            fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
+            weighed = self._paces.weigh(sample) if self._paces is not None else None
+            verdicts = weighed or _count(sample.drafted, sample.accepted)
+            self._learn(verdicts, min(sample.asked_draft_length, self._max), fade, 1)
+        elif sample.first_token_verdicts and self._max:
+            num_judged = len(sample.first_token_verdicts)
+            num_right = sum(sample.first_token_verdicts)
+            verdicts = {(1, 1): num_right, (1, 0): num_judged - num_right}
+            self._learn(verdicts, 1, min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS), 1)
+        elif self._max and self._judged[0] > _FLOOR_JUDGED:
+            self._forget(math.exp(-1.0 / _IDLE_MEMORY_STEPS))
+
+    def _learn(
+        self,
+        verdicts: Mapping[tuple[int, int], float],
+        asked_of_all: int | None,
+        fade: float,
+        num_steps: int,
+    ) -> None:
+        """Count verdicts of `num_steps` steps; None: each draft was as long as it was asked for."""
+        if self._change.observe(self._surprise(verdicts), num_steps):
+            self.num_changes += 1
+            self._forget(min(_KEEP_AFTER_CHANGE, _LEFT_AFTER_CHANGE / max(self._judged[0], 1.0)))
+        keep = math.exp(-fade)
+        # By where they ended: drafts accepted so far, offered so far; rejected there, not offered
+        # there.
+        num_ends = self._max + 1
+        accepted_to, offered_to = [0.0] * num_ends, [0.0] * num_ends
+        rejected_at, refused_at = [0.0] * num_ends, [0.0] * num_ends
+        for (drafted_here, accepted_here), count in verdicts.items():
+            num_asked = min(drafted_here, self._max) if asked_of_all is None else asked_of_all
+            num_drafted = drafted_here if drafted_here < num_asked else num_asked
+            num_accepted = accepted_here if accepted_here < num_drafted else num_drafted
+            accepted_to[num_accepted] += count
+            offered_to[num_drafted] += count
+            if num_accepted < num_drafted:
+                rejected_at[num_accepted] += count
+            if num_drafted < num_asked:
+                refused_at[num_drafted] += count
+        all_judged, all_accepted = self._judged, self._accepted
+        all_asked, all_offered = self._asked, self._offered
+        accepted = offered = 0.0
+        for position in range(self._max - 1, -1, -1):
+            accepted += accepted_to[position + 1]
+            offered += offered_to[position + 1]
+            judged, asked = accepted + rejected_at[position], offered + refused_at[position]
+            all_judged[position] = keep * all_judged[position] + judged
+            all_accepted[position] = keep * all_accepted[position] + accepted
+            all_asked[position] = keep * all_asked[position] + asked
+            all_offered[position] = keep * all_offered[position] + offered
+        self._refresh()
+
+    def optimistic_survival(self, position: int) -> float:
+        """Survival at `position` (from 1) were its own acceptance one standard error better."""
+        accept = self._accept[position - 1]
+        judged = self._judged[position - 1] + _STRENGTH
+        upper = min(accept + math.sqrt(accept * (1.0 - accept) / judged), 1.0)
+        return self.survival[position - 1] * (upper / accept if accept > 0.0 else 1.0)
+
+    def _surprise(self, verdicts: Mapping[tuple[int, int], float]) -> float:
+        """Accepted tokens minus expected, in standard deviations, given what was drafted."""
+        gap, variance = 0.0, 1e-3
+        moments: dict[int, tuple[float, float]] = {}  # by length: nearly always one
+        for (drafted, accepted), count in verdicts.items():
+            if drafted not in moments:
+                moments[drafted] = self._moments(drafted)
+            mean, spread = moments[drafted]
+            gap += count * (accepted - mean)
+            variance += count * spread
+        return gap / math.sqrt(variance)
+
+    def _moments(self, drafted: int) -> tuple[float, float]:
+        """Mean and variance of the tokens accepted of a draft of this length."""
+        mean, square, chance, odd = 0.0, 0.0, 1.0, 1.0
+        for accept in self._accept[:drafted]:
+            chance *= accept
+            mean += chance
+            square += odd * chance  # E[a²] = Σ (2j-1) P(a >= j)
+            odd += 2.0
+        return mean, square - mean * mean
+
+    def _forget(self, keep: float) -> None:
+        for counts in (self._judged, self._accepted, self._asked, self._offered):
+            for position in range(self._max):
+                counts[position] *= keep
+
+    def _refresh(self) -> None:
+        accept, survival, offered = _ACCEPT_MEAN, 1.0, 1.0
+        for position in range(self._max):
+            accept = (_STRENGTH * accept + self._accepted[position]) / (
+                _STRENGTH + self._judged[position]
+            )
+            offer = (_STRENGTH * _OFFER_MEAN + self._offered[position]) / (
+                _STRENGTH + self._asked[position]
+            )
+            offered *= offer
+            survival *= offer * accept
+            self._accept[position] = accept
+            self.offered[position] = offered
+            self.survival[position] = survival
+
+
+def _count(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> Mapping[tuple[int, int], float]:
+    """How often each (drafted, accepted) occurs. Nearly always all drafted alike: ten times as
+    fast, which shows at hundreds of requests."""
+    alike = drafted[0]
+    if alike <= _MAX_BYTE and drafted.count(alike) == len(drafted):
+        as_bytes = bytes(accepted)
+        return {(alike, a): n for a in range(alike + 1) if (n := as_bytes.count(a))}
+    return Counter(zip(drafted, accepted, strict=True))

@@ -1,0 +1,83 @@
+"""How much does a request's verdict count, when requests differ?
+
+By what a token of it is worth. Where another request takes the place of one that has ended, what
+counts is how soon requests end: with T_i(k) tokens per step of request i, one more token a step
+cuts its stay by the fraction 1 / T_i, so the length to take is the one with the highest
+
+    sum over requests of T_i(k) / T_i(now), over the time of a step
+
+and not the one with the most tokens in the next step. Easy requests are fast already: drafting for
+them alone has them end sooner, and leaves a batch of hard ones. In simulation, with everything
+known, taking the most tokens of each step comes to 98 to 99 % of the best single length on mixed
+traffic, this rule to 99.6 to 101.7 % (docs/experiments.md). Hence verdicts are weighted by 1 / T_i,
+and the survival learned from them (see `acceptance`) is the one whose sum is maximised. Where all
+are alike it changes nothing.
+
+T_i is a fading mean of what the request's steps yielded, shrunk towards that of all, with which a
+new request begins:
+
+    T_i = (strength * T + tokens_i) / (strength + steps_i)
+
+taken before the verdict that it weighs. Of more than `_MAX_WEIGHED` verdicts in a step, so many are
+taken, others in the next step: enough for a mean, and the time it takes is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.governor.values import StepSample
+
+# All chosen by hand on the simulator.
+_STRENGTH = 4.0
+_KEEP = 0.97
+_MEAN_SHARE = 0.05
+_MAX_WEIGHED = 32
+_MAX_KNOWN = 4096
+_NOTHING = (0.0, 0.0)
+
+
+class RequestWeights:
+    """Follows how many tokens a step each request yields."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, float]] = {}  # tokens, steps
+        self._mean: float | None = None
+        self._turn = 0
+
+    def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float] | None:
+        """Weighted counts of (drafted, accepted), of weight 1 on average; learns from them too.
+
+        None where there is nothing to weigh: one request, requests without names, or drafts of
+        different lengths. Those are of drafters that seldom offer, whose few verdicts are all
+        needed, and where what a request was offered tells more about its pace than what it is.
+        """
+        judged, drafted, accepted = sample.judged, sample.drafted, sample.accepted
+        if len(judged) < 2 or drafted.count(drafted[0]) < len(drafted):
+            return None
+        if len(judged) > _MAX_WEIGHED:
+            self._turn = 0 if self._turn >= len(judged) else self._turn
+            part = slice(self._turn, self._turn + _MAX_WEIGHED)
+            judged, drafted, accepted = judged[part], drafted[part], accepted[part]
+            self._turn += _MAX_WEIGHED
+        mean = 1.0 + sum(accepted) / len(accepted)
+        if self._mean is not None:
+            mean = self._mean + _MEAN_SHARE * (mean - self._mean)
+        self._mean = mean
+        if len(self._known) > _MAX_KNOWN:
+            self._known = {}
+        known, first_tokens = self._known, _STRENGTH * mean
+        counts: dict[tuple[int, int], float] = {}
+        total = 0.0
+        for request, length, num_accepted in zip(judged, drafted, accepted, strict=True):
+            tokens, steps = known.get(request, _NOTHING)
+            weight = (_STRENGTH + steps) / (first_tokens + tokens)
+            known[request] = (_KEEP * tokens + 1.0 + num_accepted, _KEEP * steps + 1.0)
+            verdict = (length, num_accepted)
+            if verdict in counts:
+                counts[verdict] += weight
+            else:
+                counts[verdict] = weight
+            total += weight
+        scale = len(judged) / total
+        return {verdict: scale * weight for verdict, weight in counts.items()}

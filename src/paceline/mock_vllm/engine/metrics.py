@@ -1,0 +1,98 @@
+"""The load and the counts, under vLLM 0.32's names and in its words.
+
+vLLM has many more families; here are those that tell load, cache and output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from paceline.mock_vllm.engine.engine import Engine
+
+_FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
+
+CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class Metrics:
+    """Read from the engine at each scrape."""
+
+    def __init__(self, engine: Engine, model: str) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Reader(engine, model))
+
+    def render(self) -> bytes:
+        return generate_latest(self._registry)
+
+
+class _Reader(Collector):
+    def __init__(self, engine: Engine, model: str) -> None:
+        self._engine = engine
+        self._labels = (model, "0")
+        self._created_s = time.time()
+
+    def collect(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield self._gauge(
+            "num_requests_running",
+            "Number of requests in model execution batches.",
+            engine.num_running,
+        )
+        yield self._gauge(
+            "num_requests_waiting",
+            "Number of requests waiting to be processed.",
+            engine.num_waiting,
+        )
+        yield self._gauge(
+            "kv_cache_usage_perc",
+            "KV-cache usage. 1 means 100 percent usage.",
+            engine.cache.used_fraction,
+        )
+        yield self._counter(
+            "prefix_cache_queries",
+            "Prefix cache queries, in terms of number of queried tokens.",
+            engine.cache.queried_tokens_total,
+        )
+        yield self._counter(
+            "prefix_cache_hits",
+            "Prefix cache hits, in terms of number of cached tokens.",
+            engine.cache.hit_tokens_total,
+        )
+        yield self._counter(
+            "num_preemptions",
+            "Cumulative number of preemption from the engine.",
+            engine.preemptions_total,
+        )
+        yield self._counter(
+            "prompt_tokens", "Number of prefill tokens processed.", engine.prompt_tokens_total
+        )
+        yield self._counter(
+            "generation_tokens",
+            "Number of generation tokens processed.",
+            engine.generation_tokens_total,
+        )
+        finished = CounterMetricFamily(
+            "vllm:request_success",
+            "Count of successfully processed requests.",
+            labels=("model_name", "engine", "finished_reason"),
+        )
+        for reason in _FINISH_REASONS:
+            finished.add_metric(
+                (*self._labels, reason), engine.finished_total[reason], self._created_s
+            )
+        yield finished
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        family = GaugeMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))
+        family.add_metric(self._labels, value)
+        return family
+
+    def _counter(self, name: str, text: str, value: float) -> Metric:
+        family = CounterMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))
+        family.add_metric(self._labels, value, self._created_s)
+        return family

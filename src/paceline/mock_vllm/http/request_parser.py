@@ -1,0 +1,236 @@
+"""What does a request ask for, and what would vLLM refuse about it?
+
+Messages and their order are vLLM 0.32's. Fields that do not matter here are ignored, as vLLM
+ignores those that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.mock_vllm.http.refusals import (
+    Refused,
+    check_types,
+    ill_formed,
+    invalid,
+    is_list_of,
+    wrong,
+)
+from paceline.mock_vllm.model.answer import SamplingParams
+from paceline.mock_vllm.model.vocabulary import VOCABULARY_SIZE, encode_chat, encode_text
+from paceline.mock_vllm.settings import MockVllmSettings
+
+_SAMPLING_EPS = 1e-5
+_MAX_N = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """One request for an answer."""
+
+    is_chat: bool
+    prompts: tuple[list[int], ...]
+    sampling: SamplingParams
+    """Its `max_tokens` is what the context leaves of it for the longest prompt."""
+    seeds: tuple[int | None, ...]
+    """One for each of the n choices."""
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool
+    return_token_ids: bool
+    echo: bool
+    cache_salt: str
+
+
+def check_model(body: Mapping[str, Any], settings: MockVllmSettings) -> None:
+    model = body.get("model")
+    if model and model != settings.model:
+        text = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
+        raise Refused(404, text, "NotFoundError", "model")
+
+
+def read_asked(
+    body: Mapping[str, Any], settings: MockVllmSettings, *, is_chat: bool, drawn_seed: int
+) -> ParsedRequest:
+    """Check a request as vLLM would; `drawn_seed` is for one that samples and names none.
+
+    Raises `Refused`.
+    """
+    check_types(body)
+    stream, options = bool(body.get("stream")), body.get("stream_options") or {}
+    if options and not stream:
+        raise invalid("Stream options can only be defined when `stream=True`.", "stream_options")
+    if not is_chat and not body.get("prompt"):
+        raise invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    prompts = [_chat_prompt(body)] if is_chat else _completion_prompts(body["prompt"])
+    check_model(body, settings)
+    if is_chat and not body["messages"]:
+        raise invalid(
+            "Cannot apply chat template to an empty conversation. Provide at least one message."
+        )
+    n = 1 if body.get("n") is None else body["n"]
+    sampling = _sampling(body, settings, prompts, is_chat=is_chat, n=n)
+    seeds: tuple[int | None, ...] = (None,)
+    if _number(body, "temperature", 1.0) >= _SAMPLING_EPS:
+        first = drawn_seed if body.get("seed") is None else body["seed"]
+        seeds = tuple(first + place for place in range(n))
+    include_usage = bool(options.get("include_usage"))
+    return ParsedRequest(
+        is_chat=is_chat,
+        prompts=tuple(prompts),
+        sampling=sampling,
+        seeds=seeds,
+        stream=stream,
+        include_usage=include_usage,
+        continuous_usage=include_usage and bool(options.get("continuous_usage_stats")),
+        return_token_ids=bool(body.get("return_token_ids")),
+        echo=not is_chat and bool(body.get("echo")),
+        cache_salt=body.get("cache_salt") or "",
+    )
+
+
+def read_prompt(body: Mapping[str, Any]) -> list[int]:
+    """The tokens of a chat or a text, of any length, as /tokenize gives them."""
+    if "messages" in body:
+        return _chat_prompt(body)
+    prompt = body.get("prompt")
+    return encode_text(prompt) if isinstance(prompt, str) else []
+
+
+def _sampling(
+    body: Mapping[str, Any],
+    settings: MockVllmSettings,
+    prompts: list[list[int]],
+    *,
+    is_chat: bool,
+    n: int,
+) -> SamplingParams:
+    wanted, name = body.get("max_tokens", None if is_chat else 16), "max_tokens"
+    if is_chat and body.get("max_completion_tokens") is not None:
+        wanted, name = body["max_completion_tokens"], "max_completion_tokens"
+    limit = settings.max_model_len
+    if wanted is not None and wanted > limit:
+        raise invalid(
+            f"{name}={wanted} cannot be greater than max_model_len={limit}. "
+            "Please request fewer output tokens.",
+            name,
+            wanted,
+        )
+    for prompt in prompts:
+        _check_prompt(prompt, limit)
+    room = limit - max(map(len, prompts))
+    max_tokens = room if wanted is None else min(room, wanted)
+    min_tokens = body.get("min_tokens") or 0
+    _check_numbers(body, max_tokens=max_tokens, min_tokens=min_tokens, n=n)
+    if settings.speculates and (
+        _number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")
+    ):
+        raise invalid(
+            "The min_p and logit_bias sampling parameters "
+            "are not yet supported with speculative decoding."
+        )
+    stop = body.get("stop") or []
+    stop = [stop] if isinstance(stop, str) else stop
+    if "" in stop:
+        raise invalid("stop cannot contain an empty string.")
+    return SamplingParams(
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        stop=tuple(stop),
+        include_stop_str_in_output=bool(body.get("include_stop_str_in_output")),
+        stop_token_ids=frozenset(body.get("stop_token_ids") or ()),
+        ignore_eos=bool(body.get("ignore_eos")),
+        skip_special_tokens=body.get("skip_special_tokens") is not False,
+    )
+
+
+def _check_prompt(prompt: list[int], limit: int) -> None:
+    if len(prompt) > limit:
+        # vLLM's tokenizer stops one past the limit, hence its "at least".
+        qualifier = "at least " if len(prompt) == limit + 1 else ""
+        raise invalid(
+            f"This model's maximum context length is {limit} tokens. However, your prompt "
+            f"contains {qualifier}{len(prompt)} input tokens, which exceeds this limit even "
+            "without any output tokens. Please reduce the length of the input prompt.",
+            "input_tokens",
+            len(prompt),
+        )
+    for token in (min(prompt), max(prompt)) if prompt else ():
+        if not 0 <= token < VOCABULARY_SIZE:
+            raise invalid(f"Token id {token} is out of vocabulary")
+
+
+def _check_numbers(body: Mapping[str, Any], *, max_tokens: int, min_tokens: int, n: int) -> None:
+    if not 1 <= n <= _MAX_N:
+        raise invalid(f"n must be at least 1, got {n}.")
+    for name in ("presence_penalty", "frequency_penalty"):
+        value = _number(body, name, 0.0)
+        if not -2 <= value <= 2:
+            raise invalid(f"{name} must be in [-2, 2], got {value}.")
+    temperature = _number(body, "temperature", 1.0)
+    if temperature < 0:
+        text = f"temperature must be non-negative, got {temperature}."
+        raise invalid(text, "temperature", temperature)
+    if temperature > 2:
+        text = f"temperature must be in [0, 2], got {temperature}."
+        raise invalid(text, "temperature", temperature)
+    top_p, min_p = _number(body, "top_p", 1.0), _number(body, "min_p", 0.0)
+    if not 0 < top_p <= 1:
+        raise invalid(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
+    if not 0 <= min_p <= 1:
+        raise invalid(f"min_p must be in [0, 1], got {min_p}.")
+    if max_tokens < 1:
+        text = f"max_tokens must be at least 1, got {max_tokens}."
+        raise invalid(text, "max_tokens", max_tokens)
+    if min_tokens < 0:
+        raise invalid(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
+    if min_tokens > max_tokens:
+        raise invalid(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
+        )
+    if temperature < _SAMPLING_EPS and n > 1:
+        raise invalid(f"n must be 1 when using greedy sampling, got {n}.")
+
+
+def _completion_prompts(prompt: Any) -> list[list[int]]:
+    """A text, token ids, or a list of either."""
+    if isinstance(prompt, str):
+        return [encode_text(prompt)]
+    if is_list_of(prompt, int):
+        return [prompt]
+    if is_list_of(prompt, str):
+        return [encode_text(part) for part in prompt]
+    if isinstance(prompt, list) and all(is_list_of(part, int) for part in prompt):
+        return list(prompt)
+    kinds = ("list", "list", "string", "list")
+    details = [
+        wrong("body.prompt", f"{kind}_type", f"Input should be a valid {kind}", prompt)
+        for kind in kinds
+    ]
+    raise ill_formed("body.prompt", *details)
+
+
+def _chat_prompt(body: Mapping[str, Any]) -> list[int]:
+    if "messages" not in body:
+        raise ill_formed("body.messages", wrong("body.messages", "missing", "Field required", body))
+    pairs = []
+    for place, message in enumerate(body["messages"]):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            name = f"body.messages.{place}.role"
+            raise ill_formed(name, wrong(name, "missing", "Field required", message))
+        pairs.append((message["role"], _text_of(message.get("content"))))
+    return encode_chat(pairs, add_generation_prompt=body.get("add_generation_prompt") is not False)
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "\n".join(text for text in parts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def _number(body: Mapping[str, Any], name: str, default: float) -> float:
+    value = body.get(name)
+    return default if value is None else float(value)

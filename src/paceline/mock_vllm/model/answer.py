@@ -1,0 +1,180 @@
+"""How does an answer come about: tokens, their text, and where it stops?
+
+The order of the checks, the hold-back before stop strings and what counts as output are vLLM's
+(`check_stop` in v1/core/sched/utils.py, `BaseIncrementalDetokenizer` in v1/engine/detokenizer.py).
+`expected_answer` is the whole answer as a pure function, for whoever checks a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.mock_vllm.model.detokenizer import Detokenizer
+from paceline.mock_vllm.model.token_function import TokenSource
+from paceline.mock_vllm.model.vocabulary import END
+
+DEFAULT_EOS_EVERY_TOKENS = 512
+"""Chosen by hand: most answers of a few hundred tokens end by `max_tokens`, some by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """What a request says about its answer, with vLLM's names."""
+
+    max_tokens: int
+    seed: int | None = None
+    """None: greedy."""
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one step adds to an answer."""
+
+    ids: list[int]
+    text: str
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    ids: tuple[int, ...]
+    text: str
+    finish_reason: str
+    stop_reason: str | int | None
+
+
+class Writing:
+    """One answer in the making."""
+
+    __slots__ = (
+        "_detokenizer",
+        "_num_sent_chars",
+        "_sampling",
+        "_source",
+        "_stop_buffer_chars",
+        "_text",
+        "is_finished",
+        "num_tokens",
+    )
+
+    def __init__(
+        self, prompt_ids: Sequence[int], sampling: SamplingParams, eos_every_tokens: int
+    ) -> None:
+        self._source = TokenSource(
+            prompt_ids, seed=sampling.seed, eos_every_tokens=eos_every_tokens
+        )
+        self._detokenizer = Detokenizer(
+            prompt_ids, skip_special_tokens=sampling.skip_special_tokens
+        )
+        self._sampling = sampling
+        self._text = ""
+        self._num_sent_chars = 0
+        holds_back = sampling.stop and not sampling.include_stop_str_in_output
+        self._stop_buffer_chars = max(map(len, sampling.stop)) - 1 if holds_back else 0
+        self.num_tokens = 0
+        self.is_finished = False
+
+    def advance(self, num_tokens: int) -> Piece:
+        """The next tokens, at most `num_tokens`. Call it only while not finished."""
+        ids: list[int] = []
+        texts: list[str] = []
+        finish_reason: str | None = None
+        stop_reason: str | int | None = None
+        while len(ids) < num_tokens and finish_reason is None:
+            token, text, finish_reason, stop_reason = self._step()
+            ids.append(token)
+            texts.append(text)
+        if not self._sampling.stop:
+            return Piece(ids, "".join(texts), finish_reason, stop_reason)
+        # With stop strings the text is kept whole, since a match may cut what is held back.
+        end = len(self._text) - (0 if finish_reason else self._stop_buffer_chars)
+        sent, self._num_sent_chars = self._num_sent_chars, max(end, self._num_sent_chars)
+        return Piece(ids, self._text[sent : self._num_sent_chars], finish_reason, stop_reason)
+
+    def _step(self) -> tuple[int, str, str | None, str | int | None]:
+        sampling = self._sampling
+        is_past_minimum = self.num_tokens >= sampling.min_tokens
+        token = self._source.next_token(may_end=is_past_minimum)
+        self.num_tokens += 1
+        finish_reason: str | None = None
+        stop_reason: str | int | None = None
+        if token == END and not sampling.ignore_eos:
+            finish_reason = "stop"
+        elif token in sampling.stop_token_ids and is_past_minimum:
+            finish_reason, stop_reason = "stop", token
+        elif self.num_tokens >= sampling.max_tokens:
+            finish_reason = "length"
+        if finish_reason == "stop" and not sampling.include_stop_str_in_output:
+            text = ""
+        else:
+            text = self._detokenizer.feed(token)
+        if sampling.stop and text:
+            self._text += text
+            found = self._find_stop(len(text)) if self.num_tokens > sampling.min_tokens else None
+            if found is not None:
+                finish_reason, stop_reason = "stop", found
+        self.is_finished = finish_reason is not None
+        return token, text, finish_reason, stop_reason
+
+    def _find_stop(self, num_new_chars: int) -> str | None:
+        """The stop string that completes first; cuts the text there."""
+        best: tuple[int, int, str] | None = None
+        for stop in self._sampling.stop:
+            begin = self._text.find(stop, max(0, len(self._text) - num_new_chars - len(stop) + 1))
+            end = begin + len(stop)
+            if begin >= 0 and (best is None or end < best[0]):
+                best = (end, begin, stop)
+        if best is None:
+            return None
+        end, begin, stop = best
+        self._text = self._text[: end if self._sampling.include_stop_str_in_output else begin]
+        return stop
+
+
+def expected_answer(
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    *,
+    seed: int | None = None,
+    min_tokens: int = 0,
+    stop: Sequence[str] = (),
+    include_stop_str_in_output: bool = False,
+    stop_token_ids: Sequence[int] = (),
+    ignore_eos: bool = False,
+    skip_special_tokens: bool = True,
+    eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS,
+) -> Answer:
+    """The answer that a stand-in gives; `seed` is None when greedy (`temperature` 0).
+
+    >>> whole = expected_answer([65, 66], 12)
+    >>> rest = expected_answer([65, 66, *whole.ids[:5]], 12 - 5)
+    >>> whole.ids[5:] == rest.ids
+    True
+    """
+    writing = Writing(
+        prompt_ids,
+        SamplingParams(
+            max_tokens=max_tokens,
+            seed=seed,
+            min_tokens=min_tokens,
+            stop=tuple(stop),
+            include_stop_str_in_output=include_stop_str_in_output,
+            stop_token_ids=frozenset(stop_token_ids),
+            ignore_eos=ignore_eos,
+            skip_special_tokens=skip_special_tokens,
+        ),
+        eos_every_tokens,
+    )
+    piece = writing.advance(max_tokens)
+    assert piece.finish_reason is not None
+    return Answer(tuple(piece.ids), piece.text, piece.finish_reason, piece.stop_reason)

@@ -1,0 +1,50 @@
+"""When does a token's text go out?
+
+As in vLLM, whose detokenizer is `DecodeStream` of Hugging Face's `tokenizers`: text is held back
+while it ends inside a character, and lost when the answer ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.mock_vllm.model.vocabulary import (
+    FIRST_SPECIAL,
+    TOKEN_BYTES,
+    VOCABULARY_SIZE,
+    bytes_of,
+)
+
+_UNKNOWN = "\ufffd"
+
+
+class Detokenizer:
+    """Tokens in, text out.
+
+    One oddity is kept: when the prompt itself ends inside a character, as it may when a broken
+    answer is continued from its ids, the first text that goes out is the whole prompt's with it.
+    """
+
+    __slots__ = ("_end", "_held")
+
+    def __init__(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> None:
+        self._end = FIRST_SPECIAL if skip_special_tokens else VOCABULARY_SIZE
+        # A character has at most four bytes, and each token at least one.
+        tail = bytes_of(prompt_ids[-8:], skip_special_tokens=skip_special_tokens)
+        self._held = b""
+        if tail.decode("utf-8", "replace").endswith(_UNKNOWN):
+            self._held = bytes_of(prompt_ids, skip_special_tokens=skip_special_tokens)
+
+    def feed(self, token: int) -> str:
+        """The text that this token lets out."""
+        if token >= self._end:
+            return ""
+        held = self._held
+        data = held + TOKEN_BYTES[token] if held else TOKEN_BYTES[token]
+        text = data.decode("utf-8", "replace")
+        if text.endswith(_UNKNOWN):
+            self._held = data
+            return ""
+        if held:
+            self._held = b""
+        return text

@@ -1,0 +1,69 @@
+"""What kind of server is imitated, and how fast is it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
+
+BLOCK_TOKENS = 16
+"""Tokens per block of the virtual KV cache; vLLM's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class MockVllmSettings:
+    """The flags of `paceline mock-vllm`."""
+
+    model: str = "mock_vllm"
+    max_model_len: int = 4096
+    tpot_ms: float = 20.0
+    """Time per output token of every running request, whatever the load."""
+    prefill_tokens_per_s: float = 20_000.0
+    """Prompts are read one after another at this rate; what the prefix cache holds is free."""
+    max_num_seqs: int = 256
+    """Sequences that run at once; others wait."""
+    num_kv_blocks: int = 0
+    """Blocks of 16 tokens in the virtual KV cache; 0: enough for `max_num_seqs` full contexts."""
+    tokens_per_chunk: tuple[int, ...] = (1,)
+    """How many tokens each chunk of a stream has, in turn and again from the start."""
+    speculates: bool = False
+    """Refuse `min_p` and `logit_bias`, as vLLM does while it drafts."""
+    eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS
+    """An answer ends by itself after so many tokens on average; 0: never."""
+    api_key: str = ""
+    """The bearer token that routes under /v1 and some others want; empty: none."""
+    seed: int = 0
+    """For what is drawn: seeds of requests that sample without one, and faults with a rate."""
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model must not be empty.")
+        if self.tpot_ms < 0:
+            raise ValueError(f"tpot_ms must not be negative, got {self.tpot_ms}.")
+        if self.prefill_tokens_per_s <= 0:
+            raise ValueError(
+                f"prefill_tokens_per_s must be positive, got {self.prefill_tokens_per_s}."
+            )
+        for name in ("max_model_len", "max_num_seqs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("num_kv_blocks", "eos_every_tokens"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if 0 < self.num_kv_blocks < self._blocks_per_sequence:
+            raise ValueError(
+                f"num_kv_blocks must hold one context: at least {self._blocks_per_sequence}, "
+                f"got {self.num_kv_blocks}."
+            )
+        if not self.tokens_per_chunk or min(self.tokens_per_chunk) < 1:
+            raise ValueError(
+                f"tokens_per_chunk must be counts of at least 1, got {self.tokens_per_chunk}."
+            )
+
+    @property
+    def kv_blocks(self) -> int:
+        return self.num_kv_blocks or self.max_num_seqs * self._blocks_per_sequence
+
+    @property
+    def _blocks_per_sequence(self) -> int:
+        return self.max_model_len // BLOCK_TOKENS + 1

@@ -1,0 +1,170 @@
+"""The simulator from the command line; prints what `compare` and `fleet` find."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS, governed_policy
+from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
+from paceline.policy_simulator.evaluation.fleet import FleetSummary, simulate_fleet
+from paceline.policy_simulator.evaluation.summary import PhaseSummary
+from paceline.policy_simulator.machines.machine import Disturbance
+from paceline.policy_simulator.machines.profiles import Profile, load_profile, profile_names
+from paceline.policy_simulator.traffic.traces import TRACE_NAMES, build_trace
+
+_EXAMPLES = """examples:
+  python -m paceline.policy_simulator
+  python -m paceline.policy_simulator --profile 72b-tp8-h100 --trace shifting --json result.json
+  python -m paceline.policy_simulator --profile cpu-twin --ngram --noise 0.1
+  python -m paceline.policy_simulator --profile 7b-h200 --trace bursts --replicas 1000
+"""
+_SCHEMA_VERSION = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; exit code 0, or 2 for wrong usage (argparse)."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    profile = load_profile(options.profile)
+    if options.ngram:
+        profile = replace(profile, machine=profile.machine.with_ngram())
+    if options.first_token_verdicts:
+        if profile.machine.drafter != "keeps_up":
+            parser.error(
+                f"--first-token-verdicts is given with profile {profile.name}, whose draft model "
+                "computes nothing at length 0; allowed are profiles whose draft model keeps up"
+            )
+        profile = replace(profile, machine=profile.machine.telling_first_tokens())
+    trace = build_trace(options.trace, profile)
+    disturbance = Disturbance(
+        noise_fraction=options.noise,
+        stall_chance=options.stall_chance,
+        stall_s=options.stall_s,
+        drift_fraction=options.drift,
+    )
+    result: dict[str, object] = {
+        "schema_version": _SCHEMA_VERSION,
+        "profile": profile.name,
+        "drafter": profile.machine.drafter,
+        "tells_first_tokens": profile.machine.tells_first_tokens,
+        "trace": options.trace,
+        "seed": options.seed,
+        "disturbance": asdict(disturbance),
+    }
+    if options.replicas:
+        fleets = {
+            arm: simulate_fleet(
+                profile.machine,
+                trace,
+                partial(governed_policy, arm, profile.machine, []),
+                num_replicas=options.replicas,
+                num_simulated=min(options.simulate, options.replicas),
+                seed=options.seed,
+                disturbance=disturbance,
+            )
+            for arm in ("off", *GOVERNED_ARMS)
+        }
+        result["fleet"] = {arm: asdict(fleet) for arm, fleet in fleets.items()}
+        print(_render_fleet(fleets))
+    else:
+        comparison = compare_arms(
+            profile.machine, trace, seed=options.seed, disturbance=disturbance
+        )
+        result |= asdict(comparison)
+        print(_render_comparison(profile, options.trace, comparison))
+    if options.json:
+        Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m paceline.policy_simulator",
+        description="Policies in a simulated serving engine, against an oracle that knows.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--profile", choices=profile_names(), default="cpu-twin")
+    parser.add_argument("--trace", choices=TRACE_NAMES, default="shifting")
+    drafter = parser.add_mutually_exclusive_group()
+    drafter.add_argument("--ngram", action="store_true", help="an n-gram drafter, for free")
+    drafter.add_argument(
+        "--first-token-verdicts",
+        action="store_true",
+        help="the engine tells at length 0 whether the first draft token came (GPU profiles)",
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--noise", type=float, default=0.03, help="sigma of the durations")
+    parser.add_argument("--stall-chance", type=float, default=0.0, help="per step")
+    parser.add_argument("--stall-s", type=float, default=0.0, help="seconds a stall takes")
+    parser.add_argument("--drift", type=float, default=0.0, help="fraction, over ten minutes")
+    parser.add_argument(
+        "--replicas", type=int, default=0, help="a fleet of so many instead of one engine"
+    )
+    parser.add_argument("--simulate", type=int, default=8, help="replicas of it to simulate")
+    parser.add_argument("--json", metavar="FILE", help="write the whole result here")
+    return parser
+
+
+def _render_comparison(profile: Profile, trace: str, comparison: Comparison) -> str:
+    lines = [
+        f"{profile.name}, {profile.description}; trace {trace}",
+        f"best single length {comparison.best_held_arm}; table {comparison.table}",
+        "",
+        f"{'arm':10}{'tokens/s':>10}{'of oracle':>10}{'by phase':>10}{'worst':>8}"
+        f"{'adapted':>9}{'P99 ms':>8}  worst phase",
+    ]
+    lines += [_render_arm(arm) for arm in comparison.arms]
+    for name in GOVERNED_ARMS:
+        lines += [
+            "",
+            f"{name:26}{'tokens/s':>10}{'steady':>8}{'best K':>7}{'its K':>7}{'adapted':>9}"
+            f"{'off':>7}{'explore':>8}{'loss':>7}{'switch':>7}",
+        ]
+        lines += [_render_phase(phase) for phase in comparison.arm(name).summary.phases]
+    return "\n".join(lines)
+
+
+def _render_arm(arm: ArmResult) -> str:
+    summary = arm.summary
+    return (
+        f"{summary.arm:10}{summary.tokens_per_s:10.1f}{arm.fraction_of_oracle:10.1%}"
+        f"{arm.mean_phase_fraction:10.1%}{arm.worst_phase_fraction:8.1%}"
+        f"{_or_never(arm.slowest_to_adapt):>9}{_in_ms(summary.inter_chunk_p99_s):>8}"
+        f"  {arm.worst_phase}"
+    )
+
+
+def _render_phase(phase: PhaseSummary) -> str:
+    steady = "-" if phase.steady_fraction is None else f"{phase.steady_fraction:.1%}"
+    best = "-" if phase.best_length is None else str(phase.best_length)
+    common = "-" if phase.common_length is None else str(phase.common_length)
+    return (
+        f"  {phase.name:24}{phase.tokens_per_s:10.1f}{steady:>8}{best:>7}{common:>7}"
+        f"{_or_never(phase.steps_to_adapt):>9}{phase.off_fraction:7.1%}"
+        f"{phase.exploring_fraction:8.2%}{phase.exploring_loss_fraction:7.2%}"
+        f"{phase.switching_fraction:7.2%}"
+    )
+
+
+def _render_fleet(fleets: dict[str, FleetSummary]) -> str:
+    lines = [f"{'arm':10}{'fleet tokens/s':>16}{'+-':>10}{'slowest':>9}{'P99 ms':>8}"]
+    lines += [
+        f"{arm:10}{fleet.tokens_per_s:16.0f}{fleet.tokens_per_s_margin:10.0f}"
+        f"{fleet.slowest_replica_fraction:9.1%}{_in_ms(fleet.inter_chunk_p99_s):>8}"
+        for arm, fleet in fleets.items()
+    ]
+    return "\n".join(lines)
+
+
+def _or_never(steps: int | None) -> str:
+    return "never" if steps is None else str(steps)
+
+
+def _in_ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.1f}"

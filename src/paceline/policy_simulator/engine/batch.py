@@ -1,0 +1,204 @@
+"""What the engine holds of each request, and how many of its draft tokens the target accepts.
+
+Arrays over slots, a request keeping its slot from admission to its end. Luck belongs to the
+request and the position of its output token, not to the step: token i of a request meets the same
+draw whatever lengths were drafted before. So runs with different policies on one seed differ by
+what the policies did, hardly by luck. No draw decides twice: a verdict at position i ends in a
+token at position i. Draws and truths of tokens that are out stay known until the request ends, for
+a draft model that looks back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.policy_simulator.traffic.traffic import DraftTruth, Phase, TrafficClass
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_BLOCK = 128
+"""Draws are made for this many output tokens at a time; each slot has two blocks at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request on its way in; all about it is fixed by the seed and its number."""
+
+    arrived_s: float
+    kind: TrafficClass
+    prompt_tokens: int
+    output_tokens: int
+    quality: float
+    """Standard normal: how much better than its class it is predicted."""
+    random: np.random.Generator
+
+
+def draw_arrival(phase: Phase, arrived_s: float, random: np.random.Generator) -> Arrival:
+    """A request of the phase's classes; mutates `random` only."""
+    share = random.random() * sum(kind.weight for kind in phase.classes)
+    kinds = iter(phase.classes)
+    kind = next(kinds)
+    while share >= kind.weight:
+        share -= kind.weight
+        kind = next(kinds, kind)
+    return Arrival(
+        arrived_s=arrived_s,
+        kind=kind,
+        prompt_tokens=int(random.integers(kind.prompt_tokens.low, kind.prompt_tokens.high + 1)),
+        output_tokens=int(random.integers(kind.output_tokens.low, kind.output_tokens.high + 1)),
+        quality=float(random.standard_normal()),
+        random=random,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What held for the tokens of one request that are out."""
+
+    luck: list[Floats] = field(default_factory=list)
+    """Blocks of acceptance draws before the two at hand, from the first token on."""
+    logits: list[tuple[int, Floats]] = field(default_factory=list)
+    """Truths that another has replaced: up to which token, and the logits by draft depth."""
+
+
+class RequestBatch:
+    """The requests being served. Columns are read freely by the engine's loop."""
+
+    def __init__(self, num_slots: int, max_draft_length: int) -> None:
+        if max_draft_length > _BLOCK // 2:
+            raise ValueError(
+                f"max_draft_length is {max_draft_length}; allowed is up to {_BLOCK // 2}"
+            )
+        self._depth = max(max_draft_length, 1)
+        self._free = list(range(num_slots - 1, -1, -1))
+        self._serials = 0
+        self.serial = np.full(num_slots, -1, dtype=np.int64)
+        """Which request has the slot; -1 for none."""
+        self.prompt_left = np.zeros(num_slots, dtype=np.int64)
+        self.output_left = np.zeros(num_slots, dtype=np.int64)
+        self.computed = np.zeros(num_slots, dtype=np.int64)
+        """Tokens in the KV cache as the scheduler counts them: drafts under way as accepted."""
+        self.drafts = np.zeros(num_slots, dtype=np.int64)
+        """Draft tokens waiting to be verified."""
+        self.in_flight = np.zeros(num_slots, dtype=np.int64)
+        """Scheduled steps of the request whose results are not there yet."""
+        self.missed = np.zeros(num_slots, dtype=np.int64)
+        """Tokens the draft model has not computed."""
+        self.arrived_s = np.zeros(num_slots)
+        self.output_tokens = np.zeros(num_slots, dtype=np.int64)
+        """Of the whole answer."""
+        self.first_output_s = np.full(num_slots, np.nan)
+        self.last_output_s = np.full(num_slots, np.nan)
+        self.matched = np.zeros(num_slots)
+        """1 where the n-gram drafter has a match, 0 where not; before the first, the chance."""
+        self.position = np.zeros(num_slots, dtype=np.int64)
+        """Output tokens that are out: the index of the next one."""
+        self._block_start = np.zeros(num_slots, dtype=np.int64)
+        self._acceptance_luck = np.zeros((num_slots, 2 * _BLOCK))
+        self._match_luck = np.zeros((num_slots, 2 * _BLOCK))
+        self._logits = np.zeros((num_slots, self._depth))
+        self._match_fraction = np.ones(num_slots)
+        self._match_memory = np.zeros(num_slots)
+        self._arrivals: dict[int, Arrival] = {}
+        self._pasts: dict[int, _Past] = {}
+        self._truths: dict[str, DraftTruth] = {}
+
+    def enter(self, phase: Phase) -> None:
+        """Let the phase's truths take over, for requests under way too."""
+        self._truths |= {kind.name: kind.truth for kind in phase.classes}
+        for slot, arrival in self._arrivals.items():
+            replaced = (int(self.position[slot]), self._logits[slot].copy())
+            self._pasts[slot].logits.append(replaced)
+            self._set_truth(slot, arrival)
+
+    def admit(self, arrival: Arrival) -> int:
+        """Give a request a slot; returns it."""
+        slot = self._free.pop()
+        self._arrivals[slot] = arrival
+        self._pasts[slot] = _Past()
+        self.serial[slot] = self._serials
+        self._serials += 1
+        self.prompt_left[slot] = arrival.prompt_tokens
+        self.output_left[slot] = self.output_tokens[slot] = arrival.output_tokens
+        self.computed[slot] = self.drafts[slot] = self.in_flight[slot] = self.missed[slot] = 0
+        self.arrived_s[slot] = arrival.arrived_s
+        self.last_output_s[slot] = np.nan
+        self.position[slot] = self._block_start[slot] = 0
+        self._set_truth(slot, arrival)
+        self.matched[slot] = self._match_fraction[slot]
+        for half in (slice(0, _BLOCK), slice(_BLOCK, 2 * _BLOCK)):
+            self._draw(slot, half)
+        return slot
+
+    def release(self, slots: Ints) -> None:
+        """The requests in these slots have ended."""
+        for slot in slots.tolist():
+            self.serial[slot] = -1
+            del self._arrivals[slot], self._pasts[slot]
+            self._free.append(slot)
+
+    def accepted(self, slots: Ints, verified: Ints) -> Ints:
+        """How many of each request's `verified` draft tokens the target accepts, (num_slots,)."""
+        depth = int(np.maximum.reduce(verified, initial=0))
+        if depth == 0:
+            return np.zeros(len(slots), dtype=np.int64)
+        ahead = np.arange(depth)
+        columns = (self.position[slots] - self._block_start[slots])[:, None] + ahead
+        luck = self._acceptance_luck[slots[:, None], columns]
+        hits = (luck < self._logits[slots, :depth]) & (ahead < verified[:, None])
+        runs: Ints = np.add.reduce(np.logical_and.accumulate(hits, axis=1), axis=1)
+        return runs
+
+    def past_luck(self, slot: int, start: int, stop: int) -> Floats:
+        """The draws that decided on output tokens [start, stop) of a request, all of them out."""
+        first = start // _BLOCK
+        blocks = [*self._pasts[slot].luck[first:], self._acceptance_luck[slot]]
+        luck: Floats = np.concatenate(blocks)
+        return luck[start - first * _BLOCK : stop - first * _BLOCK]
+
+    def logits_at(self, slot: int, position: int) -> Floats:
+        """What a draw must stay below at each draft depth, for a draft made at `position`."""
+        replaced = self._pasts[slot].logits
+        return next((logits for until, logits in replaced if position < until), self._logits[slot])
+
+    def advance(self, slots: Ints, emitted: Ints) -> None:
+        """The output of these requests has grown by `emitted` tokens each."""
+        self.position[slots] += emitted
+        offset = self.position[slots] - self._block_start[slots]
+        if np.maximum.reduce(offset, initial=0) >= _BLOCK:
+            for slot in slots[offset >= _BLOCK].tolist():
+                self._next_block(slot)
+
+    def match(self, slots: Ints, emitted: Ints) -> Ints:
+        """Whether the n-gram drafter has a match, `emitted` tokens after it was last asked."""
+        base = self._match_fraction[slots]
+        chance = base + (self.matched[slots] - base) * self._match_memory[slots] ** emitted
+        columns = self.position[slots] - self._block_start[slots]
+        found: Ints = (self._match_luck[slots, columns] < chance).astype(np.int64)
+        self.matched[slots] = found
+        return found
+
+    def _set_truth(self, slot: int, arrival: Arrival) -> None:
+        truth = self._truths[arrival.kind.name]
+        shift = truth.spread * arrival.quality
+        self._logits[slot] = np.asarray(truth.logits(self._depth)) + shift
+        self._match_fraction[slot] = truth.match_fraction
+        self._match_memory[slot] = truth.match_memory
+
+    def _next_block(self, slot: int) -> None:
+        self._pasts[slot].luck.append(self._acceptance_luck[slot, :_BLOCK].copy())
+        for luck in (self._acceptance_luck, self._match_luck):
+            luck[slot, :_BLOCK] = luck[slot, _BLOCK:]
+        self._draw(slot, slice(_BLOCK, 2 * _BLOCK))
+        self._block_start[slot] += _BLOCK
+
+    def _draw(self, slot: int, half: slice) -> None:
+        random = self._arrivals[slot].random
+        # A logistic draw is logit(uniform): below logit(hazard) with chance `hazard`.
+        self._acceptance_luck[slot, half] = random.logistic(size=_BLOCK)
+        self._match_luck[slot, half] = random.random(_BLOCK)

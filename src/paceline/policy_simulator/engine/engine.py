@@ -1,0 +1,381 @@
+"""How does a policy fare in a serving engine whose truth is known?
+
+Continuous batching in virtual time, as vLLM's scheduler does it: running requests first, in order,
+one token and their drafts each or a chunk of their prompt, within a token budget; then waiting
+ones, up to `max_num_seqs`. The policy is asked after the step is put together; what it plans is
+drafted at the step's end and verified in the next. The samples are what `paceline.engine.scheduler.observer`
+would make of the same steps. Under asynchronous scheduling a step is put together while the one
+before it runs: its sample, and the tokens it yields, come one step later, and a request that ends
+unexpectedly has its place in one step more. A draft model that rests also judges in hindsight when
+the plan says so (`hindsight`): at the step's end, in the step's time, reported with the next one.
+
+Left out: preemption (the KV cache is taken to be large enough), prefix caching, structured output,
+and all time between two steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.governor.policy import Policy
+from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+from paceline.policy_simulator.engine.batch import Arrival, Bools, Ints, RequestBatch
+from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, look_back
+from paceline.policy_simulator.engine.step_log import LogWriter, StepLog
+from paceline.policy_simulator.machines.cost import StepShape
+from paceline.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.policy_simulator.traffic.arrivals import Arrivals
+from paceline.policy_simulator.traffic.traffic import ClosedLoop, Phase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """A step put together, its results still to come."""
+
+    scheduled_s: float
+    slots: Ints
+    serials: Ints
+    scheduled: Ints
+    """Tokens per request."""
+    verified: Ints
+    """Of these, draft tokens."""
+    num_verified: int
+    emits: Ints
+    """1 where the step yields output, 0 where it computes part of a prompt."""
+    load: EngineLoad
+    asked_draft_length: int
+    draft_length: int
+    catch_up_tokens: int
+    is_behind: bool
+    """The draft model has not caught up yet, and drafts nothing."""
+    replay_scoring_tokens: int
+    """Ordered by the plan; 0 for no look back."""
+
+
+class SimulatedEngine:
+    """Steps one policy through phases; deterministic for a seed. Keeps its state between them."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        policy: Policy,
+        *,
+        seed: int = 0,
+        disturbance: Disturbance | None = None,
+    ) -> None:
+        self._machine = machine
+        self._policy = policy
+        self._seed = seed
+        self._disturbance = Disturbance() if disturbance is None else disturbance
+        self._random = np.random.default_rng([seed, 2**33])
+        self._batch = RequestBatch(machine.max_num_seqs, machine.max_draft_length)
+        self._running = np.zeros(0, dtype=np.int64)
+        self._num_prefilling = 0
+        self._ones = np.ones(machine.max_num_seqs, dtype=np.int64)
+        self._waiting: deque[Arrival] = deque()
+        self._in_flight: deque[_Step] = deque()
+        self._asked = 0
+        self._report: ReplayScores | None = None
+        self._now_s = 0.0
+        self._went_on = False
+        self._num_phases = 0
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the engine started."""
+        return self._now_s
+
+    def run(self, phase: Phase, *, ceiling: int | None = None) -> StepLog:
+        """Serve the phase to its end; `ceiling` is the operator's, the machine's where None.
+
+        ValueError when the policy plans outside of 0 to the ceiling.
+        """
+        self._check(phase)
+        self._batch.enter(phase)
+        if isinstance(phase.load, ClosedLoop) and phase.load.hangs_up:
+            self._cancel_beyond(phase.load.first)
+        start_s = self._now_s
+        end_s = None if phase.duration_s is None else start_s + phase.duration_s
+        arrivals = Arrivals(phase, start_s=start_s, seed=self._seed, phase_number=self._num_phases)
+        self._num_phases += 1
+        ceiling = self._machine.max_draft_length if ceiling is None else ceiling
+        log = LogWriter(phase)
+        depth = 2 if self._machine.is_async else 1
+        while (self._now_s < end_s) if end_s is not None else len(log.steps) < _num_steps(phase):
+            num_in_engine = len(self._running) + len(self._waiting)
+            self._waiting.extend(arrivals.due(self._now_s, num_in_engine))
+            while len(self._in_flight) < depth:
+                step = self._schedule(ceiling)
+                if step is None:
+                    break
+                self._in_flight.append(step)
+            if self._in_flight:
+                self._finish(self._in_flight.popleft(), log)
+            elif not self._wait(arrivals, end_s):
+                break
+        self._waiting.extend(arrivals.rest())
+        return log.finish(self._now_s - start_s)
+
+    def _check(self, phase: Phase) -> None:
+        needs_ngram = [kind.name for kind in phase.classes if not kind.truth.always_offers]
+        if needs_ngram and self._machine.drafter not in ("ngram", "none"):
+            raise ValueError(
+                f"class {needs_ngram[0]!r} offers in runs, which drafter "
+                f"{self._machine.drafter!r} does not; use a machine with an n-gram drafter"
+            )
+
+    def _cancel_beyond(self, num_kept: int) -> None:
+        """Requests beyond the oldest `num_kept` are gone; a step under way computes them still."""
+        while len(self._waiting) > max(num_kept - len(self._running), 0):
+            self._waiting.pop()
+        self._batch.release(self._running[num_kept:])
+        self._running = self._running[:num_kept]
+        self._num_prefilling = int(np.count_nonzero(self._batch.prompt_left[self._running]))
+
+    def _wait(self, arrivals: Arrivals, end_s: float | None) -> bool:
+        """Idle until something arrives or the phase ends; False when neither is to come."""
+        next_s = arrivals.next_s(self._now_s)
+        if next_s is None and end_s is None:
+            return False
+        times_s = [time_s for time_s in (next_s, end_s) if time_s is not None]
+        self._now_s = max(self._now_s, min(times_s))
+        return True
+
+    def _schedule(self, ceiling: int) -> _Step | None:
+        """Put the next step together and have the policy plan; None when there is nothing to do."""
+        batch, machine = self._batch, self._machine
+        slots, tokens = self._share_budget()
+        if len(slots) == 0:
+            return None
+        verified, emits = self._split(slots, tokens)
+        num_verified = int(np.add.reduce(verified))
+        load = EngineLoad(
+            num_requests=len(slots),
+            context_tokens=int(np.add.reduce(batch.computed[slots])),
+            prefill_tokens=int(np.add.reduce(tokens)) - len(slots) - num_verified,
+            num_waiting=len(self._waiting),
+            max_draft_length=ceiling,
+            has_replay_scoring=machine.drafter == "rests",
+            has_first_token_verdicts=machine.tells_first_tokens,
+        )
+        plan = self._policy.plan(load)
+        length = plan.draft_length
+        if not 0 <= length <= ceiling:
+            raise ValueError(f"the policy planned {length} draft tokens; allowed is 0 to {ceiling}")
+        batch.computed[slots] += tokens
+        batch.in_flight[slots] += emits
+        batch.drafts[slots] = emits * length if machine.is_async else 0
+        catch_up_tokens, is_behind = self._catch_up(slots, length)
+        step = _Step(
+            scheduled_s=self._now_s,
+            slots=slots,
+            serials=batch.serial[slots],
+            scheduled=tokens,
+            verified=verified,
+            num_verified=num_verified,
+            emits=emits,
+            load=load,
+            asked_draft_length=self._asked,
+            draft_length=length,
+            catch_up_tokens=catch_up_tokens,
+            is_behind=is_behind,
+            replay_scoring_tokens=plan.replay_scoring_tokens if load.has_replay_scoring else 0,
+        )
+        self._asked = length
+        return step
+
+    def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:
+        """Of each request's tokens, how many are drafts; and whether it yields output, 1 or 0."""
+        if self._num_prefilling == 0:
+            return tokens - 1, self._ones[: len(slots)]
+        prompt_left = self._batch.prompt_left[slots]
+        is_prefill = prompt_left > 0
+        left = np.where(is_prefill, prompt_left - tokens, 0)
+        self._batch.prompt_left[slots] = left
+        self._num_prefilling -= int(np.count_nonzero(is_prefill & (left == 0)))
+        return np.where(is_prefill, 0, tokens - 1), (left == 0).astype(np.int64)
+
+    def _catch_up(self, slots: Ints, length: int) -> tuple[int, bool]:
+        """How many missed tokens a resting draft model makes up for, and whether some are left."""
+        if self._machine.drafter != "rests" or length == 0:
+            return 0, False
+        missed = self._batch.missed[slots]
+        left = np.cumsum(missed) - self._machine.token_budget
+        self._batch.missed[slots] = np.clip(left, 0, missed)
+        return int(missed.sum() - self._batch.missed[slots].sum()), bool(left[-1] > 0)
+
+    def _share_budget(self) -> tuple[Ints, Ints]:
+        """Which requests get how many tokens in the next step; admits from the queue."""
+        batch, machine = self._batch, self._machine
+        slots = self._running
+        if machine.is_async:
+            # A step under way that surely ends the request makes another one needless.
+            slots = slots[batch.output_left[slots] > batch.in_flight[slots]]
+        tokens = batch.drafts[slots] + 1
+        if self._num_prefilling:
+            prompt_left = batch.prompt_left[slots]
+            tokens = np.where(prompt_left > 0, prompt_left, tokens)
+        left = machine.token_budget - int(np.add.reduce(tokens))
+        if left < 0:
+            before = np.cumsum(tokens) - tokens
+            tokens = np.clip(machine.token_budget - before, 0, tokens)
+            slots, tokens = slots[tokens > 0], tokens[tokens > 0]
+        admitted: list[int] = []
+        chunks: list[int] = []
+        num_free = machine.max_num_seqs - len(self._running)
+        while left > 0 and self._waiting and len(admitted) < num_free:
+            arrival = self._waiting.popleft()
+            admitted.append(batch.admit(arrival))
+            chunks.append(min(arrival.prompt_tokens, left))
+            left -= chunks[-1]
+        if admitted:
+            self._num_prefilling += len(admitted)
+            self._running = np.append(self._running, admitted)
+            slots, tokens = np.append(slots, admitted), np.append(tokens, chunks)
+        return slots, tokens
+
+    def _finish(self, step: _Step, log: LogWriter) -> None:
+        """Let the step take its time, hand out its tokens, and show it to the policy."""
+        batch, machine = self._batch, self._machine
+        slots = step.slots
+        alive = batch.serial[slots] == step.serials
+        accepted = batch.accepted(slots, step.verified)
+        first_tokens = self._first_tokens(step, alive)
+        outputs = np.minimum(step.emits * (accepted + 1), batch.output_left[slots]) * alive
+        ended = alive & (step.emits > 0) & (outputs == batch.output_left[slots])
+        batch.output_left[slots] -= outputs
+        going = alive & ~ended
+        if np.count_nonzero(ended):
+            self._running = self._running[~np.isin(self._running, slots[ended])]
+            batch.release(slots[ended])
+        kept = slots[going]
+        batch.computed[kept] -= (step.verified - accepted)[going]
+        batch.in_flight[kept] -= step.emits[going]
+        batch.advance(kept, outputs[going])
+        length = 0 if step.is_behind else step.draft_length
+        if machine.drafter == "rests" and length == 0:
+            batch.missed[kept] += (step.scheduled - step.verified + accepted)[going]
+        if not machine.is_async:
+            emitting = kept[outputs[going] > 0]
+            self._propose(emitting, outputs[going & (outputs > 0)], length)
+        look = self._look_back(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
+        expected_s = self._expected_s(step, look)
+        replay_scoring_s = 0.0 if look is None else expected_s - self._expected_s(step)
+        started_s = self._now_s if self._went_on else step.scheduled_s
+        self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
+        self._hand_out(slots[outputs > 0], slots[ended], log)
+        self._show(step, accepted, going, started_s, first_tokens)
+        self._report = None if look is None else look.report(replay_scoring_s)
+        log.steps.append(
+            (
+                self._now_s - started_s,
+                expected_s,
+                replay_scoring_s,
+                step.draft_length,
+                step.asked_draft_length,
+                len(slots),
+                int(np.add.reduce(outputs)),
+                step.num_verified,
+                int(np.add.reduce(accepted[alive])),
+                step.load.prefill_tokens,
+                step.catch_up_tokens,
+            )
+        )
+
+    def _look_back(self, max_tokens: int) -> SimulatedReplay:
+        # No pass takes more tokens than a step may.
+        room = min(max_tokens, self._machine.token_budget)
+        return look_back(self._batch, self._running, room, self._machine.max_draft_length)
+
+    def _expected_s(self, step: _Step, look: SimulatedReplay | None = None) -> float:
+        shape = StepShape(
+            num_requests=len(step.slots),
+            verified_draft_tokens=step.num_verified,
+            prefill_tokens=step.load.prefill_tokens,
+            context_tokens=step.load.context_tokens,
+            draft_passes=0 if step.is_behind else self._machine.draft_passes(step.draft_length),
+            catch_up_tokens=step.catch_up_tokens,
+            replay_scoring_requests=0 if look is None else look.num_requests,
+            replay_scoring_tokens=0 if look is None else look.computed_tokens,
+        )
+        return self._machine.cost.step_s(shape)
+
+    def _hand_out(self, slots: Ints, ended: Ints, log: LogWriter) -> None:
+        """Note how long each of these requests waited for its output, and the pace of those that
+        have ended with it."""
+        batch, now_s = self._batch, self._now_s
+        last_s = batch.last_output_s[slots]
+        is_first = np.isnan(last_s)
+        log.waits.append(now_s - last_s[~is_first])
+        if np.count_nonzero(is_first):
+            firsts = slots[is_first]
+            log.firsts.append(now_s - batch.arrived_s[firsts])
+            batch.first_output_s[firsts] = now_s
+        batch.last_output_s[slots] = now_s
+        paced = ended[batch.output_tokens[ended] > 1]
+        if len(paced):
+            took_s = now_s - batch.first_output_s[paced]
+            log.paces.append(took_s / (batch.output_tokens[paced] - 1))
+
+    def _propose(self, slots: Ints, emitted: Ints, length: int) -> None:
+        """The drafter drafts for requests that have just got output."""
+        batch = self._batch
+        if self._machine.drafter == "ngram":
+            batch.drafts[slots] = length * batch.match(slots, emitted)
+        else:
+            batch.drafts[slots] = length
+
+    def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
+        """Where nothing was asked for: 1 for each request that emits the token that the draft model
+        has computed for it. By the draw that would have decided on it as a draft."""
+        if not self._machine.tells_first_tokens or step.asked_draft_length > 0:
+            return ()
+        decoding = step.slots[
+            alive & (step.scheduled == 1) & (self._batch.position[step.slots] > 0)
+        ]
+        came: list[int] = self._batch.accepted(decoding, self._ones[: len(decoding)]).tolist()
+        return tuple(came)
+
+    def _show(
+        self,
+        step: _Step,
+        accepted: Ints,
+        going: Bools,
+        started_s: float,
+        first_tokens: tuple[int, ...],
+    ) -> None:
+        """Give the policy the sample of the step, as the observer would make it."""
+        rests, asked = self._machine.drafter == "rests", step.asked_draft_length
+        still_behind = rests and asked > 0 and step.num_verified == 0
+        catches_up = rests and step.draft_length > 0 and (asked == 0 or still_behind)
+        judged = going & ((step.verified > 0) | (step.scheduled == 1))
+        if asked == 0 or still_behind:
+            judged[:] = False
+        load = step.load
+        is_back_to_back = self._went_on
+        self._went_on = bool(self._waiting or len(self._running))
+        self._policy.observe(
+            StepSample(
+                num_requests=load.num_requests,
+                asked_draft_length=asked,
+                drafted=tuple(step.verified[judged].tolist()),
+                accepted=tuple(accepted[judged].tolist()),
+                verified_draft_tokens=step.num_verified,
+                draft_length=step.draft_length,
+                prefill_tokens=load.prefill_tokens,
+                context_tokens=load.context_tokens,
+                duration_s=self._now_s - started_s,
+                is_clean=is_back_to_back and not catches_up and step.replay_scoring_tokens == 0,
+                catches_up=catches_up,
+                judged=tuple(map(str, step.serials[judged].tolist())),
+                replay_scores=self._report,
+                first_token_verdicts=first_tokens,
+            )
+        )
+
+
+def _num_steps(phase: Phase) -> int:
+    return 0 if phase.num_steps is None else phase.num_steps

@@ -1,0 +1,98 @@
+"""How long one engine step takes on a machine, in virtual seconds: linear, measured figures.
+
+    seconds = base + request * n + judge * [drafts > 0] + token * (padded - n) + context * c
+              + passes * (draft_pass + draft_request * n) + catch_up * missed
+              + [looks back] * (draft_pass + draft_request * h) + catch_up * judged
+
+with n requests, c thousand tokens of context, and `padded` the tokens of the step (one per request,
+draft tokens to verify, prompt tokens) rounded up to a captured graph size. Verifying anything at
+all costs `judge`, for the rejection sampler then runs instead of the plain one. Looking back is one
+draft pass more, over `judged` tokens of h requests. Also here: what a step is, for every cost
+function (`roofline` has the other one).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """The work of one step."""
+
+    num_requests: int
+    verified_draft_tokens: float
+    prefill_tokens: float
+    """Prompt tokens beyond one per request."""
+    context_tokens: float
+    draft_passes: int
+    """Forward passes of the draft model; the first sees all tokens of the step."""
+    catch_up_tokens: int = 0
+    """Tokens the draft model has to compute first, having rested."""
+    replay_scoring_requests: int = 0
+    """Requests the draft model looks back on in one pass at the end; 0 for no such pass."""
+    replay_scoring_tokens: int = 0
+    """Tokens it computes in that pass."""
+
+    @property
+    def tokens(self) -> float:
+        return self.num_requests + self.verified_draft_tokens + self.prefill_tokens
+
+
+class CostFunction(Protocol):
+    """Seconds of a step, without noise. Pure; work never takes negative time."""
+
+    def step_s(self, shape: StepShape) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSizes:
+    """Captured graph sizes, ascending; a batch is padded to the next one, past the last to none.
+
+    >>> GraphSizes((1, 2, 4, 8)).pad(5), GraphSizes((1, 2, 4, 8)).pad(9), GraphSizes().pad(5)
+    (8, 9, 5)
+    """
+
+    sizes: tuple[int, ...] = ()
+
+    def pad(self, tokens: float) -> float:
+        index = bisect_left(self.sizes, tokens)
+        return self.sizes[index] if index < len(self.sizes) else tokens
+
+
+NO_GRAPHS = GraphSizes()
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """Step time as a linear function, fitted to measurements."""
+
+    base_s: float
+    request_s: float
+    judge_s: float
+    token_s: float
+    """Each token verified or prefilled, beyond one per request."""
+    context_ktoken_s: float
+    draft_pass_s: float
+    draft_request_s: float
+    """Each request in each draft pass."""
+    catch_up_token_s: float = 0.0
+    graphs: GraphSizes = NO_GRAPHS
+
+    def step_s(self, shape: StepShape) -> float:
+        num_requests = shape.num_requests
+        seconds = (
+            self.base_s
+            + self.request_s * num_requests
+            + (self.judge_s if shape.verified_draft_tokens > 0 else 0.0)
+            + self.token_s * (self.graphs.pad(shape.tokens) - num_requests)
+            + self.context_ktoken_s * 1e-3 * shape.context_tokens
+            + shape.draft_passes * (self.draft_pass_s + self.draft_request_s * num_requests)
+            + self.catch_up_token_s * shape.catch_up_tokens
+        )
+        if shape.replay_scoring_requests:
+            seconds += self.draft_pass_s + self.draft_request_s * shape.replay_scoring_requests
+            seconds += self.catch_up_token_s * shape.replay_scoring_tokens
+        return seconds

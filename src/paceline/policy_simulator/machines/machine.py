@@ -1,0 +1,100 @@
+"""What engine runs on what machine, and how unsteady the machine is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from paceline.policy_simulator.machines.cost import CostFunction
+
+Drafter = Literal["keeps_up", "rests", "stateless", "ngram", "none"]
+"""What drafts: a model that runs once also at draft length 0, to keep its KV cache in step; a model
+that rests at 0 and catches up when it drafts again; heads without a KV cache, which need neither;
+an n-gram search; nothing (no speculation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A serving engine's limits and its cost."""
+
+    cost: CostFunction
+    max_draft_length: int
+    max_num_seqs: int
+    token_budget: int
+    """Tokens a step may compute: vLLM's max_num_batched_tokens."""
+    drafter: Drafter
+    is_async: bool
+    """The next step is scheduled before the results of this one are there."""
+    tells_first_tokens: bool = False
+    """Whether a draft model that keeps up tells at draft length 0 if its first token came."""
+
+    def __post_init__(self) -> None:
+        if self.tells_first_tokens and self.drafter != "keeps_up":
+            raise ValueError(
+                f"drafter {self.drafter!r} computes no token at draft length 0, so it cannot tell "
+                "whether it came: set tells_first_tokens to false"
+            )
+        if self.token_budget < self.max_num_seqs:
+            raise ValueError(
+                f"token_budget is {self.token_budget}; allowed is max_num_seqs "
+                f"({self.max_num_seqs}) or more"
+            )
+        if self.is_async and self.drafter in ("rests", "ngram"):
+            raise ValueError(
+                f"drafter {self.drafter!r} needs synchronous scheduling: set is_async to false"
+            )
+
+    def draft_passes(self, draft_length: int) -> int:
+        """Forward passes of the draft model at the end of a step."""
+        if self.drafter == "ngram":
+            return 0
+        if self.drafter == "keeps_up":
+            return max(draft_length, 1)
+        return draft_length
+
+    def without_speculation(self) -> Machine:
+        """The same engine started without a drafter."""
+        return replace(self, drafter="none", max_draft_length=0, tells_first_tokens=False)
+
+    def telling_first_tokens(self) -> Machine:
+        """The same engine, telling at length 0 whether the first draft token came."""
+        return replace(self, tells_first_tokens=True)
+
+    def with_ngram(self) -> Machine:
+        """The same engine with an n-gram drafter, which is taken to cost nothing."""
+        return replace(self, drafter="ngram", is_async=False, tells_first_tokens=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """How durations stray from the cost function. Mean 1 but for the stalls.
+
+    Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by
+    1 + drift_fraction * sin(2 pi t / drift_period_s), and with chance `stall_chance` lengthened by
+    `stall_s`.
+    """
+
+    noise_fraction: float = 0.03
+    stall_chance: float = 0.0
+    stall_s: float = 0.0
+    drift_fraction: float = 0.0
+    drift_period_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.stall_chance <= 1.0 and self.stall_s >= 0.0):
+            raise ValueError("stall_chance must be a chance, stall_s not negative")
+        if not (self.noise_fraction >= 0.0 and 0.0 <= self.drift_fraction < 1.0):
+            raise ValueError("noise_fraction must not be negative, drift_fraction within 0..1")
+
+    def disturb(self, seconds: float, now_s: float, random: np.random.Generator) -> float:
+        """The duration of a step that should take `seconds`. Draws the same count every time."""
+        normal, chance = random.standard_normal(), random.random()
+        sigma = self.noise_fraction
+        seconds *= math.exp(sigma * normal - 0.5 * sigma * sigma)
+        if self.drift_fraction:
+            turn = 2.0 * math.pi * now_s / self.drift_period_s
+            seconds *= 1.0 + self.drift_fraction * math.sin(turn)
+        return seconds + self.stall_s if chance < self.stall_chance else seconds

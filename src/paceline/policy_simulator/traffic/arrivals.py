@@ -1,0 +1,76 @@
+"""When does the next request arrive? Open loops by the clock, closed loops by what is left.
+
+The n-th request of a phase is the same request under every policy: its draws come from the seed,
+the phase's number and n.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from paceline.policy_simulator.engine.batch import Arrival, draw_arrival
+from paceline.policy_simulator.traffic.traffic import ClosedLoop, OpenLoop, Phase
+
+
+class Arrivals:
+    """The requests of one phase, in order."""
+
+    def __init__(self, phase: Phase, *, start_s: float, seed: int, phase_number: int) -> None:
+        self._phase = phase
+        self._start_s = start_s
+        self._seed = (seed, phase_number)
+        self._num_drawn = 0
+        self._times_s = deque[float]()
+        if isinstance(phase.load, OpenLoop) and phase.duration_s is not None:
+            random = np.random.default_rng([*self._seed, 2**32])
+            self._times_s.extend(_open_loop_times(phase.load, start_s, phase.duration_s, random))
+
+    def due(self, now_s: float, num_in_engine: int) -> list[Arrival]:
+        """The requests that have arrived by now and were not given out yet."""
+        load = self._phase.load
+        if isinstance(load, ClosedLoop):
+            elapsed = 0.0
+            if self._phase.duration_s is not None:
+                elapsed = (now_s - self._start_s) / self._phase.duration_s
+            missing = load.concurrency(elapsed) - num_in_engine
+            return [self._draw(now_s) for _ in range(missing)]
+        arrived = []
+        while self._times_s and self._times_s[0] <= now_s:
+            arrived.append(self._draw(self._times_s.popleft()))
+        return arrived
+
+    def rest(self) -> list[Arrival]:
+        """At the phase's end: those who came while its last step ran, not given out yet."""
+        arrived = [self._draw(time_s) for time_s in self._times_s]
+        self._times_s.clear()
+        return arrived
+
+    def next_s(self, now_s: float) -> float | None:
+        """When the idle engine should look again; None when nothing comes in this phase."""
+        load = self._phase.load
+        if isinstance(load, OpenLoop):
+            return self._times_s[0] if self._times_s else None
+        if load.last is None or load.last <= load.first or self._phase.duration_s is None:
+            return None
+        first_step_s = 0.5 / (load.last - load.first) * self._phase.duration_s
+        return max(self._start_s + first_step_s * (1.0 + 1e-9), now_s)
+
+    def _draw(self, arrived_s: float) -> Arrival:
+        random = np.random.default_rng([*self._seed, self._num_drawn])
+        self._num_drawn += 1
+        return draw_arrival(self._phase, arrived_s, random)
+
+
+def _open_loop_times(
+    load: OpenLoop, start_s: float, duration_s: float, random: np.random.Generator
+) -> list[float]:
+    """Poisson instants, merged with the bursts, ascending."""
+    num_poisson = int(random.poisson(load.requests_per_s * duration_s))
+    times = (start_s + duration_s * random.random(num_poisson)).tolist()
+    if load.burst_requests:
+        num_bursts = int(np.ceil(duration_s / load.burst_period_s))
+        for burst in range(num_bursts):
+            times += [start_s + burst * load.burst_period_s] * load.burst_requests
+    return sorted(times)

@@ -1,0 +1,127 @@
+"""Which traffic is known by name? Phases scaled to a profile's loads and pace.
+
+A phase lasts as long as `_PHASE_STEPS` undrafted steps at the profile's middle load, so that a
+trace means the same on a CPU and on eight GPUs. Closed loops where throughput is the question, an
+open loop where waiting is.
+"""
+
+from __future__ import annotations
+
+from paceline.policy_simulator.evaluation.oracle import best_rate
+from paceline.policy_simulator.machines.cost import StepShape
+from paceline.policy_simulator.machines.profiles import Profile
+from paceline.policy_simulator.traffic.traffic import (
+    ClosedLoop,
+    DraftTruth,
+    Lengths,
+    OpenLoop,
+    Phase,
+    TrafficClass,
+)
+
+_PHASE_STEPS = 1000
+
+# Acceptance of model drafters. Measured on small pairs: 0.68 at position 1 for greedy code, 0.58
+# for probabilistic and 0.20 for greedy drafts at temperature 1; 0.86 to 0.91 in reports from large
+# pairs (vllm-project/vllm pull 47111). The slopes over positions are chosen by hand.
+_MODEL = {
+    "predictable": DraftTruth((0.90, 0.92, 0.93)),
+    "middling": DraftTruth((0.68, 0.66, 0.64)),
+    "hard": DraftTruth((0.25, 0.20)),
+    "varied": DraftTruth((0.68, 0.70), spread=1.2),
+}
+# Acceptance of n-gram drafts when there is a match: 0.32 and 0.69 measured at position 1 for one
+# and for 16 requests; how often and how long matches come is chosen by hand.
+_NGRAM = {
+    "predictable": DraftTruth((0.88, 0.94, 0.95), match_start=0.2, match_stay=0.95),
+    "middling": DraftTruth((0.69, 0.75), match_start=0.1, match_stay=0.85),
+    "hard": DraftTruth((0.32, 0.40), match_start=0.1, match_stay=0.5),
+    "varied": DraftTruth((0.60, 0.75), spread=1.2, match_start=0.1, match_stay=0.9),
+}
+_SHORT, _LONG = Lengths(32, 256), Lengths(1024, 3072)
+_OUTPUT = Lengths(64, 384)
+
+TRACE_NAMES = ("steady", "shifting", "mixed", "ramp", "bursts", "texts")
+
+
+def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
+    """The phases of the trace called `name`; ValueError for an unknown one.
+
+    `steady`: one phase, nothing changes. `shifting`: eight phases that differ in load, text and
+    context. `mixed`: requests of all kinds at once. `ramp`: concurrency up and down again.
+    `bursts`: an open loop at 60 % of the best rate, a fifth of it in bursts. `texts`: every load
+    with every kind of text, requests that differ and requests of all kinds among them.
+    """
+    trace = _Trace(profile)
+    low, high = profile.low_concurrency, profile.high_concurrency
+    middle = profile.middle_concurrency
+    if name == "steady":
+        return (trace.phase("steady", ClosedLoop(middle), "middling"),)
+    if name == "shifting":
+        return (
+            trace.phase("low predictable", ClosedLoop(low), "predictable"),
+            trace.phase("low hard", ClosedLoop(low), "hard"),
+            trace.phase("high hard", ClosedLoop(high), "hard"),
+            trace.phase("high predictable", ClosedLoop(high), "predictable"),
+            trace.phase("middle middling", ClosedLoop(middle), "middling"),
+            trace.phase("middle hard", ClosedLoop(middle), "hard"),
+            trace.phase("middle predictable long", ClosedLoop(middle), "predictable", _LONG),
+            trace.phase("low middling", ClosedLoop(low), "middling"),
+        )
+    if name == "mixed":
+        return (trace.mixed("mixed", ClosedLoop(middle)), trace.mixed("crowd", ClosedLoop(high)))
+    if name == "ramp":
+        return (
+            trace.phase("up", ClosedLoop(low, high), "middling"),
+            trace.phase("down", ClosedLoop(high, low), "middling"),
+        )
+    if name == "bursts":
+        return (trace.bursts(0.6, "middling"), trace.bursts(0.6, "hard"))
+    if name == "texts":
+        loads = {"low": low, "middle": middle, "high": high}
+        return tuple(
+            phase
+            for load, concurrency in loads.items()
+            for phase in (
+                *(trace.phase(f"{load} {t}", ClosedLoop(concurrency), t) for t in _MODEL),
+                trace.mixed(f"{load} mixed", ClosedLoop(concurrency)),
+            )
+        )
+    raise ValueError(f"trace is {name!r}; allowed are {', '.join(TRACE_NAMES)}")
+
+
+class _Trace:
+    """Builds phases for one profile."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._texts = _NGRAM if profile.machine.drafter == "ngram" else _MODEL
+        middle = profile.middle_concurrency
+        step = StepShape(middle, 0, 0, middle * (_SHORT.mean + _OUTPUT.mean / 2.0), 0)
+        self._duration_s = _PHASE_STEPS * profile.machine.cost.step_s(step)
+
+    def phase(
+        self, name: str, load: ClosedLoop | OpenLoop, text: str, prompt: Lengths = _SHORT
+    ) -> Phase:
+        """All requests of one kind of text, under one class name: a shift takes hold at once."""
+        kind = TrafficClass("text", prompt, _OUTPUT, self._texts[text])
+        return Phase(name, load, (kind,), duration_s=self._duration_s)
+
+    def mixed(self, name: str, load: ClosedLoop) -> Phase:
+        kinds = (
+            TrafficClass("predictable", _SHORT, _OUTPUT, self._texts["predictable"]),
+            TrafficClass("hard", _SHORT, _OUTPUT, self._texts["hard"]),
+            TrafficClass("varied", _LONG, _OUTPUT, self._texts["varied"], weight=0.5),
+        )
+        return Phase(name, load, kinds, duration_s=self._duration_s)
+
+    def bursts(self, load_fraction: float, text: str) -> Phase:
+        """Arrivals at a fraction of what the best length could serve at the high load."""
+        profile = self._profile
+        crowd = self.phase("", ClosedLoop(profile.high_concurrency), text)
+        best = best_rate(crowd, profile.high_concurrency, profile.machine)
+        requests_per_s = load_fraction * best.tokens_per_s / _OUTPUT.mean
+        burst = max(profile.high_concurrency // 2, 1)
+        period_s = burst / (0.2 * requests_per_s)
+        arrivals = OpenLoop(0.8 * requests_per_s, burst, period_s)
+        return self.phase(f"bursts {text}", arrivals, text)

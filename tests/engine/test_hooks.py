@@ -1,0 +1,79 @@
+"""The hook register against the installed vLLM, and what a mismatch looks like.
+
+Importing vLLM takes seconds and starts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from paceline.engine.compat.checks import check_hook, check_hooks, unfit_for
+from paceline.engine.compat.hook import VllmHook
+from paceline.engine.compat.register import REGISTER
+
+pytestmark = pytest.mark.engine
+
+BY_NAME = {hook.name: hook for hook in REGISTER}
+
+
+@pytest.mark.parametrize("hook", REGISTER, ids=lambda hook: hook.name)
+def test_the_installed_vllm_has_every_hook(hook: VllmHook) -> None:
+    """Name, place and parameters are as the register says."""
+    assert check_hook(hook) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("hook", "change", "found"),
+    [
+        (
+            "schedule",
+            {"expected": ("self", "renamed")},
+            "takes .self, throttle_prefills., expected",
+        ),
+        ("schedule", {"target": "vllm.v1.core.sched.scheduler:Scheduler.gone"}, "is not there"),
+        ("schedule", {"target": "vllm.gone:Scheduler"}, "is not there"),
+        ("scheduler_output", {"expected": ("draft_plan",)}, "lacks draft_plan"),
+        ("request_attributes", {"expected": ("mood",)}, "does not mention mood"),
+    ],
+)
+def test_a_mismatch_is_put_in_words(hook: str, change: dict[str, object], found: str) -> None:
+    """What is there, and what was expected."""
+    changed = replace(BY_NAME[hook], **change)  # type: ignore[arg-type]
+    assert re.search(found, check_hook(changed))
+
+
+def test_a_part_steps_aside_only_for_its_own_hooks() -> None:
+    """A broken sampler hook leaves the steering fit, and the other way round."""
+    found = {**check_hooks(), **check_hooks("worker"), "expand_kernel": "is not there"}
+    assert unfit_for("steering", found) == ""
+    assert unfit_for("sampler_repair", found) == "expand_kernel: is not there"
+
+
+def test_the_engine_core_does_not_look_at_the_workers_modules() -> None:
+    """Loading them costs seconds; named, they are looked at. Other parts cost nothing either."""
+    assert "worker_reads_length" not in check_hooks()
+    assert check_hooks("worker") == {"worker_reads_length": "ok", "v2_worker_reads_length": "ok"}
+    assert set(check_hooks("top_k_repair")) == {"apply_top_k_only"}
+
+
+def test_every_seam_says_why_it_is_there_and_when_it_goes() -> None:
+    """The register is the documentation."""
+    for hook in REGISTER:
+        assert hook.purpose
+        assert hook.remove_when
+        assert hook.upstream.startswith("https://")
+    assert len(BY_NAME) == len(REGISTER)
+
+
+def test_importing_the_engine_package_does_not_import_vllm() -> None:
+    """Nor does the plugin's module: vLLM's processes load it early."""
+    program = (
+        "import sys, paceline.engine, paceline.engine.plugin, paceline.engine.compat.checks;"
+        "sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

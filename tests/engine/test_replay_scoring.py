@@ -1,0 +1,160 @@
+"""What a resting draft model is found to be worth, against what it is worth when it drafts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from losslessness.engine_host import EngineHost
+from losslessness.prompts import stdlib_prompts
+
+from paceline.demo import draft_path, target_path
+
+pytestmark = pytest.mark.engine
+
+CEILING = 4
+GREEDY = {"temperature": 0.0, "max_tokens": 120, "ignore_eos": True}
+
+
+def engine(draft_sample_method: str, fault: str = "look_back") -> EngineHost:
+    arguments: dict[str, Any] = {
+        "model": str(target_path()),
+        "dtype": "float32",
+        "max_model_len": 512,
+        "max_num_seqs": 4,
+        "speculative_config": {
+            "method": "draft_model",
+            "model": str(draft_path()),
+            "num_speculative_tokens": CEILING,
+            "draft_sample_method": draft_sample_method,
+        },
+    }
+    return EngineHost(
+        arguments,
+        policy={"policy": "fixed", "draft_length": 0},
+        fault=f"losslessness.faults:{fault}",
+    )
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[EngineHost]:
+    """Drafts are the draft model's best tokens, as vLLM has it by default."""
+    with engine("greedy") as started:
+        yield started
+
+
+def reports(host: EngineHost) -> list[dict[str, Any]]:
+    """All that was found in hindsight so far."""
+    return [json.loads(found) for found in re.findall(r"in hindsight: (.*)", host.log())]
+
+
+def generate(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[list[int]]:
+    seeds = [{"seed": i} for i in range(len(prompts))]
+    answers = host.generate(prompts, each=seeds, **{**GREEDY, **sampling})
+    return [answer["token_ids"] for answer in answers]
+
+
+def in_replay_scoring(found: list[dict[str, Any]]) -> tuple[list[float], int]:
+    """The share of drafts accepted up to each position, and the number of drafts.
+
+    A product over the positions: where the text ends inside a draft, the rest of it is not known.
+    """
+    drafts = [
+        d for report in found for d in zip(report["drafted"], report["accepted"], strict=True)
+    ]
+    share, shares = 1.0, []
+    for position in range(1, CEILING + 1):
+        reached = [a for d, a in drafts if a >= position - 1 and d >= position]
+        share *= sum(a >= position for a in reached) / len(reached)
+        shares.append(share)
+    return shares, len(drafts)
+
+
+def drafted(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[float]:
+    """The same share of real drafts at the ceiling, by vLLM's count."""
+    assert host.control(op="set", draft_length=CEILING)["ok"]
+    before = host.metrics()
+    generate(host, prompts, **sampling)
+    after = host.metrics()
+    num_drafts = after["vllm:spec_decode_num_drafts"] - before["vllm:spec_decode_num_drafts"]
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos"
+    return [(a - b) / num_drafts for a, b in zip(after[name], before[name], strict=True)]
+
+
+def check_against_real_drafts(
+    host: EngineHost, num_prompts: int, *, temperature: float, tolerance: float
+) -> None:
+    """Same shares, and the same output as of an engine that does not look back.
+
+    Judged one token too early or too late, hardly a draft would be accepted.
+    """
+    prompts = host.tokenize(stdlib_prompts(num_prompts))
+    assert host.control(op="set", policy="off")["ok"]
+    off = generate(host, prompts, temperature=temperature)
+    assert host.control(op="set", policy="fixed", draft_length=0)["ok"]
+    num_before = len(reports(host))
+    looked_back = generate(host, prompts, temperature=temperature)
+    found = reports(host)[num_before:]
+    assert looked_back == off
+    shares, num_drafts = in_replay_scoring(found)
+    assert num_drafts > 300
+    really = drafted(host, prompts, temperature=temperature)
+    assert shares == pytest.approx(really, abs=tolerance)
+
+
+def test_greedy_requests_are_judged_as_real_drafts_are(host: EngineHost) -> None:
+    """The same text is drafted on in the same way."""
+    check_against_real_drafts(host, 16, temperature=0.0, tolerance=0.05)
+
+
+def test_sampled_requests_are_judged_as_real_drafts_are(host: EngineHost) -> None:
+    """Drafted on is another text: the figures differ by more than chance in one of them."""
+    check_against_real_drafts(host, 8, temperature=1.0, tolerance=0.08)
+
+
+def test_drawn_drafts_are_judged_by_chances() -> None:
+    """The drafter draws its drafts too, so it is accepted with the ratio of two chances."""
+    with engine("probabilistic") as host:
+        check_against_real_drafts(host, 16, temperature=1.0, tolerance=0.1)
+
+
+def test_a_long_prompt_is_caught_up_with_in_pieces_and_judged_later(host: EngineHost) -> None:
+    """Alone, a request may have 48 tokens computed a time."""
+    assert host.control(op="set", draft_length=0)["ok"]
+    tokens = [token for prompt in host.tokenize(stdlib_prompts(30)[-4:]) for token in prompt]
+    num_before = len(reports(host))
+    generate(host, [tokens[:150]], max_tokens=240)
+    found = reports(host)[num_before:]
+    assert [report["computed_tokens"] for report in found[:3]] == [48, 48, 48]
+    assert [report["drafted"] for report in found[:3]] == [[], [], []]
+    assert found[0]["missing_tokens"] > 150 - 48
+    assert found[-1]["missing_tokens"] == 0
+    assert len(found[-1]["drafted"]) > 2
+
+
+def test_drafts_are_judged_deeper_than_they_are_made(host: EngineHost) -> None:
+    """At length 1, what drafts of 4 would have had; the drafter's cache is left as it was."""
+    prompts = host.tokenize(stdlib_prompts(8))
+    assert host.control(op="set", draft_length=CEILING)["ok"]
+    plain = generate(host, prompts)
+    assert host.control(op="set", draft_length=1)["ok"]
+    num_before = len(reports(host))
+    assert generate(host, prompts) == plain
+    found = [report for report in reports(host)[num_before:] if report["draft_length"] == 1]
+    shares, num_drafts = in_replay_scoring(found)
+    assert num_drafts > 100
+    assert shares == pytest.approx(drafted(host, prompts), abs=0.1)
+
+
+def test_after_an_error_serving_goes_on_without_replay_scoring() -> None:
+    """The second pass fails: one report, one line in the log, the same output."""
+    with engine("greedy", fault="fail_in_replay_scoring") as host:
+        prompts = host.tokenize(stdlib_prompts(2))
+        looked_back = generate(host, prompts)
+        assert len(reports(host)) == 1
+        assert host.log().count("judged in hindsight no more") == 1
+        assert host.control(op="set", policy="off")["ok"]
+        assert generate(host, prompts) == looked_back

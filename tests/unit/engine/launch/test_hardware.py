@@ -1,0 +1,44 @@
+"""Is the machine read as the kernel describes it?"""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.engine.launch.hardware import (
+    one_per_core,
+    parse_available_bytes,
+    parse_cpu_flags,
+    parse_cpu_quota,
+    read_hardware,
+)
+
+
+def test_flags_of_x86_and_arm() -> None:
+    assert parse_cpu_flags("model\t: x\nflags\t\t: fpu avx512_bf16\n") == {"fpu", "avx512_bf16"}
+    assert parse_cpu_flags("Features\t: asimd bf16\n") == {"asimd", "bf16"}
+    assert parse_cpu_flags("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "quota"),
+    [("max 100000\n", None), ("", None), ("150000 100000\n", 1.5), ("50000 100000", 0.5)],
+)
+def test_quota_of_the_control_group(cpu_max: str, quota: float | None) -> None:
+    assert parse_cpu_quota(cpu_max) == quota
+
+
+def test_available_memory() -> None:
+    assert parse_available_bytes("MemTotal: 9 kB\nMemAvailable:  3 kB\n") == 3072
+    assert parse_available_bytes("") == 0
+
+
+def test_hyperthreads_of_one_core_count_once() -> None:
+    """Four logical CPUs on two cores, numbered as Linux usually does."""
+    assert one_per_core([0, 1, 2, 3], lambda cpu: str(cpu % 2)) == (0, 1)
+    assert one_per_core([2, 3], lambda cpu: str(cpu % 2)) == (2, 3)
+
+
+def test_this_machine_can_be_read() -> None:
+    hardware = read_hardware()
+    assert 1 <= hardware.num_cores <= len(hardware.cpu_ids)
+    assert hardware.available_memory_bytes > 0

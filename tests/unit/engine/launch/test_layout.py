@@ -1,0 +1,149 @@
+"""Is an engine laid out as the machine at hand wants it?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paceline.engine.launch.hardware import Hardware
+from paceline.engine.launch.layout import LayoutWishes, choose_layout
+
+GIB = 1024**3
+IOMP = Path("/env/lib/libiomp5.so")
+TWO_CORES = Hardware(
+    device="cpu",
+    architecture="x86_64",
+    cpu_flags=frozenset({"avx2", "avx512f", "avx512_vnni"}),
+    cpu_ids=(0, 1),
+    cpu_quota=None,
+    available_memory_bytes=8 * GIB,
+    openmp_library=IOMP,
+)
+AS_IT_COMES = LayoutWishes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [
+        ({"avx2"}, "float32"),
+        ({"avx512f", "avx512_vnni"}, "float32"),
+        ({"avx512f", "avx512_bf16"}, "bfloat16"),
+        ({"amx_bf16", "amx_tile"}, "bfloat16"),
+        ({"asimd", "bf16"}, "bfloat16"),
+    ],
+)
+def test_bfloat16_only_where_the_processor_multiplies_it(flags: set[str], dtype: str) -> None:
+    hardware = replace(TWO_CORES, cpu_flags=frozenset(flags))
+    layout = choose_layout(hardware, AS_IT_COMES)
+    assert layout.dtype == dtype
+    assert layout.vllm_args[:2] == ("--dtype", dtype)
+
+
+def test_a_configured_dtype_is_taken_as_it_is() -> None:
+    assert choose_layout(TWO_CORES, LayoutWishes(dtype="bfloat16")).dtype == "bfloat16"
+
+
+def test_two_cores_are_both_for_computing() -> None:
+    layout = choose_layout(TWO_CORES, AS_IT_COMES)
+    assert layout.cpu_ids == (0, 1)
+    assert layout.environment["OMP_NUM_THREADS"] == "2"
+    binding = layout.environment["PACELINE_CORE_ENV_KMP_AFFINITY"]
+    assert binding == "granularity=fine,explicit,proclist=[0,1]"
+    assert "KMP_AFFINITY" not in layout.environment
+
+
+def test_of_eight_cores_one_is_left_for_everything_else() -> None:
+    layout = choose_layout(replace(TWO_CORES, cpu_ids=tuple(range(8))), AS_IT_COMES)
+    assert layout.cpu_ids == (1, 2, 3, 4, 5, 6, 7)
+
+
+def test_a_quota_bounds_the_threads() -> None:
+    """Two and a half CPUs of time on eight cores: two threads, a third would be throttled."""
+    hardware = replace(TWO_CORES, cpu_ids=tuple(range(8)), cpu_quota=2.5)
+    assert choose_layout(hardware, AS_IT_COMES).cpu_ids == (0, 1)
+
+
+def test_a_quota_below_one_cpu_still_leaves_a_thread() -> None:
+    assert choose_layout(replace(TWO_CORES, cpu_quota=0.5), AS_IT_COMES).cpu_ids == (0,)
+
+
+def test_replicas_share_the_cores_without_overlap() -> None:
+    hardware = replace(TWO_CORES, cpu_ids=tuple(range(6)))
+    layouts = [
+        choose_layout(hardware, AS_IT_COMES, replica=index, num_replicas=3) for index in range(3)
+    ]
+    assert [layout.cpu_ids for layout in layouts] == [(0, 1), (2, 3), (4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "num_replicas", "said"),
+    [
+        (AS_IT_COMES, 3, "Set replicas to at most 2"),
+        (LayoutWishes(num_threads=3), 1, "Set engine.num_threads to at most 2"),
+        (LayoutWishes(num_threads=2), 2, "Set engine.num_threads to at most 1"),
+    ],
+)
+def test_more_than_the_machine_has_is_refused(
+    wishes: LayoutWishes, num_replicas: int, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        choose_layout(TWO_CORES, wishes, num_replicas=num_replicas)
+
+
+def test_configured_threads_may_use_the_spared_core() -> None:
+    hardware = replace(TWO_CORES, cpu_ids=tuple(range(8)))
+    assert choose_layout(hardware, LayoutWishes(num_threads=8)).cpu_ids == tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "weights_bytes", "expected"),
+    [
+        (64 * GIB, None, 4 * GIB),  # the ceiling
+        (8 * GIB, None, 2 * GIB),  # a quarter of what is free
+        (64 * GIB, 60 * 1024**2, GIB),  # a small model: 1 GiB
+        (64 * GIB, GIB // 2, 2 * GIB),  # four times the weights
+        (2 * GIB, 60 * 1024**2, GIB // 2),  # little memory: a quarter all the same
+    ],
+)
+def test_the_kv_cache_is_bounded_by_memory_and_by_the_model(
+    free_bytes: int, weights_bytes: int | None, expected: int
+) -> None:
+    hardware = replace(TWO_CORES, available_memory_bytes=free_bytes)
+    layout = choose_layout(hardware, LayoutWishes(weights_bytes=weights_bytes))
+    at = layout.vllm_args.index("--kv-cache-memory-bytes")
+    assert layout.vllm_args[at + 1] == str(expected)
+
+
+def test_one_worker_runs_inside_the_engine_core_under_intels_openmp() -> None:
+    environment = choose_layout(TWO_CORES, AS_IT_COMES).environment
+    assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert environment["LD_PRELOAD"] == str(IOMP)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "num_workers"),
+    [
+        (replace(TWO_CORES, openmp_library=None), 1),
+        (replace(TWO_CORES, architecture="aarch64"), 1),
+        (TWO_CORES, 2),
+    ],
+)
+def test_elsewhere_vllm_binds_its_own_workers_to_all_cores(
+    hardware: Hardware, num_workers: int
+) -> None:
+    environment = choose_layout(hardware, LayoutWishes(num_workers=num_workers)).environment
+    assert environment["VLLM_CPU_NUM_OF_RESERVED_CPU"] == "0"
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment
+    assert ("VLLM_CPU_OMP_THREADS_BIND" in environment) == (num_workers == 1)
+
+
+def test_a_gpu_is_left_to_vllm() -> None:
+    layout = choose_layout(replace(TWO_CORES, device="gpu"), AS_IT_COMES)
+    assert layout.vllm_args == ()
+    assert layout.environment == {}
+
+
+def test_every_decision_has_its_reason() -> None:
+    assert all(choose_layout(TWO_CORES, AS_IT_COMES).reasons)

@@ -1,0 +1,64 @@
+"""A stand-in for vLLM's server: the few routes the supervisor uses, and a child of its own.
+
+usage: fake_engine.py SOCKET PIDS [MODE [CONTROL_SOCKET]]
+
+Writes its own process id and its child's to PIDS. MODE: `fail` prints an error and ends with 1;
+`ignore-term` does not end when asked to; `daemon` starts its child in another session. At
+CONTROL_SOCKET it has a real governor, with nothing to govern.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from paceline.engine.scheduler.control_channel import ControlServer
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.settings import PluginSettings
+
+
+async def health(request: web.Request) -> web.Response:
+    return web.Response()
+
+
+async def models(request: web.Request) -> web.Response:
+    return web.json_response({"data": [{"id": "fake", "max_model_len": 77}]})
+
+
+async def completions(request: web.Request) -> web.Response:
+    await request.json()
+    return web.json_response({"choices": [{"text": "x"}]})
+
+
+def main() -> None:
+    socket, pids = sys.argv[1:3]
+    mode = sys.argv[3] if len(sys.argv) > 3 else ""
+    if mode == "fail":
+        print("(EngineCore pid=7) ERROR 11-21 02:48:05 [core.py:72] ValueError: no memory for it")
+        sys.exit(1)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=mode == "daemon"
+    )
+    with Path(pids).open("a") as file:
+        file.write(f"{os.getpid()} {child.pid}\n")
+    if len(sys.argv) > 4:
+        ControlServer(
+            sys.argv[4], DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+        )
+    print("listening", flush=True)
+    app = web.Application()
+    app.router.add_get("/health", health)
+    app.router.add_get("/v1/models", models)
+    app.router.add_post("/v1/completions", completions)
+    if mode == "ignore-term":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    web.run_app(app, path=socket, handle_signals=mode != "ignore-term", print=None)
+
+
+if __name__ == "__main__":
+    main()

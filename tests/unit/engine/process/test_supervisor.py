@@ -1,0 +1,218 @@
+"""Is an engine kept running, and does nothing of it stay behind?
+
+The engine here is `fake_engine.py`, a process of its own with a child; the guard, the processes
+and the signals are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.engine.launch.command import EngineCommand
+from paceline.engine.process.engine_process import EngineProcess
+from paceline.engine.process.supervisor import EngineFailed, EngineSupervisor
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short path: a Unix socket's is bounded."""
+    return tmp_path_factory.mktemp("s")
+
+
+def make_supervisor(folder: Path, mode: str = "") -> EngineSupervisor:
+    socket = folder / "e.sock"
+    command = EngineCommand(
+        arguments=(sys.executable, str(FAKE), str(socket), str(folder / "pids"), mode),
+        environment={},
+        socket=socket,
+        control_socket=folder / "c.sock",
+    )
+    return EngineSupervisor(
+        "engine-0",
+        command,
+        served_name="fake",
+        log=folder / "log" / "e.log",
+        run_folder=folder / "run",
+        start_timeout_s=20,
+    )
+
+
+@asynccontextmanager
+async def running(supervisor: EngineSupervisor) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(supervisor.run())
+    try:
+        async with asyncio.timeout(20):
+            await supervisor.wait_ready()
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def pids(folder: Path) -> list[tuple[int, int]]:
+    """(server, child) of each start so far."""
+    lines = (folder / "pids").read_text().splitlines()
+    return [(int(server), int(child)) for server, child in map(str.split, lines)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+async def test_ready_after_health_and_warm_up(folder: Path) -> None:
+    supervisor = make_supervisor(folder)
+    assert supervisor.status.state == "starting"
+    async with running(supervisor):
+        assert supervisor.status.state == "ready"
+        assert supervisor.status.max_model_len == 77
+        assert supervisor.status.num_restarts == 0
+
+
+@pytest.mark.parametrize("mode", ["", "ignore-term", "daemon"])
+async def test_nothing_is_left_after_a_stop(
+    folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of an engine that does not end when asked, and of children in another session."""
+    supervisor = make_supervisor(folder, mode)
+    async with running(supervisor):
+        ((server, child),) = pids(folder)
+        assert is_alive(server)
+        assert is_alive(child)
+        marks = [Path(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_0") for pid in (server, child)]
+        for mark in marks:
+            mark.touch()  # as Intel's OpenMP does in each of them
+    assert not is_alive(server)
+    assert not is_alive(child)
+    assert not any(mark.exists() for mark in marks)
+    assert supervisor.status.state == "down"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_started_again_after_any_exit(folder: Path, number: signal.Signals) -> None:
+    """SIGTERM makes the engine end with code 0, which is an exit like any other."""
+    supervisor = make_supervisor(folder)
+    async with running(supervisor):
+        ((server, child),) = pids(folder)
+        os.kill(server, number)
+        await until(lambda: supervisor.status.state == "down")
+        await until(lambda: supervisor.status.state == "ready")
+        assert supervisor.status.num_restarts == 1
+        assert not is_alive(child)
+        assert len(pids(folder)) == 2
+
+
+async def test_started_again_when_it_is_found_hung(folder: Path) -> None:
+    async with running(supervisor := make_supervisor(folder)):
+        first = supervisor.pid
+        supervisor.restart("its streams stood still")
+        supervisor.restart("told twice")
+        await until(lambda: supervisor.status.num_restarts == 1)
+        await until(lambda: supervisor.status.state == "ready")
+        assert supervisor.pid != first
+        assert supervisor.status.num_restarts == 1
+
+
+async def test_started_again_when_the_guard_is_killed(folder: Path) -> None:
+    supervisor = make_supervisor(folder)
+    async with running(supervisor):
+        ((server, child),) = pids(folder)
+        assert supervisor.pid is not None
+        os.kill(supervisor.pid, signal.SIGKILL)
+        await until(lambda: supervisor.status.num_restarts == 1)
+        await until(lambda: supervisor.status.state == "ready")
+        assert not is_alive(server)
+        assert not is_alive(child)
+
+
+async def test_a_restart_that_the_system_refuses_is_tried_again(folder: Path) -> None:
+    """ENOSPC once, as on a full disk, then it works."""
+    supervisor = make_supervisor(folder)
+    async with running(supervisor) as task:
+        real_start = EngineProcess.start
+        refusals = iter([OSError(errno.ENOSPC, "No space left on device")])
+
+        async def start(*arguments: Any) -> EngineProcess:
+            for error in refusals:
+                raise error
+            return await real_start(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EngineProcess, "start", start)
+            ((server, _),) = pids(folder)
+            os.kill(server, signal.SIGKILL)
+            await until(lambda: "No space left" in supervisor.status.reason)
+            await until(lambda: supervisor.status.state == "ready")
+        assert not task.done()
+        assert supervisor.status.num_restarts == 2
+
+
+async def test_a_first_start_that_the_system_refuses_ends_it(folder: Path) -> None:
+    """A command line longer than Linux takes."""
+    supervisor = make_supervisor(folder)
+    supervisor.command = replace(supervisor.command, arguments=("x" * 3_000_000,))
+    with pytest.raises(EngineFailed, match=r"could not be started: .*too long"):
+        await supervisor.run()
+
+
+async def test_a_first_start_that_fails_says_why(folder: Path) -> None:
+    supervisor = make_supervisor(folder, "fail")
+    with pytest.raises(EngineFailed) as caught:
+        await supervisor.run()
+    assert "exit code 1" in str(caught.value)
+    assert "\n    ValueError: no memory for it" in str(caught.value)
+    assert str(folder / "log" / "e.log") in str(caught.value)
+
+
+def test_killing_the_owner_leaves_nothing(folder: Path) -> None:
+    """SIGKILL of the process that supervises: no clean-up of its own can run."""
+    script = f"""
+import asyncio, sys
+sys.path.insert(0, {str(FAKE.parent)!r})
+from pathlib import Path
+from test_supervisor import make_supervisor
+async def main():
+    supervisor = make_supervisor(Path({str(folder)!r}))
+    task = asyncio.create_task(supervisor.run())
+    await supervisor.wait_ready()
+    print("ready", flush=True)
+    await task
+asyncio.run(main())
+"""
+    (folder / "run").mkdir()
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "ready\n"
+    ((server, child),) = pids(folder)
+    owner.kill()
+    owner.wait()
+    deadline_s = time.monotonic() + 10
+    while is_alive(server) or is_alive(child) or (folder / "run").exists():
+        assert time.monotonic() < deadline_s, "something is left"
+        time.sleep(0.02)
+    owner.stdout.close()

@@ -1,0 +1,157 @@
+"""The control channel over a real Unix socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.control_channel import ControlServer
+
+
+class Controlled:
+    """A state to read and set."""
+
+    def __init__(self) -> None:
+        self.length = 3
+
+    def state(self) -> dict[str, Any]:
+        return {"draft_length": self.length}
+
+    def set(self, command: Mapping[str, Any]) -> None:
+        if not 0 <= command["draft_length"] <= 8:
+            raise ValueError("draft_length must be 0 to 8")
+        self.length = command["draft_length"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "c.sock")
+
+
+@pytest.fixture
+def server(path: str) -> Iterator[ControlServer]:
+    server = ControlServer(path, Controlled())
+    yield server
+    server.close()
+
+
+def exchange(path: str, *lines: bytes) -> list[dict[str, Any]]:
+    """Send lines over one connection, and read as many answers."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5.0)
+        connection.connect(path)
+        reader = connection.makefile("rb")
+        answers = []
+        for line in lines:
+            connection.sendall(line + b"\n")
+            answers.append(json.loads(reader.readline()))
+    return answers
+
+
+def test_one_connection_carries_many_requests(server: ControlServer, path: str) -> None:
+    """Read, set, read."""
+    answers = exchange(path, b'{"op":"state"}', b'{"op":"set","draft_length":0}', b'{"op":"state"}')
+    assert answers == [
+        {"ok": True, "state": {"draft_length": 3}},
+        {"ok": True, "state": {"draft_length": 0}},
+        {"ok": True, "state": {"draft_length": 0}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 60_000, "not JSON"),
+        (b"[1]", "must be a JSON object"),
+        (b"{}", "op is None; allowed are state, set"),
+        (b'{"op":"stop"}', "op is 'stop'"),
+        (b'{"op":"state","draft_length":1}', "state takes no 'draft_length'"),
+        (b'{"op":"set","draft_length":9}', "must be 0 to 8"),
+    ],
+)
+def test_a_bad_line_gets_an_answer_and_the_connection_lives(
+    server: ControlServer, path: str, line: bytes, complaint: str
+) -> None:
+    """The next request on the same connection is answered as if nothing had been."""
+    refused, after = exchange(path, line, b'{"op":"state"}')
+    assert refused["ok"] is False
+    assert complaint in refused["error"]
+    assert after == {"ok": True, "state": {"draft_length": 3}}
+
+
+def test_a_line_without_end_closes_its_connection_only(server: ControlServer, path: str) -> None:
+    """64 KiB and no newline: closed; others are served."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5.0)
+        connection.connect(path)
+        connection.sendall(b"x" * 65536)
+        assert connection.recv(1) == b""
+    assert exchange(path, b'{"op":"state"}')[0]["ok"] is True
+
+
+def test_clients_that_are_silent_do_not_keep_others_waiting(
+    server: ControlServer, path: str
+) -> None:
+    """Eight open connections saying nothing, a ninth is answered."""
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for connection in silent:
+        connection.connect(path)
+    assert exchange(path, b'{"op":"state"}')[0]["ok"] is True
+    for connection in silent:
+        connection.close()
+
+
+def test_the_socket_is_for_this_user_only(server: ControlServer, path: str) -> None:
+    """Mode 0600."""
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+
+
+def test_the_socket_is_for_this_user_only_before_anyone_can_connect(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mode at the moment when it begins to listen, under the most liberal umask."""
+    modes = []
+    listen = socketserver.UnixStreamServer.server_activate
+
+    def look_and_listen(self: socketserver.UnixStreamServer) -> None:
+        modes.append(stat.S_IMODE(Path(path).stat().st_mode))
+        listen(self)
+
+    monkeypatch.setattr(socketserver.UnixStreamServer, "server_activate", look_and_listen)
+    umask = os.umask(0)
+    try:
+        ControlServer(path, Controlled()).close()
+        assert modes == [0o600]
+        assert os.umask(0) == 0  # left as it was found
+    finally:
+        os.umask(umask)
+
+
+def test_a_dead_socket_is_replaced_and_a_live_one_is_not(path: str) -> None:
+    """A killed process leaves its socket; a running one keeps it."""
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(path)
+    dead.close()
+    server = ControlServer(path, Controlled())
+    with pytest.raises(OSError, match="in use"):
+        ControlServer(path, Controlled())
+    assert exchange(path, b'{"op":"state"}')[0]["ok"] is True
+    server.close()
+
+
+def test_closing_removes_the_socket_and_twice_is_harmless(path: str) -> None:
+    """Nothing is left behind."""
+    server = ControlServer(path, Controlled())
+    server.close()
+    server.close()
+    assert not Path(path).exists()

@@ -1,0 +1,332 @@
+"""From vLLM's step to a sample, on stand-ins that have the fields the observer reads.
+
+The real objects are checked against these fields by the hook register.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.observer import StepObserver
+from paceline.governor.values import ReplayScores, StepSample
+
+
+@dataclass(eq=False)
+class Output:
+    """vLLM's SchedulerOutput, as far as it is read."""
+
+    num_scheduled_tokens: dict[str, int]
+    scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+
+@dataclass
+class Request:
+    """vLLM's Request, as far as it is read."""
+
+    num_computed_tokens: int = 50
+    num_stale_output_tokens: int = 0
+    finished: bool = False
+
+    @property
+    def status(self) -> int:
+        """vLLM's states are ordered, the finished ones last."""
+        return 7 if self.finished else 2
+
+    def is_finished(self) -> bool:
+        return self.finished
+
+
+class Loop:
+    """Drives an observer as the scheduler does."""
+
+    def __init__(self, drafter_rests: bool = False, **requests: Request) -> None:
+        self.observer = StepObserver(drafter_rests=drafter_rests)
+        self.requests = dict(requests)
+
+    def schedule(self, output: Output, *, at_s: float, draft_length: int) -> None:
+        load = self.observer.measure_load(output, self.requests, num_waiting=0, max_draft_length=8)
+        self.observer.step_scheduled(output, load, started_s=at_s, draft_length=draft_length)
+
+    def finish(
+        self,
+        output: Output,
+        *,
+        at_s: float,
+        verified: dict[str, tuple[int, int]] | None = None,
+        goes_on: bool = True,
+        may_speculate: bool = True,
+    ) -> StepSample | None:
+        return self.observer.step_finished(
+            output,
+            self.requests,
+            verified=[(request_id, *counts) for request_id, counts in (verified or {}).items()],
+            now_s=at_s,
+            goes_on=goes_on,
+            may_speculate=may_speculate,
+        )
+
+
+def test_a_decode_step_after_a_prefill() -> None:
+    """Prefill of 20 and 30 tokens asks for 3; then both verify 3, with 2 and 0 accepted."""
+    loop = Loop(a=Request(0), b=Request(0))
+    prefill = Output({"a": 20, "b": 30})
+    loop.schedule(prefill, at_s=1.0, draft_length=3)
+    first = loop.finish(prefill, at_s=1.25)
+    assert first is not None
+    assert (first.prefill_tokens, first.drafted, first.is_clean) == (48, (), False)
+    loop.requests = {"a": Request(20), "b": Request(30)}
+    decode = Output({"a": 4, "b": 4}, {"a": [7, 8, 9], "b": [7, 8, 9]})
+    loop.schedule(decode, at_s=1.25, draft_length=2)
+    second = loop.finish(decode, at_s=1.5, verified={"a": (3, 2), "b": (3, 0)})
+    assert second == StepSample(
+        num_requests=2,
+        asked_draft_length=3,
+        drafted=(3, 3),
+        accepted=(2, 0),
+        verified_draft_tokens=6,
+        draft_length=2,
+        prefill_tokens=0,
+        context_tokens=50,
+        duration_s=0.25,
+        is_clean=True,
+        judged=("a", "b"),
+    )
+
+
+def test_a_drafter_that_offered_nothing_is_judged_with_zero() -> None:
+    """n-gram found no match for b."""
+    loop = Loop(a=Request(), b=Request())
+    before = Output({"a": 1, "b": 1})
+    loop.schedule(before, at_s=0.0, draft_length=4)
+    loop.finish(before, at_s=0.1)
+    step = Output({"a": 3, "b": 1}, {"a": [1, 2]})
+    loop.schedule(step, at_s=0.1, draft_length=4)
+    sample = loop.finish(step, at_s=0.2, verified={"a": (2, 1)})
+    assert sample is not None
+    assert (sample.drafted, sample.accepted, sample.asked_draft_length) == ((2, 0), (1, 0), 4)
+    assert sample.judged == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "ended", [Request(finished=True), Request(num_stale_output_tokens=4), None]
+)
+def test_a_request_cut_short_costs_time_but_is_not_judged(ended: Request | None) -> None:
+    """Stopped, preempted, or gone: its three draft tokens count as verified only."""
+    loop = Loop(a=Request(), b=Request())
+    before = Output({"a": 1, "b": 1})
+    loop.schedule(before, at_s=0.0, draft_length=3)
+    loop.finish(before, at_s=0.1)
+    step = Output({"a": 4, "b": 4}, {"a": [1, 2, 3], "b": [1, 2, 3]})
+    loop.schedule(step, at_s=0.1, draft_length=3)
+    if ended is None:
+        del loop.requests["b"]
+    else:
+        loop.requests["b"] = ended
+    sample = loop.finish(step, at_s=0.2, verified={"a": (3, 1), "b": (3, 3)})
+    assert sample is not None
+    assert (sample.drafted, sample.verified_draft_tokens) == ((3,), 6)
+
+
+def test_nothing_is_judged_when_nothing_was_asked_or_allowed() -> None:
+    """After length 0, and where sampled requests must not be speculated."""
+    loop = Loop(a=Request())
+    outputs = [Output({"a": 1}) for _ in range(3)]
+    loop.schedule(outputs[0], at_s=0.0, draft_length=0)
+    loop.finish(outputs[0], at_s=0.1)
+    loop.schedule(outputs[1], at_s=0.1, draft_length=3)
+    off = loop.finish(outputs[1], at_s=0.2)
+    loop.schedule(outputs[2], at_s=0.2, draft_length=3)
+    barred = loop.finish(outputs[2], at_s=0.3, may_speculate=False)
+    assert off is not None
+    assert off.drafted == ()
+    assert barred is not None
+    assert barred.drafted == ()
+
+
+def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
+    """Idle from 0.1 to 9.0: the step took 0.2 s, and is not clean."""
+    loop = Loop(a=Request())
+    first, second = Output({"a": 1}), Output({"a": 1})
+    loop.schedule(first, at_s=0.0, draft_length=0)
+    loop.finish(first, at_s=0.1, goes_on=False)
+    loop.schedule(second, at_s=9.0, draft_length=0)
+    sample = loop.finish(second, at_s=9.2)
+    assert sample is not None
+    assert (sample.duration_s, sample.is_clean) == (pytest.approx(0.2), False)
+
+
+def test_two_steps_in_flight_keep_apart() -> None:
+    """Asynchronous scheduling: step 2 is scheduled before step 1's results are there."""
+    loop = Loop(a=Request())
+    first, second = Output({"a": 4}, {"a": [-1] * 3}), Output({"a": 3}, {"a": [-1] * 2})
+    loop.schedule(first, at_s=0.00, draft_length=2)
+    loop.schedule(second, at_s=0.01, draft_length=5)
+    one = loop.finish(first, at_s=0.10, verified={"a": (3, 1)})
+    two = loop.finish(second, at_s=0.14, verified={"a": (2, 2)})
+    assert one is not None
+    assert two is not None
+    assert (one.draft_length, two.draft_length, two.asked_draft_length) == (2, 5, 2)
+    assert (two.drafted, two.accepted, two.duration_s) == ((2,), (2,), pytest.approx(0.04))
+
+
+def test_a_step_that_never_finished_does_not_confuse_the_next() -> None:
+    """vLLM dropped a step (an error in its execution): the next one is still told right."""
+    loop = Loop(a=Request())
+    lost, next_step = Output({"a": 1}), Output({"a": 1})
+    loop.schedule(lost, at_s=0.0, draft_length=1)
+    loop.schedule(next_step, at_s=0.5, draft_length=2)
+    sample = loop.finish(next_step, at_s=0.6)
+    assert sample is not None
+    assert sample.draft_length == 2
+    assert loop.finish(lost, at_s=0.7) is None
+
+
+def test_a_step_that_catches_up_is_marked_and_not_clean() -> None:
+    """The drafter rested at 0: the first step that drafts again takes longer than its shape."""
+    loop = Loop(drafter_rests=True, a=Request(50))
+    marks = []
+    for turn, length in enumerate([2, 0, 0, 3, 3]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        sample = loop.finish(output, at_s=turn + 1.0)
+        loop.observer.drafts_came(length > 0)
+        assert sample is not None
+        marks.append((sample.catches_up, sample.is_clean))
+    assert marks[1:] == [(False, True), (False, True), (True, False), (False, True)]
+
+
+def test_a_step_that_nobody_has_a_draft_in_says_nothing_about_a_resting_drafter() -> None:
+    """Asked for 3, it is still catching up: not an offer refused, and not a clean step either.
+
+    Once something was offered, a request without a draft is one that got none: a grammar took it.
+    """
+    loop = Loop(drafter_rests=True, a=Request(50))
+    samples = []
+    for turn, (length, offers) in enumerate([(0, False), (3, False), (3, True), (3, True)]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        samples.append(loop.finish(output, at_s=turn + 1.0))
+        loop.observer.drafts_came(offers)
+    told = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
+    assert told[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
+
+
+def test_a_drafter_that_does_not_rest_has_nothing_to_catch_up_with() -> None:
+    loop = Loop(drafter_rests=False, a=Request(50))
+    for turn, length in enumerate([0, 0, 3]):
+        output = Output({"a": 1})
+        loop.schedule(output, at_s=float(turn), draft_length=length)
+        sample = loop.finish(output, at_s=turn + 1.0)
+    assert sample is not None
+    assert (sample.catches_up, sample.is_clean) == (False, True)
+
+
+REPORT: dict[str, Any] = {
+    "drafted": (8, 3),
+    "accepted": (2, 3),
+    "computed_tokens": 40,
+    "missing_tokens": 5,
+    "seconds": 0.01,
+}
+
+
+def test_a_report_in_replay_scoring_goes_with_the_next_sample_and_with_no_other() -> None:
+    """Ordered with the first step, whose time it takes; told with the second."""
+    loop = Loop(a=Request())
+    loop.observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
+    samples = []
+    for turn, looks_back in enumerate([False, True, False, False]):
+        output = Output({"a": 1})
+        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+        assert load.has_replay_scoring
+        loop.observer.step_scheduled(
+            output, load, started_s=float(turn), draft_length=0, looks_back=looks_back
+        )
+        sample = loop.finish(output, at_s=turn + 1.0)
+        assert sample is not None
+        samples.append(sample)
+        if looks_back:
+            loop.observer.replay_scoring_came(REPORT)
+    assert [sample.is_clean for sample in samples] == [False, False, True, True]
+    assert [sample.replay_scores for sample in samples] == [
+        None,
+        None,
+        ReplayScores(**REPORT),
+        None,
+    ]
+
+
+def test_a_report_that_never_comes_is_not_waited_for() -> None:
+    loop = Loop(a=Request())
+    for turn in range(3):
+        output = Output({"a": 1})
+        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+        loop.observer.step_scheduled(
+            output, load, started_s=float(turn), draft_length=0, looks_back=True
+        )
+        sample = loop.finish(output, at_s=turn + 1.0)
+        assert sample is not None
+        assert sample.replay_scores is None
+
+
+def test_after_a_failure_there_is_no_replay_scoring_to_ask_for() -> None:
+    observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
+    observer.replay_scoring_came({"failed": "planted"})
+    load = observer.measure_load(
+        Output({"a": 1}), {"a": Request()}, num_waiting=0, max_draft_length=8
+    )
+    assert not load.has_replay_scoring
+
+
+@pytest.mark.parametrize("wrong", [{"accepted": (9, 3)}, {"seconds": -1.0}, {"mood": 1}])
+def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    """The scheduler counts the error; the next sample goes without."""
+    loop = Loop(a=Request())
+    with pytest.raises((ValueError, TypeError)):
+        loop.observer.replay_scoring_came({**REPORT, **wrong})
+    output = Output({"a": 1})
+    loop.schedule(output, at_s=0.0, draft_length=0)
+    sample = loop.finish(output, at_s=1.0)
+    assert sample is not None
+    assert sample.replay_scores is None
+
+
+def test_the_next_sample_carries_whether_first_tokens_came() -> None:
+    """Once; after a failure the load says that there are none any more."""
+    observer = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
+    requests = {"a": Request()}
+
+    def step() -> tuple[bool, tuple[int, ...]]:
+        output = Output({"a": 1})
+        load = observer.measure_load(output, requests, num_waiting=0, max_draft_length=8)
+        observer.step_scheduled(output, load, started_s=0.0, draft_length=0)
+        sample = observer.step_finished(
+            output, requests, verified=[], now_s=1.0, goes_on=True, may_speculate=True
+        )
+        assert sample is not None
+        return load.has_first_token_verdicts, sample.first_token_verdicts
+
+    observer.first_tokens_came({"verdicts": (1, 0)})
+    assert step() == (True, (1, 0))
+    assert step() == (True, ())
+    observer.first_tokens_came({"failed": "planted"})
+    assert step() == (False, ())
+
+
+def test_a_prefill_that_follows_at_once_is_clean() -> None:
+    """Its duration is that of its own work: where all steps have prefills, cost is learned so."""
+    loop = Loop(a=Request(0), b=Request(0))
+    first, second = Output({"a": 20}), Output({"a": 1, "b": 30})
+    loop.schedule(first, at_s=1.0, draft_length=0)
+    loop.finish(first, at_s=1.25)
+    loop.schedule(second, at_s=1.25, draft_length=0)
+    sample = loop.finish(second, at_s=1.5)
+    assert sample is not None
+    assert (sample.prefill_tokens, sample.is_clean) == (29, True)

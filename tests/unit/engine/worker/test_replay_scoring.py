@@ -1,0 +1,166 @@
+"""Which requests and tokens are judged in hindsight, and what drafts come of it, by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from paceline.engine.worker.draft_coverage import Gap
+from paceline.engine.worker.replay_scoring import (
+    Followed,
+    ReplayWindow,
+    choose_looks,
+    follow,
+    missing_by_row,
+    verdicts,
+    would_accept,
+)
+
+T, F = True, False
+
+
+@pytest.mark.parametrize(
+    ("matches", "drafts"),
+    [
+        ([], []),
+        ([F], [(3, 0)]),
+        ([T], [(1, 1)]),
+        ([F, F, F], [(3, 0), (3, 0), (3, 0)]),
+        # Accepted 2, the target's own in place of the third, and the text ends: nothing judged.
+        ([T, T, F], [(3, 2)]),
+        # A whole draft, the target's own token after it (whatever the match there), the next.
+        ([T, T, T, F, F], [(3, 3), (3, 0)]),
+        ([T, T, T, T], [(3, 3)]),
+        ([T, T, T, T, T, T], [(3, 3), (2, 2)]),
+        ([F, T, F, T, T], [(3, 0), (3, 1), (2, 2)]),
+    ],
+)
+def test_drafts_begin_where_the_one_before_ended(
+    matches: list[bool], drafts: list[tuple[int, int]]
+) -> None:
+    assert verdicts(matches, depth=3) == drafts
+
+
+def test_drafts_in_replay_scoring_are_those_of_real_speculation() -> None:
+    """Token by token: draft 4, take what matches and one more; the same drafts, in order."""
+    matches = [random.Random(7).random() < 0.7 for _ in range(500)]
+    drafts, position = [], 0
+    while position + 4 < len(matches):
+        accepted = 0
+        while accepted < 4 and matches[position + accepted]:
+            accepted += 1
+        drafts.append((4, accepted))
+        position += accepted + 1
+    assert verdicts(matches, depth=4)[: len(drafts)] == drafts
+
+
+def test_decoding_requests_that_miss_the_least_are_looked_at() -> None:
+    """c is still a prompt; a, f and g miss alike, and the batch's order decides: no room for g."""
+    chosen = follow(
+        ["a", "c", "d", "e", "f", "g"],
+        [True, False, True, True, True, True],
+        np.array([9, 0, 5, 3, 9, 9]),
+    )
+    assert chosen == ["e", "d", "a", "f"]
+    assert follow([], [], np.zeros(0, np.int64)) == []
+
+
+def request(
+    row: int = 0,
+    *,
+    num_computed: int = 40,
+    missing_from: int | None = None,
+    judged_until: int = 0,
+    chances: Mapping[int, float] | None = None,
+) -> Followed:
+    """Ten tokens of prompt."""
+    return Followed(
+        row=row,
+        num_prompt=10,
+        num_computed=num_computed,
+        missing=None if missing_from is None else Gap(row, missing_from, num_computed),
+        judged_until=judged_until,
+        chances=chances,
+    )
+
+
+def test_a_prompt_is_computed_but_not_judged() -> None:
+    """Token 9 is the prompt's last: what comes after it, the target made."""
+    assert choose_looks([request(missing_from=0)], 64) == [ReplayWindow(0, 0, 40, 9)]
+    assert choose_looks([request(missing_from=20)], 64) == [ReplayWindow(0, 20, 40, 20)]
+
+
+def test_only_the_last_of_a_long_text_is_judged() -> None:
+    """Of 190 tokens of output that are missing all are computed, and the last 64 judged."""
+    assert choose_looks([request(num_computed=200, missing_from=10)], 500) == [
+        ReplayWindow(0, 10, 200, 136)
+    ]
+
+
+def test_a_long_prompt_comes_in_pieces() -> None:
+    """Of 40 missing tokens 6 a time: the second piece has its last three judged."""
+    looks = [choose_looks([request(missing_from=start)], 6)[0] for start in (0, 6, 12)]
+    assert looks == [
+        ReplayWindow(0, 0, 6, 6),
+        ReplayWindow(0, 6, 12, 9),
+        ReplayWindow(0, 12, 18, 12),
+    ]
+
+
+def test_the_pass_is_filled_in_the_order_of_following() -> None:
+    """30 of the first, the oldest 10 of the second, none of the third."""
+    looks = choose_looks([request(i, missing_from=10) for i in (2, 0, 1)], 40)
+    assert looks == [ReplayWindow(2, 10, 40, 10), ReplayWindow(0, 10, 20, 10)]
+
+
+def test_with_nothing_missing_the_last_tokens_are_computed_again() -> None:
+    """An equal share of 32 each, of what the target made and nobody has judged."""
+    assert choose_looks(
+        [request(0), request(1, judged_until=30), request(2, num_computed=12), request(3)], 32
+    ) == [
+        ReplayWindow(0, 32, 40, 32),
+        ReplayWindow(1, 32, 40, 32),
+        ReplayWindow(2, 9, 12, 9),
+        ReplayWindow(3, 32, 40, 32),
+    ]
+    assert choose_looks([request(judged_until=38)], 32) == [ReplayWindow(0, 38, 40, 38)]
+    assert choose_looks([request(judged_until=40)], 32) == []
+
+
+def test_judging_by_chances_begins_after_the_last_unknown_one() -> None:
+    """Chances of tokens 36 to 40 but 37: tokens 37 to 39 can be judged by what came after them."""
+    chances = dict.fromkeys((36, 38, 39, 40), 0.5)
+    assert choose_looks([request(missing_from=20, chances=chances)], 64) == [
+        ReplayWindow(0, 20, 40, 37)
+    ]
+    assert choose_looks([request(missing_from=20, chances={})], 64) == [ReplayWindow(0, 20, 40, 40)]
+    # Cut at 38: token 36 would be judged by token 37, whose chance nobody kept, but 37 by 38.
+    assert choose_looks([request(missing_from=20, chances=chances)], 18) == [
+        ReplayWindow(0, 20, 38, 37)
+    ]
+
+
+def test_by_chances_nothing_is_computed_twice() -> None:
+    """Without a gap the tokens were drafted, so the target's chances of them are not known."""
+    assert choose_looks([request(chances={40: 0.5})], 64) == []
+
+
+def test_nobody_followed_nothing_to_do() -> None:
+    assert choose_looks([], 64) == []
+
+
+def test_acceptance_seen_from_the_tokens_is_that_of_speculative_sampling() -> None:
+    """Two distributions over three tokens; the sum of their minima, 0.7, is accepted."""
+    target_probs, draft_probs = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    number = random.Random(3)
+    accepted = 0
+    for token in number.choices(range(3), target_probs, k=20_000):
+        accepted += would_accept(draft_probs[token], target_probs[token], number.random())
+    assert accepted / 20_000 == pytest.approx(0.7, abs=0.01)
+
+
+def test_missing_tokens_by_row() -> None:
+    assert missing_by_row([Gap(2, 3, 8), Gap(0, 1, 2)], 4).tolist() == [1, 0, 5, 0]

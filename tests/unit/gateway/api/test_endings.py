@@ -1,0 +1,300 @@
+"""Does every request end as it should, and is everything given back?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+from dataclasses import replace
+
+import httpx
+import openai
+import pytest
+
+from paceline.gateway import serve_gateway
+from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, Served, chat, until
+from unit.gateway.fake_engine import MODEL
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CHAT = "/v1/chat/completions"
+
+
+async def test_a_client_that_leaves_a_stream_aborts_it_at_the_engine(served: Served) -> None:
+    served.engine.mode = "stall"
+    async with served.http.stream("POST", CHAT, json=chat(stream=True)) as answer:
+        await anext(answer.aiter_bytes())
+        assert served.num_in_flight == 1
+    await until(lambda: served.engine.num_aborted == 1, within_s=1)
+    await until(lambda: served.num_in_flight == 0, within_s=1)
+    assert await served.outcomes() == {"client_gone": 1}
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_client_that_leaves_before_the_first_byte_aborts_it(
+    served: Served, is_stream: bool
+) -> None:
+    served.engine.mode = "hang"
+    with pytest.raises(httpx.ReadTimeout):
+        await served.http.post(CHAT, json=chat(stream=is_stream), timeout=0.1)
+    await until(lambda: served.engine.num_aborted == 1, within_s=1)
+    await until(lambda: served.num_in_flight == 0, within_s=1)
+    assert await served.outcomes() == {"client_gone": 1}
+
+
+async def test_a_client_that_leaves_while_sending_reaches_no_engine(served: Served) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n")
+    writer.write(b"content-type: application/json\r\n\r\n{")
+    await writer.drain()
+    await asyncio.sleep(0.02)
+    writer.close()
+    await asyncio.sleep(0.05)
+    assert served.engine.num_begun == 0
+    assert await served.outcomes() == {"client_gone": 1}
+
+
+async def test_a_hundred_clients_that_leave_at_random_leave_nothing_behind(served: Served) -> None:
+    served.engine.mode = "drip"
+    served.engine.tokens = ["a"] * 10
+    chance = random.Random(7)
+
+    async def come_and_go(delay_s: float, is_stream: bool) -> None:
+        body = json.dumps(chat(stream=is_stream)).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        await asyncio.sleep(delay_s)
+        writer.close()
+
+    await asyncio.gather(
+        *(come_and_go(chance.uniform(0, 0.3), chance.random() < 0.8) for _ in range(100))
+    )
+    await until(lambda: repr(served.gateway.ledger) == "LeaseTable({})")
+    counts = await served.outcomes()
+    assert set(counts) <= {"client_gone", "completed"}
+    assert sum(counts.values()) == 100
+    await asyncio.sleep(0.05)
+    engine = served.engine
+    assert engine.num_aborted > 0
+    assert engine.num_begun == engine.num_aborted + engine.num_finished
+
+
+async def test_a_stream_whose_engine_dies_ends_with_an_error_event(served: Served) -> None:
+    """The half event that the engine sent last never reaches the client."""
+    served.engine.mode = "die"
+    answer = await served.http.post(CHAT, json=chat(stream=True))
+    first, second = answer.text.rstrip("\n").split("\n\n")
+    assert served.engine.tokens[0].strip() in first
+    error = json.loads(second.removeprefix("data: "))["error"]
+    assert (error["type"], error["code"]) == ("service_unavailable_error", "engine_unavailable")
+    assert set(error) == {"message", "type", "param", "code"}
+    assert await served.outcomes() == {"broken": 1}
+
+
+@pytest.mark.parametrize("mode", ["die", "cut"])
+async def test_the_openai_client_raises_on_a_broken_stream(served: Served, mode: str) -> None:
+    served.engine.mode = mode
+    client = openai.AsyncOpenAI(
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=0
+    )
+    stream = await client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "hello"}], stream=True
+    )
+    with pytest.raises(openai.APIError, match="ended before it was complete"):
+        async for _ in stream:
+            pass
+
+
+async def test_an_error_event_after_part_of_an_event_stands_by_itself(serve: Serve) -> None:
+    async with serve(max_event_bytes=10) as served:
+        served.engine.mode = "die"
+        answer = await served.http.post(CHAT, json=chat(stream=True))
+        assert answer.text.split("\n\n")[-2].startswith('data: {"error":')
+
+
+async def test_an_engine_that_dies_before_answering_is_a_503(served: Served) -> None:
+    served.engine.mode = "dead"
+    answer = await served.http.post(CHAT, json=chat())
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert await served.outcomes() == {"broken": 1}
+    assert served.num_in_flight == 0
+
+
+async def test_an_engine_that_is_not_there_is_a_503(served: Served) -> None:
+    missing = served.engine.socket.with_name("missing.sock")
+    served.source.current = [replace(served.source.current[0], address=str(missing))]
+    answer = await served.http.post(CHAT, json=chat(stream=True))
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert answer.json()["error"]["code"] == "engine_unavailable"
+    assert str(missing) not in answer.text
+    assert await served.outcomes() == {"unreachable": 1}
+
+
+@pytest.mark.parametrize("state", ["starting", "down"])
+async def test_an_unready_engine_is_a_503(served: Served, state: str) -> None:
+    served.source.current = [replace(served.source.current[0], state=state)]
+    answer = await served.http.post(CHAT, json=chat())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert f"1 {state}" in answer.json()["error"]["message"]
+    ready = await served.http.get("/ready")
+    assert (ready.status_code, ready.headers["retry-after"]) == (503, "5")
+    assert (await served.http.get("/health")).status_code == 200
+    assert await served.outcomes() == {"unavailable": 1}
+
+
+@pytest.mark.parametrize("state", ["starting", "down"])
+async def test_a_model_that_nobody_has_told_yet_is_a_503(served: Served, state: str) -> None:
+    """A 404 would be final; the replica may come and serve it."""
+    served.source.current = [replace(served.source.current[0], state=state, model="")]
+    answer = await served.http.post(CHAT, json=chat())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+async def test_health_and_ready_answer_when_an_engine_is_ready(served: Served) -> None:
+    assert (await served.http.get("/health")).json() == {"status": "alive"}
+    ready = await served.http.get("/ready")
+    assert (ready.status_code, ready.json()["ready"]) == (200, 1)
+
+
+@pytest.mark.parametrize(
+    ("is_stream", "limit"), [(True, "first_byte_timeout_s"), (False, "response_timeout_s")]
+)
+async def test_an_engine_that_says_nothing_is_a_504(
+    serve: Serve, is_stream: bool, limit: str
+) -> None:
+    async with serve(**{limit: 0.1}) as served:
+        served.engine.mode = "hang"
+        answer = await served.http.post(CHAT, json=chat(stream=is_stream))
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "engine_timeout"
+        await until(lambda: served.engine.num_aborted == 1)
+        assert await served.outcomes() == {"timed_out": 1}
+
+
+async def test_a_stream_that_stalls_ends_with_an_error_event(serve: Serve) -> None:
+    async with serve(stall_timeout_s=0.1) as served:
+        served.engine.mode = "stall"
+        answer = await served.http.post(CHAT, json=chat(stream=True))
+        last = answer.text.rstrip("\n").split("\n\n")[-1]
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_timeout"
+        await until(lambda: served.engine.num_aborted == 1)
+        assert await served.outcomes() == {"timed_out": 1}
+
+
+async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -> None:
+    """Back-pressure reaches the engine, memory stays bounded, and the wait has an end."""
+    async with serve(client_stall_timeout_s=1.0) as served:
+        served.engine.mode = "flood"
+        body = json.dumps(chat(stream=True)).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port, limit=1000)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        await until(lambda: served.engine.num_flooded > 0)
+        for _ in range(50):
+            num_taken = served.engine.num_flooded
+            await asyncio.sleep(0.3)
+            if served.engine.num_flooded == num_taken:
+                break
+        else:
+            pytest.fail(f"the engine is read on and on: {num_taken} chunks so far")
+        await until(lambda: served.num_in_flight == 0)
+        assert await served.outcomes() == {"client_gone": 1}
+        writer.close()
+
+
+def unread(port: int, body: bytes, num_requests: int = 1) -> socket.socket:
+    """A connection on which requests were sent, and of whose answers nothing is read."""
+    client = socket.socket()
+    client.settimeout(2)
+    client.connect(("127.0.0.1", port))
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+    client.sendall((head + body) * num_requests)
+    return client
+
+
+def read_all(client: socket.socket) -> int:
+    num_bytes = 0
+    while data := client.recv(65536):
+        num_bytes += len(data)
+    return num_bytes
+
+
+@pytest.mark.parametrize("num_requests", [1, 2])
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_client_that_never_reads_is_reset(
+    serve: Serve, is_stream: bool, num_requests: int
+) -> None:
+    """In a stream, after a whole answer, and with a further request behind it."""
+    async with serve(client_stall_timeout_s=0.3) as served:
+        served.engine.mode = "flood" if is_stream else "answer"
+        served.engine.tokens = ["x" * 16_000_000]
+        body = json.dumps(chat(stream=is_stream)).encode()
+        with unread(served.gateway.port, body, num_requests) as client:
+            await until(lambda: served.engine.num_begun > 0)
+            await asyncio.sleep(1.0)
+            assert served.num_in_flight == 0
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(read_all, client)
+
+
+async def test_a_client_that_reads_slowly_gets_everything(serve: Serve) -> None:
+    """The time for a stall begins anew with every byte taken."""
+    async with serve(client_stall_timeout_s=0.3) as served:
+        served.engine.tokens = ["x" * 16_000_000]
+        body = json.dumps(chat()).encode()
+        with unread(served.gateway.port, body) as client:
+            client.settimeout(None)  # else a read does not wait for all that it asks for
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                part = await asyncio.to_thread(client.recv, 2_000_000, socket.MSG_WAITALL)
+                assert len(part) == 2_000_000
+        assert await served.outcomes() == {"completed": 1}
+
+
+async def test_stopping_does_not_wait_for_a_client_that_never_reads(serve: Serve) -> None:
+    async with serve(client_stall_timeout_s=60.0) as served:
+        served.engine.mode = "flood"
+        body = json.dumps(chat(stream=True)).encode()
+        async with asyncio.timeout(5):
+            async with serve_gateway(SETTINGS, served.source) as gateway:
+                client = unread(gateway.port, body)
+                await until(lambda: served.engine.num_flooded > 0)
+                await asyncio.sleep(0.2)
+        client.close()
+        assert repr(gateway.ledger) == "LeaseTable({})"
+
+
+async def test_stopping_lets_requests_finish(serve: Serve) -> None:
+    async with serve(drain_timeout_s=5.0) as served:
+        served.engine.mode = "drip"
+        served.engine.tokens = ["a"] * 20
+        second_source = FixedReplicas(served.source.current)
+        async with serve_gateway(replace(SETTINGS, drain_timeout_s=5), second_source) as gateway:
+            client = httpx.AsyncClient(base_url=gateway.url)
+            request = asyncio.ensure_future(client.post(CHAT, json=chat(stream=True)))
+            await until(lambda: served.engine.num_begun == 1)
+        answer = await request
+        assert answer.text.endswith("data: [DONE]\n\n")
+        await client.aclose()
+
+
+async def test_stopping_ends_what_does_not_finish_with_an_error_event(served: Served) -> None:
+    served.engine.mode = "stall"
+    async with serve_gateway(SETTINGS, served.source) as gateway:
+        client = httpx.AsyncClient(base_url=gateway.url)
+        request = asyncio.ensure_future(client.post(CHAT, json=chat(stream=True)))
+        await until(lambda: served.engine.num_begun == 1)
+        await asyncio.sleep(0.05)
+    answer = await request
+    assert answer.text.rstrip("\n").endswith('"code":"server_stopping"}}')
+    await until(lambda: served.engine.num_aborted == 1)
+    assert repr(gateway.ledger) == "LeaseTable({})"
+    await client.aclose()

@@ -1,0 +1,45 @@
+"""What a begun stream is told to go on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from paceline.gateway.continuation.resumable_stream import (
+    CannotContinue,
+    ResumableStream,
+    Resumption,
+)
+from unit.gateway.continuation.streams import completion_chunk
+
+
+async def ask_bytes(path: str, body: bytes) -> tuple[int, bytes]:
+    """A replica whose tokens are bytes."""
+    assert path == "/detokenize"
+    text = bytes(json.loads(body)["tokens"]).decode("utf-8", errors="replace")
+    return 200, json.dumps({"prompt": text}).encode()
+
+
+def resume(**request: object) -> Resumption | bytes:
+    """Of a stream that broke off inside a character."""
+    memory = ResumableStream({"model": "m", "prompt": "x", "max_tokens": 9, **request})
+    memory.relay().feed(completion_chunk("a", list("aé".encode()[:2]), prompt_ids=[120]))
+    return asyncio.run(memory.resume(ask_bytes, 100, {}))
+
+
+@pytest.mark.parametrize("shows_ids", [False, True])
+def test_ids_inside_a_character_are_generated_again_when_greedy(shows_ids: bool) -> None:
+    resumption = resume(temperature=0, return_token_ids=shows_ids)
+    assert isinstance(resumption, Resumption)
+    asked = json.loads(resumption.body)
+    assert asked["prompt"] == [120, *b"a"]
+    assert asked["max_tokens"] == 8
+
+
+def test_sampled_ids_that_were_shown_cannot_be_generated_again() -> None:
+    """They could come out differently, and the replica that goes on would be blamed for it."""
+    assert isinstance(resume(temperature=1), Resumption)
+    with pytest.raises(CannotContinue, match="may not recur"):
+        resume(temperature=1, return_token_ids=True)

@@ -1,0 +1,82 @@
+"""A remote server with a known truth: the fake engine on a port, with health, models and metrics.
+
+Set the attributes to choose how it is from now on; it notes what it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from aiohttp import web
+
+from unit.gateway.fake_engine import MODEL, FakeEngine
+
+
+class FakeRemote(FakeEngine):
+    """As `FakeEngine`, on 127.0.0.1."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(Path("/unused"))
+        self.host = host
+        self.port = port
+        self.health = 200
+        """Status of /health; 0 to hang."""
+        self.models: list[dict[str, object]] | None = [{"id": MODEL, "max_model_len": 2048}]
+        """None: there is no /v1/models."""
+        self.page = "vllm:num_requests_running 3.0\n"
+        """Its metrics; empty: it has none."""
+        self.key: str | None = None
+        """Asked for as vLLM does, under /v1 only."""
+        self.has_completions = True
+        self.redirect: str | None = None
+        """Where /health sends its visitors."""
+        self.asked: Counter[str] = Counter()
+        """Questions by path."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    async def __aenter__(self) -> FakeRemote:
+        self.reset()
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_post("/v1/completions", self._answer)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: object) -> web.StreamResponse:
+        self.asked[request.path] += 1
+        is_open = self.key is None or not request.path.startswith("/v1")
+        if not is_open and request.headers.get("authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        if request.path == "/v1/completions" and not self.has_completions:
+            raise web.HTTPNotFound
+        return await handler(request)  # type: ignore[operator]
+
+    async def _health(self, request: web.Request) -> web.Response:
+        if self.redirect is not None:
+            raise web.HTTPTemporaryRedirect(self.redirect + "/health")
+        if self.health == 0:
+            await asyncio.sleep(30)
+        return web.Response(status=self.health)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if self.models is None:
+            raise web.HTTPNotFound
+        return web.json_response({"object": "list", "data": self.models})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if not self.page:
+            raise web.HTTPNotFound
+        return web.Response(text=self.page)

@@ -1,0 +1,179 @@
+"""Are replicas added, parked, drained and removed while the gateway runs?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from paceline.gateway import Replica, ReplicaEntry
+from unit.gateway.conftest import FixedReplicas, chat, until
+from unit.gateway.fake_engine import MODEL
+from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.gateway.running_fleet import CHAT, running
+
+
+async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
+    async with FakeRemote() as remote, running() as it:
+        added = await it.admin.post("/admin/replicas", json={"url": remote.url, "name": "a"})
+        assert (added.status_code, added.json()) == (201, {"name": "a", "state": "starting"})
+        await it.until_state("a", "ready")
+        assert remote.num_finished == 1
+        described = (await it.replicas())["a"]
+        described["last_poll_age_s"] = described["load"] = described["load_failure"] = None
+        assert described == {
+            "name": "a", "state": "ready", "reason": None, "model": MODEL, "in_flight": 0,
+            "max_in_flight": None, "origin": "url", "entry": "a", "address_kind": "http",
+            "url": remote.url, "dialect": "vllm", "drafts": False, "draining": False,
+            "has_governor": False, "max_model_len": 2048, "restarts": None,
+            "last_poll_age_s": None, "load": None, "load_failure": None,
+        }  # fmt: skip
+
+
+async def test_what_clashes_is_a_409() -> None:
+    local = FixedReplicas([Replica("engine-0", "/no/such.sock", MODEL, "down")])
+    async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a"), local=local) as it:
+        for request in (
+            {"url": "http://127.0.0.1:1/", "name": "b"},
+            {"url": "http://127.0.0.1:2", "name": "a"},
+            {"url": "http://127.0.0.1:2", "name": "engine-0"},
+        ):
+            answer = await it.admin.post("/admin/replicas", json=request)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "replica_exists")
+        answer = await it.admin.delete("/admin/replicas", params={"name": "engine-0"})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (409, "replica_not_removable")
+        assert set(await it.replicas()) == {"engine-0", "a"}
+
+
+@pytest.mark.parametrize(
+    ("request_body", "param"),
+    [
+        ({}, None),
+        ({"url": "127.0.0.1:1"}, "url"),
+        ({"url": 5}, "url"),
+        ({"url": "http://a:1", "drafts": 1}, "drafts"),
+        ({"url": "http://a:1", "max_in_flight": True}, "max_in_flight"),
+        ({"url": "http://a:1", "max_in_flight": 0}, "max_in_flight"),
+        ({"url": "http://a:1", "dialect": "ollama"}, "dialect"),
+        ({"url": "http://a:1", "key_file": "/etc/shadow"}, "key_file"),
+        ({"url": "http://a:1", "weight": 2}, "weight"),
+    ],
+)
+async def test_wrong_entries_are_a_400(request_body: dict[str, object], param: str | None) -> None:
+    async with running() as it:
+        answer = await it.admin.post("/admin/replicas", json=request_body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        assert await it.replicas() == {}
+
+
+async def test_a_file_of_the_gateways_machine_cannot_be_sent_to_a_replica() -> None:
+    async with running() as it:
+        request = {"url": "http://a:1", "key_file": "/etc/shadow"}
+        answer = await it.admin.post("/admin/replicas", json=request)
+        assert answer.status_code == 400
+        assert "give the key itself, as key" in answer.json()["error"]["message"]
+
+
+async def test_a_replica_is_parked_and_put_back() -> None:
+    async with FakeRemote() as a, FakeRemote() as b:
+        entries = (ReplicaEntry(url=a.url, name="a"), ReplicaEntry(url=b.url, name="b"))
+        async with running(*entries) as it:
+            await it.until_state("a", "ready")
+            await it.until_state("b", "ready")
+            answer = await it.admin.patch("/admin/replicas", json={"name": "a", "draining": True})
+            assert answer.json() == {"name": "a", "draining": True, "in_flight": 0}
+            described = (await it.replicas())["a"]
+            assert (described["state"], described["reason"]) == (
+                "draining", "drained by an operator"
+            )  # fmt: skip
+            before = a.num_finished
+            for _ in range(4):
+                assert (await it.http.post(CHAT, json=chat())).status_code == 200
+            assert a.num_finished == before
+            await it.admin.patch("/admin/replicas", json={"name": "a", "draining": False})
+            assert it.state("a") == "ready"
+
+
+async def test_an_engine_of_this_machine_can_be_parked() -> None:
+    async with FakeRemote() as engine:
+        local = FixedReplicas([Replica("engine-0", engine.url, MODEL, "ready")])
+        async with running(local=local) as it:
+            await it.admin.patch("/admin/replicas", json={"name": "engine-0", "draining": True})
+            assert it.state("engine-0") == "draining"
+            assert (await it.replicas())["engine-0"]["draining"] is True
+            assert (await it.http.post(CHAT, json=chat())).status_code == 503
+            await it.admin.patch("/admin/replicas", json={"name": "engine-0", "draining": False})
+            assert (await it.http.post(CHAT, json=chat())).status_code == 200
+
+
+async def test_a_stream_ends_well_on_a_replica_that_is_removed() -> None:
+    async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
+        await it.until_state("a", "ready")
+        remote.mode = "drip"
+        remote.tokens = ["x "] * 40
+        async with it.http.stream("POST", CHAT, json=chat(stream=True)) as stream:
+            answer = await it.admin.delete("/admin/replicas", params={"name": "a"})
+            assert answer.json() == {"name": "a", "state": "draining", "in_flight": 1}
+            assert it.state("a") == "draining"
+            clash = await it.admin.patch("/admin/replicas", json={"name": "a", "draining": False})
+            assert clash.status_code == 409
+            assert (await it.http.post(CHAT, json=chat())).status_code == 503
+            text = (await stream.aread()).decode()
+        assert text.endswith("data: [DONE]\n\n")
+        assert text.count('"x "') == 40
+        await it.until_state("a", None)
+
+
+async def test_an_idle_replica_is_removed_at_once_and_may_come_again() -> None:
+    async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
+        answer = await it.admin.delete("/admin/replicas", params={"name": "a"})
+        assert answer.json() == {"name": "a", "state": "removed", "in_flight": 0}
+        assert await it.replicas() == {}
+        added = await it.admin.post("/admin/replicas", json={"url": remote.url, "name": "a"})
+        assert added.status_code == 201
+        await it.until_state("a", "ready")
+
+
+async def test_names_that_are_not_there_are_a_404() -> None:
+    async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a")) as it:
+        patched = await it.admin.patch("/admin/replicas", json={"name": "b", "draining": True})
+        deleted = await it.admin.delete("/admin/replicas", params={"name": "b"})
+        for answer in (patched, deleted):
+            assert answer.status_code == 404
+            assert answer.json()["error"]["message"] == ("There is no replica 'b'; there are: a.")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"name": "a"}, "draining"),
+        ({"name": "a", "draining": "yes"}, "draining"),
+        ({"draining": True}, "name"),
+        ({"name": "a", "draining": True, "x": 1}, "x"),
+    ],
+)
+async def test_wrong_changes_are_a_400(body: dict[str, object], param: str) -> None:
+    async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a")) as it:
+        answer = await it.admin.patch("/admin/replicas", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        assert (await it.admin.delete("/admin/replicas")).status_code == 400
+        assert (await it.replicas())["a"]["draining"] is False
+
+
+async def test_coming_and_going_leaves_nothing_behind() -> None:
+    async with running() as it:
+        before = _fleet_tasks()
+        for index in range(50):
+            url = f"http://127.0.0.1:{index + 1}"
+            await it.admin.post("/admin/replicas", json={"url": url, "name": f"a{index}"})
+        assert _fleet_tasks() == before + 50
+        for index in range(50):
+            await it.admin.delete("/admin/replicas", params={"name": f"a{index}"})
+        await until(lambda: _fleet_tasks() == before)
+        assert await it.replicas() == {}
+    assert _fleet_tasks() == 0
+
+
+def _fleet_tasks() -> int:
+    return sum(task.get_name().startswith("fleet: ") for task in asyncio.all_tasks())

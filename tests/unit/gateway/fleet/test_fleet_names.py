@@ -1,0 +1,152 @@
+"""Do the replicas follow what a DNS name stands for?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from paceline.gateway import ReplicaEntry
+from paceline.gateway.fleet.fleet import Clash, Fleet
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from unit.gateway.conftest import until
+from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.gateway.running_fleet import FLEET, NO_ENGINES, running
+
+
+class FakeDns:
+    """A resolver that answers as it is told."""
+
+    def __init__(self, *answer: str) -> None:
+        self.answer: Sequence[str] | Exception = answer
+        self.num_asked = 0
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.num_asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@asynccontextmanager
+async def dns_fleet(
+    dns: FakeDns, port: int, *entries: ReplicaEntry
+) -> AsyncIterator[tuple[Fleet, LeaseTable]]:
+    failures = FailureSettings()
+    ledger = LeaseTable(Breakers(failures), ProgressWatch(failures, 120, 300))
+    settings = replace(FLEET, entries=(ReplicaEntry(dns=f"llm.svc:{port}", name="llm"), *entries))
+    async with Fleet(settings, NO_ENGINES, ledger.num_in_flight, resolve=dns) as fleet:
+        yield fleet, ledger
+
+
+@asynccontextmanager
+async def remotes_on(*hosts: str) -> AsyncIterator[list[FakeRemote]]:
+    """Servers on several addresses of the loopback network, on one port."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(FakeRemote(hosts[0]))
+        others = [
+            await stack.enter_async_context(FakeRemote(host, first.port)) for host in hosts[1:]
+        ]
+        yield [first, *others]
+
+
+async def test_every_address_of_a_name_is_a_replica_and_they_come_and_go() -> None:
+    async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
+        dns = FakeDns("127.0.0.1")
+        async with dns_fleet(dns, first.port) as (fleet, ledger):
+            await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
+            dns.answer = ("127.0.0.1", "127.0.0.2")
+            await until(
+                lambda: set(_states(fleet).values()) == {"ready"} and len(_states(fleet)) == 2
+            )
+            second = next(r for r in fleet.replicas() if r.name == "llm@127.0.0.2")
+            async with ledger.lease(second):
+                dns.answer = ("127.0.0.1",)
+                await until(lambda: _states(fleet).get("llm@127.0.0.2") == "draining")
+                await asyncio.sleep(0.05)
+                assert "llm@127.0.0.2" in _states(fleet)
+            await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
+
+
+async def test_an_address_that_is_back_while_it_drains_stays() -> None:
+    async with remotes_on("127.0.0.1", "127.0.0.2") as (first, second):
+        dns = FakeDns("127.0.0.1", "127.0.0.2")
+        async with dns_fleet(dns, first.port) as (fleet, ledger):
+            await until(lambda: list(_states(fleet).values()) == ["ready", "ready"])
+            replica = next(r for r in fleet.replicas() if r.name == "llm@127.0.0.2")
+            async with ledger.lease(replica):
+                dns.answer = ("127.0.0.1",)
+                await until(lambda: _states(fleet).get("llm@127.0.0.2") == "draining")
+                num_warm_ups = second.num_finished
+                dns.answer = ("127.0.0.1", "127.0.0.2")
+                await until(lambda: _states(fleet).get("llm@127.0.0.2") == "ready")
+                assert second.num_finished == num_warm_ups + 1
+            await asyncio.sleep(0.3)  # longer than it takes to notice that it is idle
+            assert list(_states(fleet).values()) == ["ready", "ready"]
+
+
+@pytest.mark.parametrize("answer", [(), OSError("SERVFAIL"), UnicodeError("label too long")])
+async def test_a_name_that_is_not_resolved_any_more_keeps_its_replicas(answer: Any) -> None:
+    async with remotes_on("127.0.0.1") as (remote,):
+        dns = FakeDns("127.0.0.1")
+        async with dns_fleet(dns, remote.port) as (fleet, _):
+            await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
+            dns.answer = answer
+            asked = dns.num_asked
+            await until(lambda: dns.num_asked > asked + 3)
+            assert _states(fleet) == {"llm@127.0.0.1": "ready"}
+            (name,) = fleet.names()
+            assert name.failure
+            assert name.addresses == ("127.0.0.1",)
+
+
+async def test_an_address_that_an_entry_has_already_stays_that_entrys() -> None:
+    async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
+        dns = FakeDns("127.0.0.1", "127.0.0.2")
+        by_url = ReplicaEntry(url=first.url, name="by-url")
+        async with dns_fleet(dns, first.port, by_url) as (fleet, _):
+            await until(lambda: list(_states(fleet).values()) == ["ready", "ready"])
+            assert set(_states(fleet)) == {"by-url", "llm@127.0.0.2"}
+            with pytest.raises(Clash, match=r"is the replica 'llm@127\.0\.0\.2' already"):
+                fleet.add(ReplicaEntry(url=f"http://127.0.0.2:{first.port}", name="again"))
+
+
+async def test_a_name_is_drained_and_removed_as_a_whole() -> None:
+    async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
+        dns = FakeDns("127.0.0.1")
+        async with dns_fleet(dns, first.port) as (fleet, _):
+            await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
+            fleet.set_draining("llm", True)
+            dns.answer = ("127.0.0.1", "127.0.0.2")
+            await until(lambda: list(_states(fleet).values()) == ["draining", "draining"])
+            with pytest.raises(Clash, match="comes from the DNS entry 'llm'"):
+                fleet.remove("llm@127.0.0.1")
+            assert fleet.remove("llm") is True
+            assert (list(fleet.replicas()), list(fleet.names())) == ([], [])
+            asked = dns.num_asked
+            await asyncio.sleep(0.1)
+            assert dns.num_asked == asked
+
+
+async def test_a_real_name_is_resolved() -> None:
+    async with (
+        FakeRemote() as remote,
+        running(ReplicaEntry(dns=f"localhost:{remote.port}")) as it,
+    ):
+        entry = f"localhost:{remote.port}"
+        await it.until_state(f"{entry}@127.0.0.1", "ready")
+        described = (await it.replicas())[f"{entry}@127.0.0.1"]
+        assert (described["origin"], described["entry"]) == ("dns", entry)
+        (listed,) = (await it.admin.get("/admin/replicas")).json()["dns"]
+        assert "127.0.0.1" in listed["addresses"]
+
+
+def _states(fleet: Fleet) -> dict[str, str]:
+    return {replica.name: replica.state for replica in fleet.replicas()}

@@ -1,0 +1,126 @@
+"""Does `paceline serve` serve remote replicas, alone and beside engines of its own?"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from paceline.config import load_settings
+from paceline.engine.launch.command import EngineCommand
+from paceline.engine.launch.hardware import read_hardware
+from paceline.gateway import RunningGateway
+from paceline.serve.plan import EnginePlan, ServePlan, make_plan
+from paceline.serve.run import serve
+from unit.gateway.conftest import until
+from unit.gateway.fleet.fake_remote import FakeRemote
+
+ENGINE = Path(__file__).parents[2] / "engine" / "process" / "fake_engine.py"
+FLEET = {"poll_period_s": 0.05, "poll_timeout_s": 0.5}
+SERVER = {"port": 0, "admin_port": 0, "drain_timeout_s": 0.3}
+
+
+def plan_for(folder: Path, replicas: list[dict[str, object]]) -> ServePlan:
+    """As `paceline serve --replicas 0 --config …` makes it, without vLLM."""
+    file = folder / "paceline.yaml"
+    content = {
+        "engine": {"replicas": 0}, "server": SERVER, "fleet": FLEET, "replicas": replicas
+    }  # fmt: skip
+    file.write_text(yaml.safe_dump(content))
+    return make_plan(
+        load_settings({}, {}, file).settings,
+        read_hardware(),
+        server_module=None,
+        run_folder=folder,
+        log_folder=folder,
+    )
+
+
+async def serving(
+    plan: ServePlan, on_progress: Callable[[str, str], None] = lambda *_: None
+) -> tuple[asyncio.Task[None], asyncio.Future[RunningGateway]]:
+    ready: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(plan, on_progress=on_progress, on_ready=ready.set_result))
+    return task, ready
+
+
+async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "k").write_text("s3cret\n")
+    async with FakeRemote() as remote:
+        remote.key = "s3cret"
+        remote.health = 503
+        plan = plan_for(tmp_path, [{"url": remote.url, "key_file": str(tmp_path / "k")}])
+        assert "s3cret" not in repr(plan)
+        said: list[tuple[str, str]] = []
+        task, ready = await serving(plan, lambda name, what: said.append((name, what)))
+        try:
+            async with asyncio.timeout(10):
+                name = f"127.0.0.1:{remote.port}"
+                await until(lambda: (name, "starting: /health answered 503") in said)
+                assert not ready.done()
+                remote.health = 200
+                gateway = await ready
+                (replica,) = gateway.fleet.replicas()
+                assert (replica.name, replica.model, replica.key) == (name, "tiny", "s3cret")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await task
+
+
+async def test_the_collector_is_spared_while_it_serves(tmp_path: Path) -> None:
+    before = gc.get_threshold()
+    async with FakeRemote() as remote:
+        task, ready = await serving(plan_for(tmp_path, [{"url": remote.url}]))
+        try:
+            async with asyncio.timeout(10):
+                await ready
+            assert gc.get_freeze_count() > 10_000
+            assert gc.get_threshold()[0] > 10 * before[0]
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await task
+    assert (gc.get_freeze_count(), gc.get_threshold()) == (0, before)
+
+
+async def test_engines_and_remote_replicas_are_served_beside_each_other(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("s")  # a short path: a Unix socket's is bounded
+    command = EngineCommand(
+        arguments=(sys.executable, str(ENGINE), str(folder / "e.sock"), str(folder / "pids")),
+        environment={},
+        socket=folder / "e.sock",
+        control_socket=None,
+    )
+    async with FakeRemote() as remote:
+        remote.models = [{"id": "fake"}]
+        plan = replace(
+            plan_for(folder, [{"url": remote.url, "name": "far"}]),
+            engines=(EnginePlan("engine-0", command),),
+            served_name="fake",
+        )
+        task, ready = await serving(plan)
+        try:
+            async with asyncio.timeout(30):
+                gateway = await ready
+                both = {"engine-0": "ready", "far": "ready"}
+                await until(lambda: states(gateway) == both, within_s=20)
+                async with httpx.AsyncClient(base_url=gateway.url) as http:
+                    (model,) = (await http.get("/v1/models")).json()["data"]
+                    assert model["id"] == "fake"
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await task
+
+
+def states(gateway: RunningGateway) -> dict[str, str]:
+    return {replica.name: replica.state for replica in gateway.fleet.replicas()}

@@ -1,0 +1,97 @@
+"""Does an answer leave in as few writes as it can, whole and in order?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from paceline.gateway.http.joined_head import JoinedHead
+from unit.gateway.conftest import Served
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class NotedTransport:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed
+        self.writes.append(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def joined() -> tuple[NotedTransport, JoinedHead]:
+    noted = NotedTransport()
+    return noted, JoinedHead(cast(asyncio.Transport, noted))
+
+
+async def test_head_and_first_bytes_are_one_write_and_the_others_their_own() -> None:
+    noted, answer = joined()
+    for data in (b"head,", b"one,", b"two,", b"three"):
+        answer.write(data)
+    assert noted.writes == [b"head,one,", b"two,", b"three"]
+    await asyncio.sleep(0)
+    assert len(noted.writes) == 3
+
+
+async def test_a_head_alone_waits_for_one_turn_of_the_loop_only() -> None:
+    noted, answer = joined()
+    answer.write(b"head,")
+    assert noted.writes == []
+    await asyncio.sleep(0)
+    assert noted.writes == [b"head,"]
+    answer.write(b"one")
+    assert noted.writes == [b"head,", b"one"]
+
+
+async def test_closing_sends_what_is_held() -> None:
+    noted, answer = joined()
+    answer.write(b"head")
+    answer.close()
+    assert (noted.writes, answer.is_closing()) == ([b"head"], True)
+    await asyncio.sleep(0)
+    assert noted.writes == [b"head"]
+
+
+async def test_nothing_is_written_to_a_connection_that_is_gone() -> None:
+    noted, answer = joined()
+    answer.write(b"head")
+    noted.is_closed = True
+    await asyncio.sleep(0)
+    assert noted.writes == []
+
+
+async def test_the_first_read_of_an_answer_brings_its_body_too(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    try:
+        writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        async with asyncio.timeout(3):
+            first = await reader.read(65536)
+    finally:
+        writer.close()
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert first.endswith(b'\r\n\r\n{"status":"alive"}')
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    try:
+        writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"content-length: 2\r\nexpect: 100-continue\r\n\r\n"
+        )
+        async with asyncio.timeout(3):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"{}")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    finally:
+        writer.close()

@@ -1,0 +1,94 @@
+"""In how many pieces does a stream reach the client?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from paceline.gateway.http.response import ClientResponse
+from paceline.gateway.http.sse import EventRelay
+from paceline.gateway.proxy.attempt import COMPLETED, Attempt, RequestContext
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.upstream import Upstreams
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.routes import COMPLETIONS
+from paceline.gateway.requests.validation import check_request
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import GatewaySettings
+
+pytestmark = pytest.mark.asyncio
+
+TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+class Answer:
+    """An engine's stream, read by read."""
+
+    status = 200
+    is_event_stream = True
+
+    def __init__(self, *reads: bytes) -> None:
+        self._reads: Iterator[bytes] = iter(reads)
+
+    async def read_some(self) -> bytes:
+        return next(self._reads, b"")
+
+    def close(self) -> None:
+        pass
+
+
+class Engine:
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def post(self, *_: object) -> Answer:
+        return self._answer
+
+
+class Observer:
+    def first_bytes(self) -> None:
+        pass
+
+    def stream_completed(self, num_output_tokens: int | None) -> None:
+        pass
+
+
+async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
+    """What the client is sent behind the head: bytes, and whether more comes."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    settings, failures = GatewaySettings(), FailureSettings()
+    body = msgspec.json.encode({"model": "m", "prompt": "x", "stream": True})
+    replica = Replica(name="a", address="http://a", model="m", state="ready")
+    ledger = LeaseTable(Breakers(failures), ProgressWatch(failures, 10.0, 10.0))
+    async with ledger.lease(replica) as lease:
+        context = RequestContext(
+            check_request(COMPLETIONS, body, settings),
+            "id",
+            ClientResponse(send, "id"),
+            cast(Upstreams, Engine(Answer(*reads))),
+            Observer(),
+            settings,
+        )
+        attempt = Attempt(context, lease)
+        assert await attempt.run("/v1/completions", body, EventRelay(1000)) == COMPLETED
+    assert sent[0]["type"] == "http.response.start"
+    return [(message["body"], message["more_body"]) for message in sent[1:]]
+
+
+async def test_the_last_events_leave_together_with_the_end_of_the_answer() -> None:
+    assert await bodies_of(TOKEN, TOKEN + DONE) == [(TOKEN, True), (TOKEN + DONE, False)]
+    assert await bodies_of(TOKEN, DONE) == [(TOKEN, True), (DONE, False)]
+
+
+async def test_an_answer_that_comes_at_once_is_one_piece() -> None:
+    assert await bodies_of(TOKEN + DONE) == [(TOKEN + DONE, False)]

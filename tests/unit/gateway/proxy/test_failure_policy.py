@@ -1,0 +1,177 @@
+"""What becomes of a request when an attempt has ended."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.failure_policy import (
+    Decision,
+    FailureContext,
+    RetryReason,
+    Step,
+    next_step,
+)
+from paceline.gateway.proxy.failure_settings import FailureSettings
+
+SETTINGS = FailureSettings(max_attempts=3, max_continuations=2, replica_wait_s=10)
+FAILURES = (
+    Outcome.UNREACHABLE,
+    Outcome.BROKEN,
+    Outcome.TIMED_OUT,
+    Outcome.ENGINE_ERROR,
+    Outcome.UNAVAILABLE,
+)
+
+FIRST = FailureContext(
+    outcome=Outcome.UNREACHABLE,
+    has_client_bytes=False,
+    can_continue=False,
+    num_attempts=1,
+    num_continuations=0,
+    num_continuations_in_all=0,
+    num_repeating_errors=0,
+    waited_s=0.0,
+    has_other_replica=True,
+    num_retries_left=1,
+    num_continuations_left=1,
+)
+"""A first attempt that failed before its first byte, with everything left."""
+BEGUN = replace(FIRST, outcome=Outcome.BROKEN, has_client_bytes=True, can_continue=True)
+"""A stream that broke off and can be continued."""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "step", "reason"),
+    [
+        (Outcome.COMPLETED, Step.FINISHED, RetryReason.COMPLETED),
+        (Outcome.ENGINE_REFUSED, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        (Outcome.CLIENT_GONE, Step.FINISHED, RetryReason.CLIENT_GONE),
+        (Outcome.SHUT_DOWN, Step.GIVE_UP, RetryReason.STOPPING),
+        (Outcome.REFUSED, Step.GIVE_UP, RetryReason.OWN_FAULT),
+        (Outcome.INTERNAL_ERROR, Step.GIVE_UP, RetryReason.OWN_FAULT),
+        *((outcome, Step.RETRY_ELSEWHERE, RetryReason.REPLICA_FAILED) for outcome in FAILURES),
+    ],
+)
+def test_every_outcome_before_the_first_byte(
+    outcome: Outcome, step: Step, reason: RetryReason
+) -> None:
+    assert next_step(replace(FIRST, outcome=outcome), SETTINGS) == Decision(step, reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "reason"),
+    [
+        ({"num_attempts": 2}, Step.RETRY_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"num_attempts": 3}, Step.GIVE_UP, RetryReason.NO_ATTEMPT_LEFT),
+        ({"num_retries_left": 0}, Step.GIVE_UP, RetryReason.NO_BUDGET_LEFT),
+        ({"num_continuations_left": 0}, Step.RETRY_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"has_other_replica": False}, Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA),
+        (
+            {"has_other_replica": False, "waited_s": 10.0},
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA_CAME,
+        ),
+        (
+            {"outcome": Outcome.ENGINE_ERROR, "num_repeating_errors": 1},
+            Step.RETRY_ELSEWHERE,
+            RetryReason.REPLICA_FAILED,
+        ),
+        (
+            {
+                "outcome": Outcome.ENGINE_ERROR,
+                "num_repeating_errors": 1,
+                "has_other_replica": False,
+            },
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA,
+        ),
+        (
+            {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA,
+        ),
+        (
+            {"outcome": Outcome.ENGINE_ERROR, "num_repeating_errors": 2, "num_attempts": 2},
+            Step.GIVE_UP,
+            RetryReason.FAILS_AGAIN,
+        ),
+        (
+            {
+                "outcome": Outcome.UNAVAILABLE,
+                "num_attempts": 0,
+                "num_retries_left": 0,
+                "has_other_replica": False,
+            },
+            Step.WAIT_FOR_REPLICA,
+            RetryReason.NO_REPLICA,
+        ),
+    ],
+)
+def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: RetryReason) -> None:
+    end = replace(FIRST, **changes)  # type: ignore[arg-type]
+    assert next_step(end, SETTINGS) == Decision(step, reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "reason"),
+    [
+        ({}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"can_continue": False}, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
+        ({"num_attempts": 3}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"num_retries_left": 0}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"num_continuations": 1}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"num_continuations": 2}, Step.GIVE_UP, RetryReason.NO_ATTEMPT_LEFT),
+        ({"num_continuations_in_all": 7}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        ({"num_continuations_in_all": 8}, Step.GIVE_UP, RetryReason.NO_ATTEMPT_LEFT),
+        ({"num_continuations_left": 0}, Step.GIVE_UP, RetryReason.NO_BUDGET_LEFT),
+        ({"has_other_replica": False}, Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA),
+        (
+            {"outcome": Outcome.ENGINE_ERROR, "num_repeating_errors": 2},
+            Step.GIVE_UP,
+            RetryReason.FAILS_AGAIN,
+        ),
+        ({"outcome": Outcome.CLIENT_GONE}, Step.FINISHED, RetryReason.CLIENT_GONE),
+        ({"outcome": Outcome.ENGINE_REFUSED}, Step.GIVE_UP, RetryReason.CONTINUATION_REFUSED),
+        ({"outcome": Outcome.SHUT_DOWN}, Step.GIVE_UP, RetryReason.STOPPING),
+    ],
+)
+def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: RetryReason) -> None:
+    end = replace(BEGUN, **changes)  # type: ignore[arg-type]
+    assert next_step(end, SETTINGS) == Decision(step, reason)
+
+
+def test_no_case_sends_bytes_twice_or_goes_on_for_ever() -> None:
+    """All combinations of the values that matter."""
+    for outcome, has_bytes, can_continue, num, has_other, left, waited_s in itertools.product(
+        Outcome, (False, True), (False, True), (0, 1, 2, 3, 4), (False, True), (0, 1), (0.0, 10.0)
+    ):
+        end = FailureContext(
+            outcome=outcome,
+            has_client_bytes=has_bytes,
+            can_continue=can_continue,
+            num_attempts=num,
+            num_continuations=num,
+            num_continuations_in_all=num,
+            num_repeating_errors=0,
+            waited_s=waited_s,
+            has_other_replica=has_other,
+            num_retries_left=left,
+            num_continuations_left=left,
+        )
+        step = next_step(end, SETTINGS).step
+        if has_bytes:
+            assert step is not Step.RETRY_ELSEWHERE
+        else:
+            assert step is not Step.CONTINUE_ELSEWHERE
+        if step is Step.CONTINUE_ELSEWHERE:
+            assert can_continue
+        if has_bytes and not can_continue:
+            assert step in (Step.FINISHED, Step.GIVE_UP)
+        if num >= 4:
+            assert step in (Step.FINISHED, Step.GIVE_UP)
+        if waited_s == 10.0:
+            assert step is not Step.WAIT_FOR_REPLICA

@@ -1,0 +1,199 @@
+"""What happens to a request when replicas fail, seen from outside: two fake engines, one client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.proxy.failure_settings import FailureSettings
+from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
+from unit.gateway.fake_engine import MODEL, FakeEngine
+
+FAILURES = FailureSettings(replica_wait_s=0.3)
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Pair:
+    gateway: RunningGateway
+    one: FakeEngine
+    two: FakeEngine
+    source: FixedReplicas
+    http: httpx.AsyncClient
+
+    def breaker(self, name: str) -> str:
+        return str(self.gateway.ledger.breaker_states().get(name, "closed"))
+
+
+@asynccontextmanager
+async def pair(failures: FailureSettings = FAILURES, **changes: Any) -> AsyncIterator[Pair]:
+    """r0 is `one`, which is chosen first, and r1 is `two`."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = (FakeEngine(Path(folder) / f"{name}.sock") for name in ("one", "two"))
+        replicas = [
+            Replica(f"r{i}", str(engine.socket), MODEL, "ready", max_model_len=2048)
+            for i, engine in enumerate((one, two))
+        ]
+        source = FixedReplicas(replicas)
+        async with (
+            one,
+            two,
+            serve_gateway(replace(SETTINGS, failures=failures, **changes), source) as gateway,
+            httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
+        ):
+            yield Pair(gateway, one, two, source, http)
+
+
+def sse(*chunks: dict[str, Any] | str) -> bytes:
+    lines = [c if isinstance(c, str) else json.dumps(c, separators=(",", ":")) for c in chunks]
+    return b"".join(
+        (line if line.startswith(":") else f"data: {line}").encode() + b"\n\n" for line in lines
+    )
+
+
+def delta(text: str | None, ids: list[int] | None, finish: str | None = None) -> dict[str, Any]:
+    content = {} if text is None else {"content": text}
+    choice = {"index": 0, "delta": content, "finish_reason": finish, "token_ids": ids}
+    return {"id": "c1", "object": "x", "created": 1, "model": MODEL, "choices": [choice]}
+
+
+ROLE = {**delta("", None), "prompt_token_ids": [1, 2]}
+
+
+async def ask(pair: Pair, **changes: Any) -> httpx.Response:
+    return await pair.http.post(CHAT, json=chat(stream=True, max_tokens=9, **changes))
+
+
+async def test_a_stream_without_a_token_is_made_again_from_the_beginning() -> None:
+    """Its chunk with the role has not gone out, so the client sees one."""
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE)
+        answer = await ask(both)
+        assert answer.text.count("def ") == 1
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert '"role"' not in answer.text
+        assert both.two.num_begun == 1
+
+
+async def test_keep_alives_of_an_engine_are_no_part_of_the_answer() -> None:
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(": keep-alive")
+        answer = await ask(both)
+        assert answer.text.startswith(": keep-alive\n\n")
+        assert answer.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_an_answer_that_the_engine_aborts_is_not_complete(is_stream: bool) -> None:
+    """vLLM says so of all it holds when it is told to end."""
+    aborted = delta("", [], "abort")
+    async with pair() as both:
+        both.one.mode = "raw"
+        both.one.raw = sse(aborted, "[DONE]") if is_stream else json.dumps(aborted).encode()
+        both.one.raw_type = "text/event-stream" if is_stream else "application/json"
+        body = chat(stream=is_stream, presence_penalty=1)
+        answer = await both.http.post(CHAT, content=json.dumps(body).encode(), headers=JSON)
+        assert answer.status_code == 200
+        assert "abort" not in answer.text
+        assert both.two.num_begun == 1
+
+
+JSON = {"content-type": "application/json"}
+
+
+async def test_reasoning_does_not_come_out_as_content() -> None:
+    """An engine that parses sends chunks without content; its stream cannot go on unparsed."""
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta(None, [7]))
+        answer = await ask(both)
+        assert '"error"' in answer.text
+        assert both.two.num_begun == 0
+
+
+async def test_a_replica_that_cannot_continue_is_not_to_blame() -> None:
+    async with pair(replace(FAILURES, min_samples=20)) as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
+        for _ in range(19):
+            answer = await ask(both)
+            assert '"error"' in answer.text  # the fake engine does not detokenise
+        assert both.breaker("r1") == "closed"
+
+
+async def test_a_stream_goes_on_only_where_the_context_is_as_long_and_ids_are_told() -> None:
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
+        first, second = both.source.current
+        for other in (replace(second, max_model_len=1024), replace(second, dialect="sglang")):
+            both.source.current = [first, other]
+            answer = await ask(both)
+            assert "engine_unavailable" in answer.text
+        assert both.two.paths == []
+
+
+async def test_a_whole_answer_is_closed_although_nobody_can_go_on() -> None:
+    failures = replace(FAILURES, max_continuations=0)
+    async with pair(failures) as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("all", [7], "stop"))
+        answer = await ask(both)
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert "error" not in answer.text
+
+
+async def test_what_an_engine_says_behind_the_end_is_not_waited_for() -> None:
+    async with pair(stall_timeout_s=0.2) as both:
+        both.one.mode = "stall_after_done"
+        answer = await ask(both, presence_penalty=1)
+        assert answer.text.count("[DONE]") == 1
+        assert "error" not in answer.text
+
+
+async def test_one_request_takes_at_most_so_many_engines_with_it() -> None:
+    """An engine that reads the request and closes may have died of it."""
+    async with pair() as both:
+        both.one.mode = both.two.mode = "dead"
+        answer = await both.http.post(CHAT, json=chat())
+        assert answer.status_code == 503
+        assert both.one.num_begun + both.two.num_begun == FAILURES.max_attempts
+
+
+async def test_a_request_that_no_engine_has_had_needs_no_budget() -> None:
+    failures = replace(FAILURES, retry_reserve=0, retry_fraction=0.0)
+    async with pair(failures) as both:
+        first, second = both.source.current
+        both.source.current = [replace(first, address="/nowhere.sock"), second]
+        assert (await ask(both)).status_code == 200
+
+
+async def test_an_engine_that_hangs_before_its_headers_loses_its_requests() -> None:
+    failures = replace(FAILURES, first_silence_s=0.2)
+    async with pair(failures, first_byte_timeout_s=30) as both:
+        both.one.mode = "hang"
+        async with asyncio.timeout(5):
+            answer = await ask(both)
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert both.two.num_begun == 1
+
+
+async def test_a_half_open_replica_is_tried_by_one_request_alone() -> None:
+    failures = replace(FAILURES, open_s=0.1, max_open_s=0.1, replica_wait_s=3, max_attempts=9)
+    async with pair(failures) as both:
+        first, _ = both.source.current
+        gone = replace(first, address="/nowhere.sock")
+        both.source.current = [gone]
+        waiting = [asyncio.create_task(ask(both)) for _ in range(20)]
+        await until(lambda: both.breaker("r0") != "closed")
+        both.one.mode = "drip"
+        await asyncio.sleep(0.3)
+        both.source.current = [first]
+        answers = await asyncio.gather(*waiting)
+        assert {answer.status_code for answer in answers} == {200}

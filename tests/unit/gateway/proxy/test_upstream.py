@@ -1,0 +1,72 @@
+"""Does every way in which an answer breaks off reach the reader, and soon?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from paceline.gateway.proxy.upstream import Broken, UpstreamResponse, Upstreams
+from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import GatewaySettings
+
+LIMIT_S = 20.0
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n"
+CLOSED_ENDS = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+
+
+@asynccontextmanager
+async def answering(*packets: bytes) -> AsyncIterator[UpstreamResponse]:
+    """An answer of a server that sends `packets` one by one, then closes."""
+    may_go_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for number, packet in enumerate(packets):
+            if number:
+                await may_go_on.wait()
+            writer.write(packet)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
+    async with server, asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        response = await upstreams.post(replica, "/", b"{}", "id")
+        may_go_on.set()
+        yield response
+        response.close()
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        (CHUNKED, b"zz\r\nhello\r\n"),
+        (CHUNKED, b"5\r\nhello\r\n", b"zz\r\nhello\r\n"),
+        (CHUNKED + b"5\r\nhello\r\n", b"6\r\n"),
+        (CHUNKED + b"5\r\nhello\r\n", b"5\r\nhello world\r\n0\r\n\r\n"),
+        (SIZED, b"hello"),
+    ],
+)
+async def test_a_body_that_breaks_off_raises(packets: Sequence[bytes]) -> None:
+    async with answering(*packets) as response:
+        with pytest.raises(Broken):
+            await response.read_all(1000)
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        (CHUNKED, b"b\r\nhello world\r\n", b"0\r\n\r\n"),
+        (CHUNKED + b"b\r\nhello world\r\n0\r\n\r\n",),
+        (SIZED + b"hello", b" world"),
+        (CLOSED_ENDS + b"hello", b" world"),
+    ],
+)
+async def test_a_complete_body_is_read_to_its_end(packets: Sequence[bytes]) -> None:
+    async with answering(*packets) as response:
+        assert await response.read_all(1000) == b"hello world"

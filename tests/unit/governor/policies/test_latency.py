@@ -1,0 +1,115 @@
+"""The latency objective on forecasts worked out by hand, and against the simulator's truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.governor.estimates.step_forecast import StepForecast
+from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest
+from paceline.governor.policies.registry import create_policy
+from paceline.governor.values import EngineLoad, StepSample
+from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.evaluation.arms import HeldLength
+from paceline.policy_simulator.machines.cost import LinearCost
+from paceline.policy_simulator.machines.machine import Machine
+from paceline.policy_simulator.traffic.traffic import (
+    ClosedLoop,
+    DraftTruth,
+    Lengths,
+    Phase,
+    TrafficClass,
+)
+
+COST = LinearCost(
+    base_s=0.020,
+    request_s=0.0005,
+    judge_s=0.0,
+    token_s=0.0006,
+    context_ktoken_s=0.0,
+    draft_pass_s=0.0015,
+    draft_request_s=0.0,
+)
+MACHINE = Machine(COST, 8, 32, 2048, "keeps_up", is_async=False)
+TOLD_APART = (("easy", (0.9,)), ("hard", (0.05,)))
+ALL_ALIKE = (("text", (0.7,)),)
+
+
+def test_where_all_are_alike_it_is_goodput() -> None:
+    """A share of 0 changes no value."""
+    forecast = StepForecast([8.0, 12.0, 14.0], [0.02, 0.025, 0.03], [400.0, 480.0, 466.7])
+    assert weigh_slowest(forecast, 0.0).values == pytest.approx([400.0, 480.0, 466.7], rel=1e-4)
+
+
+def test_the_slowest_get_a_token_a_step_at_least() -> None:
+    """4 requests, survival 1/2 at 1 and 1/2 at 2: X is 1 or 3, mean 2, variance 1. Share 0.04:
+    2 - 2.326 * 0.2 = 1.535 tokens; share 1: never less than 1."""
+    forecast = StepForecast([4.0, 6.0, 8.0], [0.02, 0.03, 0.04], [200.0, 200.0, 200.0])
+    assert weigh_slowest(forecast, 0.04).values[2] == pytest.approx(4 * 1.5348 / 0.04, rel=1e-3)
+    assert weigh_slowest(forecast, 1.0).values[1:] == pytest.approx([4 / 0.03, 4 / 0.04])
+
+
+def serve(policy: Any, texts: Any, num_steps: int = 3000) -> StepLog:
+    kinds = tuple(
+        TrafficClass(name, Lengths(8, 32), Lengths(100, 300), DraftTruth(hazards))
+        for name, hazards in texts
+    )
+    engine = SimulatedEngine(MACHINE, policy, seed=3)
+    engine.run(Phase("warm up", ClosedLoop(16), kinds, num_steps=300))
+    return engine.run(Phase("measured", ClosedLoop(16), kinds, num_steps=num_steps))
+
+
+def tpot_p99_s(log: StepLog) -> float:
+    return float(np.percentile(log.time_per_output_token_s, 99))
+
+
+def test_the_slowest_answers_of_mixed_traffic_are_as_fast_as_at_the_best_held_length() -> None:
+    """Half easy, half hard: within 5 % of the best held length, where goodput is 20 % off."""
+    held = min(tpot_p99_s(serve(HeldLength(k), TOLD_APART)) for k in (0, 1, 2, 4))
+    assert tpot_p99_s(serve(LatencyPolicy(8), TOLD_APART)) < 1.05 * held
+    assert tpot_p99_s(serve(GoodputPolicy(8), TOLD_APART)) > 1.2 * held
+
+
+def test_text_that_is_all_alike_is_served_as_by_goodput() -> None:
+    """Nothing is given up where nothing is to be won."""
+    latency, goodput = (serve(p, ALL_ALIKE, 1500) for p in (LatencyPolicy(8), GoodputPolicy(8)))
+    assert latency.tokens_per_s > 0.98 * goodput.tokens_per_s
+
+
+def test_while_requests_wait_goodput_is_the_objective() -> None:
+    """The same policy on the same mixed traffic drafts when others wait for a place."""
+    policy = LatencyPolicy(8)
+    last: dict[str, EngineLoad] = {}
+
+    class Watching:
+        def observe(self, sample: StepSample) -> None:
+            policy.observe(sample)
+
+        def plan(self, load: EngineLoad) -> Any:
+            last["load"] = load
+            return policy.plan(load)
+
+    serve(Watching(), TOLD_APART)
+    load = last["load"]
+    crowded = EngineLoad(
+        load.num_requests, load.context_tokens, 0, num_waiting=50, max_draft_length=8
+    )
+    lengths = {
+        name: [policy.plan(given).draft_length for _ in range(20)]
+        for name, given in (("calm", load), ("crowded", crowded))
+    }
+    assert sorted(lengths["calm"])[10] == 0
+    assert sorted(lengths["crowded"])[10] > 0
+
+
+def test_it_is_known_by_name() -> None:
+    """And says so in its reason."""
+    policy = create_policy("latency", max_draft_length=8)
+    assert isinstance(policy, LatencyPolicy)
+    serve(policy, ALL_ALIKE, 50)
+    plans = [policy.plan(EngineLoad(16, 3000, 0, 0, 8)) for _ in range(5)]
+    assert any(plan.reason.startswith("latency: ") for plan in plans)

@@ -1,0 +1,131 @@
+"""The server's own record, in memory and in a file that survives SIGKILL."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.mock_vllm import (
+    MockVllm,
+    MockVllmSettings,
+    encode_text,
+    expected_answer,
+    hash_of_ids,
+    read_ledger,
+    spawn_mock_vllm,
+)
+from paceline.mock_vllm import request_log as ledger_module
+from paceline.mock_vllm.request_log import RequestLog
+
+BODY = {"model": "m", "prompt": "abc", "max_tokens": 12, "temperature": 0}
+
+
+async def test_a_finished_request_is_recorded_with_its_tokens() -> None:
+    async with (
+        MockVllm(MockVllmSettings(model="m", tpot_ms=1)) as server,
+        httpx.AsyncClient(base_url=server.url) as http,
+    ):
+        for stream in (True, False):
+            body = BODY | {"stream": stream}
+            await http.post("/v1/completions", json=body, headers={"x-request-id": "r1"})
+        told = (await http.get("/mock_vllm/ledger")).json()
+    assert (told["num_begun"], told["num_open"], told["num_forgotten"]) == (2, 0, 0)
+    ids = expected_answer(encode_text("abc"), 12).ids
+    for record in told["records"]:
+        assert record["request_id"] == "r1"
+        assert record["ending"] == "finished"
+        assert record["prompt_hash"] == hash_of_ids(encode_text("abc"))
+        assert record["answer_hash"] == hash_of_ids(ids)
+        assert (record["num_prompt_tokens"], record["num_tokens"]) == (3, 12)
+        assert record["begun_s"] <= record["first_token_s"] <= record["ended_s"]
+
+
+async def test_a_request_that_samples_without_a_seed_can_be_checked_by_its_record() -> None:
+    async with (
+        MockVllm(MockVllmSettings(model="m", tpot_ms=1, seed=3)) as server,
+        httpx.AsyncClient(base_url=server.url) as http,
+    ):
+        answer = await http.post("/v1/completions", json=BODY | {"temperature": 1})
+        (record,) = (await http.get("/mock_vllm/ledger")).json()["records"]
+    expected = expected_answer(encode_text("abc"), 12, seed=record["seed"])
+    assert answer.json()["choices"][0]["text"] == expected.text
+
+
+async def _records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    return list((await http.get("/mock_vllm/ledger")).json()["records"])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("is_queued", [True, False])
+async def test_a_peer_that_leaves_is_an_abort_at_once(stream: bool, is_queued: bool) -> None:
+    settings = MockVllmSettings(model="m", tpot_ms=20, max_num_seqs=1, eos_every_tokens=0)
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url) as http,
+    ):
+        first = None
+        if is_queued:
+            body = BODY | {"max_tokens": 4000}
+            first = asyncio.create_task(http.post("/v1/completions", json=body, timeout=60))
+            await asyncio.sleep(0.05)
+        with pytest.raises(httpx.ReadTimeout):
+            async with http.stream(
+                "POST",
+                "/v1/completions",
+                json=BODY | {"max_tokens": 4000, "stream": stream},
+                timeout=httpx.Timeout(10, read=0.2 if is_queued or not stream else 0.005),
+            ) as answer:
+                await answer.aread()
+        for _ in range(500):
+            records = await _records(http)
+            if any(record["ending"] for record in records):
+                break
+            await asyncio.sleep(0.01)
+        metrics = (await http.get("/metrics")).text
+        if first is not None:
+            first.cancel()
+    (record,) = [record for record in records if record["ending"]]
+    assert record["ending"] == "aborted"
+    assert record["num_tokens"] < 100  # of 4000, which would take 80 s
+    assert 'vllm:num_requests_waiting{engine="0",model_name="m"} 0.0' in metrics
+    assert f'vllm:num_requests_running{{engine="0",model_name="m"}} {float(is_queued)}' in metrics
+
+
+def test_a_killed_process_leaves_its_record(tmp_path: Path) -> None:
+    """And the restarted one appends to it."""
+    path = tmp_path / "ledger.jsonl"
+    flags = ("--model", "m", "--tpot-ms", "5", "--ledger", str(path))
+    with spawn_mock_vllm(*flags) as server:
+        url = f"{server.url}/v1/completions"
+        httpx.post(url, json=BODY, headers={"x-request-id": "whole"})
+        body = BODY | {"max_tokens": 4000, "stream": True}
+        with httpx.stream("POST", url, json=body, headers={"x-request-id": "cut"}) as answer:
+            parts = answer.iter_raw()
+            assert next(parts).startswith(b"data: ")
+            server.kill()
+        server.start()
+        httpx.post(url, json=BODY, headers={"x-request-id": "again"})
+    records = list(read_ledger(path))
+    assert [(r.request_id, r.number, r.ending) for r in records] == [
+        ("whole", 1, "finished"),
+        ("cut", 2, None),
+        ("again", 1, "finished"),
+    ]
+    assert records[1].first_token_s is not None
+    assert len({record.pid for record in records}) == 2
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_RECORDS", 10)
+    ledger = RequestLog(None)
+    for _ in range(25):
+        record = ledger.begin(request_id="", route="", prompts=[[1]], max_tokens=1, seed=None)
+        ledger.end(record, "finished")
+        ledger.end(record, "aborted")
+    rendered = ledger.render()
+    assert b'"num_begun":25,"num_open":0,"num_forgotten":15' in rendered
+    assert b"aborted" not in rendered

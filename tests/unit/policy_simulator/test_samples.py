@@ -1,0 +1,150 @@
+"""The simulator shows a policy the samples that the engine's observer would have made.
+
+Each simulated step is retold to a real `StepObserver` in vLLM's words, and both samples compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.observer import StepObserver
+from paceline.governor.values import EngineLoad, StepSample
+from paceline.policy_simulator.engine.batch import Bools, Ints
+from paceline.policy_simulator.engine.engine import SimulatedEngine, _Step
+from paceline.policy_simulator.machines.machine import Machine
+from paceline.policy_simulator.traffic.traffic import OpenLoop, Phase
+from unit.policy_simulator.setups import Recorder, linear, machine, text
+
+
+@dataclass(eq=False)
+class Output:
+    """vLLM's SchedulerOutput, as far as it is read."""
+
+    num_scheduled_tokens: dict[str, int]
+    scheduled_spec_decode_tokens: dict[str, list[int]]
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+
+@dataclass
+class Request:
+    """vLLM's Request, as far as it is read."""
+
+    num_computed_tokens: int = 0
+    num_stale_output_tokens: int = 0
+    status: int = 2
+
+    def is_finished(self) -> bool:
+        return False
+
+
+class RetoldEngine(SimulatedEngine):
+    """Tells every step to an observer as well."""
+
+    def __init__(self, on: Machine, policy: Recorder) -> None:
+        super().__init__(on, policy)
+        rests = on.drafter == "rests"
+        self.observer = StepObserver(drafter_rests=rests, has_replay_scoring=rests)
+        self.retold_loads: list[EngineLoad] = []
+        self.retold_samples: list[StepSample | None] = []
+        self._outputs: dict[int, Output] = {}
+
+    def _schedule(self, ceiling: int) -> _Step | None:
+        step = super()._schedule(ceiling)
+        if step is None:
+            return None
+        names = step.serials.astype(str).tolist()
+        output = Output(
+            dict(zip(names, step.scheduled.tolist(), strict=True)),
+            {
+                name: [-1] * count
+                for name, count in zip(names, step.verified.tolist(), strict=True)
+                if count
+            },
+        )
+        before = self._batch.computed[step.slots] - step.scheduled
+        requests = {
+            name: Request(count) for name, count in zip(names, before.tolist(), strict=True)
+        }
+        load = self.observer.measure_load(
+            output,
+            requests,
+            num_waiting=step.load.num_waiting,
+            max_draft_length=ceiling,
+        )
+        self.observer.drafts_came(step.num_verified > 0)
+        self.observer.step_scheduled(
+            output,
+            load,
+            started_s=step.scheduled_s,
+            draft_length=step.draft_length,
+            looks_back=step.replay_scoring_tokens > 0,
+        )
+        self.retold_loads.append(load)
+        self._outputs[id(step)] = output
+        return step
+
+    def _show(
+        self,
+        step: _Step,
+        accepted: Ints,
+        going: Bools,
+        started_s: float,
+        first_tokens: tuple[int, ...],
+    ) -> None:
+        if self._report is not None:
+            self.observer.replay_scoring_came(asdict(self._report))
+        super()._show(step, accepted, going, started_s, first_tokens)
+        rows = zip(
+            step.serials.astype(str).tolist(),
+            step.verified.tolist(),
+            accepted.tolist(),
+            going.tolist(),
+            strict=True,
+        )
+        requests: dict[str, Any] = {}
+        drafts = []
+        for name, verified, accepted_here, goes_on in rows:
+            if goes_on:
+                requests[name] = Request()
+            if verified:
+                drafts.append((name, verified, accepted_here))
+        self.retold_samples.append(
+            self.observer.step_finished(
+                self._outputs.pop(id(step)),
+                requests,
+                verified=drafts,
+                now_s=self._now_s,
+                goes_on=self._went_on,
+                may_speculate=True,
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("drafter", "is_async"),
+    [("rests", False), ("keeps_up", False), ("keeps_up", True), ("ngram", False)],
+)
+def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None:
+    """Prompts of 1 to 60 tokens in chunks, ends, pauses, bursts, lengths from 0 to 5 in turn; every
+    third step looks back where the drafter can."""
+    match = (0.3, 0.8) if drafter == "ngram" else (1.0, 1.0)
+    kind = text(0.7, 0.6, prompt=(1, 60), output=(1, 30), match=match)
+    on = machine(drafter, is_async=is_async, token_budget=24, max_num_seqs=12, cost=linear())
+    policy = Recorder(3, 3, 0, 0, 5, 1, 2, orders=dict.fromkeys(range(0, 9999, 3), 20))
+    engine = RetoldEngine(on, policy)
+    engine.run(Phase("open", OpenLoop(3.0, 6, 4.0), (kind,), duration_s=20.0))
+    assert len(policy.samples) > 200
+    assert policy.loads == engine.retold_loads
+    for shown, retold in zip(policy.samples, engine.retold_samples, strict=True):
+        assert retold is not None
+        assert retold.duration_s == pytest.approx(shown.duration_s)
+        assert retold == replace(shown, duration_s=retold.duration_s)
+    assert (len(policy.reports) > 60) == (drafter == "rests")
+    assert any(not s.is_clean and s.prefill_tokens == 0 for s in policy.samples)
+    assert any(len(s.drafted) < s.num_requests for s in policy.samples if s.asked_draft_length)

@@ -1,0 +1,78 @@
+"""Engines and gateway composed: does what an operator set outlast a restart of the engine?
+
+The engine is `fake_engine.py` with a real governor; gateway, supervisor and channel are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paceline.engine.launch.command import EngineCommand
+from paceline.gateway import GatewaySettings, RunningGateway
+from paceline.serve.plan import EnginePlan, ServePlan
+from paceline.serve.run import serve
+
+FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
+
+
+@pytest.fixture
+def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
+    folder = tmp_path_factory.mktemp("s")  # a short path: a Unix socket's is bounded
+    socket, control_socket = folder / "e.sock", folder / "c.sock"
+    command = EngineCommand(
+        arguments=(
+            *(sys.executable, str(FAKE), str(socket), str(folder / "pids")),
+            *("", str(control_socket)),
+        ),
+        environment={},
+        socket=socket,
+        control_socket=control_socket,
+    )
+    return ServePlan(
+        gateway=GatewaySettings(port=0, admin_port=0),
+        engines=(EnginePlan("engine-0", command),),
+        served_name="fake",
+        start_timeout_s=20,
+        log_folder=folder / "log",
+        run_folder=folder / "run",
+        reasons=(),
+    )
+
+
+async def test_the_governor_stays_as_set_when_the_engine_is_restarted(plan: ServePlan) -> None:
+    """Length 6, then ceiling 4, which alone would refuse 6: both hold in the engine started next.
+
+    Read as soon as it takes traffic again.
+    """
+    ready: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(
+        serve(plan, on_progress=lambda *_: None, on_ready=ready.set_result)
+    )
+    try:
+        async with asyncio.timeout(40):
+            gateway = await ready
+            async with httpx.AsyncClient(base_url=gateway.admin_url) as admin:
+                for change in ({"draft_length": 6}, {"ceiling": 4}):
+                    answer = await admin.patch("/admin/governor", json=change)
+                    assert answer.status_code == 200, answer.text
+                refused = await admin.patch("/admin/governor", json={"ceiling": 99})
+                assert refused.status_code == 400
+                pids = plan.engines[0].command.socket.with_name("pids")
+                os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
+                while True:
+                    replica = (await admin.get("/admin/replicas")).json()["replicas"][0]
+                    if (replica["restarts"], replica["state"]) == (1, "ready"):
+                        break
+                    await asyncio.sleep(0.01)
+                state = (await admin.get("/admin/governor")).json()["replicas"]["engine-0"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert (state["policy"], state["ceiling"]) == ("fixed", 4)

@@ -1,0 +1,103 @@
+"""The register against what vLLM releases have, as recorded; and the page made from both.
+
+After a change of the register: `PYTHONPATH=tools python -m vllm_hooks.record --help`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from vllm_hooks.page import RUN_VERSION, render_page
+from vllm_hooks.record import load_records, main, render_record
+
+from paceline.engine.compat.hook import HookFacts
+from paceline.engine.compat.register import REGISTER
+
+FOLDER = Path(__file__).parents[3] / "tools" / "vllm_hooks" / "records"
+PROJECT = Path(__file__).parents[3]
+RECORDS = {record.version: record for record in load_records(FOLDER)}
+
+
+def test_the_releases_are_recorded_oldest_first() -> None:
+    """By one Python version, or their fingerprints could not be compared."""
+    assert list(RECORDS) == ["0.26.0", "0.32.0", "0.33.0"]
+    assert len({record.python for record in RECORDS.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "unfit"),
+    [
+        (
+            "0.26.0",
+            {
+                "drafting_config",
+                "mtp_modules",
+                "request_attributes",
+                "v2_draft_model_proposal",
+                "v2_draft_model_passes",
+                "v2_ngram_proposal",
+                "v2_worker_reads_length",
+                "dispatched_expand",
+                "dispatched_rejection",
+                "worker_order",
+                "kernels_read_late",
+                "platform_worker_hook",
+            },
+        ),
+        ("0.32.0", set()),
+        ("0.33.0", set()),
+    ],
+)
+def test_the_register_fits_each_release_but_for_what_is_known(
+    version: str, unfit: set[str]
+) -> None:
+    """A new misfit is a release that Paceline no longer works with in part."""
+    verdicts = RECORDS[version].verdicts()
+    assert {name for name, verdict in verdicts.items() if verdict != "ok"} == unfit
+
+
+def test_a_register_that_looks_elsewhere_asks_for_new_records() -> None:
+    """Otherwise it would be checked against another place."""
+    record = RECORDS["0.32.0"]
+    moved = replace(record, targets={**record.targets, "schedule": "vllm.old:schedule"})
+    with pytest.raises(ValueError, match=r"elsewhere for schedule; make it again: PYTHONPATH=tools python -m"):
+        moved.verdicts()
+
+
+def test_a_record_survives_its_file(tmp_path: Path) -> None:
+    """A place that is missing included."""
+    record = RECORDS["0.26.0"]
+    missing = {name for name, facts in record.facts.items() if facts.kind == "missing"}
+    assert "platform_worker_hook" in missing
+    (tmp_path / "vllm-0.26.0.json").write_text(render_record(record))
+    assert load_records(tmp_path) == [record]
+
+
+def test_the_command_prints_what_does_not_fit_and_writes_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tree with nothing but a version has no hook."""
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "_version.py").write_text("__version__ = version = '0.99.0'\n")
+    main(["--into", str(tmp_path), str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"vllm 0.99.0: 0 of {len(REGISTER)} hooks fit\n")
+    [record] = load_records(tmp_path)
+    assert record.facts["schedule"] == HookFacts(
+        "missing", why_missing="no module vllm.v1.core.sched.scheduler"
+    )
+
+
+def test_the_page_is_what_register_and_records_generate() -> None:
+    """After a change: PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records > docs/vllm-hooks.md.
+
+    Generating it also fails for a release without notes.
+    """
+    assert (PROJECT / "docs" / "vllm-hooks.md").read_text() == render_page(list(RECORDS.values()))
+
+
+def test_the_page_calls_run_what_is_installed() -> None:
+    """The lock file decides which release the tests run."""
+    assert f"\nvllm-cpu=={RUN_VERSION}" in (PROJECT / "requirements.lock").read_text()
