@@ -62,7 +62,9 @@ def test_a_register_that_looks_elsewhere_asks_for_new_records() -> None:
     """Otherwise it would be checked against another place."""
     record = RECORDS["0.32.0"]
     moved = replace(record, targets={**record.targets, "schedule": "vllm.old:schedule"})
-    with pytest.raises(ValueError, match=r"elsewhere for schedule; make it again: PYTHONPATH=tools python -m"):
+    with pytest.raises(
+        ValueError, match=r"elsewhere for schedule; make it again: PYTHONPATH=tools python -m"
+    ):
         moved.verdicts()
 
 
