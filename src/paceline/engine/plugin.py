@@ -1,11 +1,10 @@
-"""What vLLM's processes load by themselves when Paceline is installed.
+"""The plugin that vLLM loads in each of its processes when Paceline is installed.
 
-vLLM calls `register` through the entry point `vllm.general_plugins` in every process: front end,
-engine core, each worker, under whatever executor. It applies the repairs where they are
-needed (see `sampler_repair`, `generator_repair`), spares steps without drafts what they do not
-need (`resting_draft`, `plain_sampling`), lets the drafter be judged meanwhile (`replay_scoring_pass`,
-`first_token_pass`), and nothing else; the scheduler comes by --scheduler-cls.
-vLLM's own `VLLM_PLUGINS` says which plugins load; `VLLM_PLUGINS=""` loads none.
+vLLM calls `register` through the entry point `vllm.general_plugins` in the front end, the engine
+core and every worker, whatever the executor. `register` applies the fixes for vLLM's CPU sampling
+(`fixes`) and wraps the worker's model runner (`worker`). It does not choose the scheduler: that is
+`--scheduler-cls`. vLLM's own `VLLM_PLUGINS` selects the plugins to load; `VLLM_PLUGINS=""` loads
+none.
 """
 
 from __future__ import annotations
@@ -16,31 +15,30 @@ logger = logging.getLogger("vllm.paceline.plugin")
 
 
 def register() -> None:
-    """Apply what belongs in every vLLM process. Never raises; twice is harmless."""
+    """Apply everything that belongs in every vLLM process. Never raises; idempotent."""
     try:
         from vllm.platforms import current_platform
 
-        from paceline.engine import (
-            core_environment,
-            first_token_pass,
-            generator_repair,
-            lifeline,
-            numba_pool,
+        from paceline.engine.fixes import cpu_sampler, numba_pool, seeded_generator
+        from paceline.engine.launch import core_environment
+        from paceline.engine.process import parent_watch
+        from paceline.engine.worker import (
+            first_token_probe,
             plain_sampling,
             replay_scoring_pass,
             resting_draft,
-            sampler_repair,
         )
 
-        lifeline.die_with_parent()
+        parent_watch.die_with_parent()
         core_environment.pass_on()
         if current_platform.is_cpu():
             numba_pool.choose()
-        sampler_repair.apply()
-        generator_repair.apply()
+        cpu_sampler.apply()
+        seeded_generator.apply()
+        # The order matters: replay scoring wraps what `resting_draft` has wrapped.
         resting_draft.apply()
         plain_sampling.apply()
         replay_scoring_pass.apply()
-        first_token_pass.apply()
-    except Exception:  # vLLM calls plugins unguarded, and must serve on without us
-        logger.exception("Paceline: the plugin steps aside; vLLM runs as it is")
+        first_token_probe.apply()
+    except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too
+        logger.exception("Paceline: the plugin failed to load; vLLM runs unchanged")
