@@ -16,7 +16,7 @@ from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gat
 from paceline.gateway.keys.file import change_text
 from paceline.gateway.keys.key_text import hash_secret, join_key, make_key
 from paceline.gateway.keys.record import KeyRecord, render_line
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import KeySettings
 
 
 @dataclass

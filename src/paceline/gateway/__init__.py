@@ -2,13 +2,11 @@
 
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ask
-from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.fleet import Fleet
-from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.http.listening import PortTaken
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
 from paceline.gateway.server import RunningGateway, serve_gateway
-from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.settings import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.workers.worker_process import WorkerFailed
 
 __all__ = [

@@ -23,9 +23,7 @@ from paceline.engine.launch.model_folder import (
 )
 from paceline.engine.launch.speculation import Drafter, choose_drafter
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
-from paceline.gateway.admission.settings import AdmissionSettings
-from paceline.gateway.keys.settings import KeySettings
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import AdmissionSettings, FailureSettings, KeySettings
 from paceline.serve.workers import choose_num_workers
 
 BUNDLED_NAME = "paceline-demo"

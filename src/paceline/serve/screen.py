@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.status import Status
 
 from paceline.gateway import RunningGateway
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import KeySettings
 
 
 class Screen:

@@ -15,8 +15,7 @@ import pytest_asyncio
 import uvloop
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
-from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings, FleetSettings
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(

@@ -13,18 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway import GatewaySettings, PortTaken, Replica, serve_gateway
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.sse import EventRelay, has_error, split_at_error
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import longest_context
+from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.routing.capabilities import Needs
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)

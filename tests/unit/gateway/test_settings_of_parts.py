@@ -9,7 +9,7 @@ import pytest
 
 from paceline.config import Settings
 from paceline.gateway import GatewaySettings
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 from paceline.serve.plan import gateway_settings
 
 
@@ -45,7 +45,14 @@ def test_sections_of_the_configuration_reach_the_gateway() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["admission.queue_forecast", "routing.breaker", "routing.stall_detection", "proxy.retry_budget", "sliding_sum"]
+    "module",
+    [
+        "admission.queue_forecast",
+        "routing.breaker",
+        "routing.stall_detection",
+        "proxy.retry_budget",
+        "sliding_sum",
+    ],
 )
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"paceline.gateway.{module}"))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from paceline.gateway import Replica, RunningGateway
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import KeySettings
 from paceline.serve.screen import Screen
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.fleet import Clash, Fleet, UnknownReplica
 from paceline.gateway.fleet.status import NameStatus, ReplicaStatus
 from paceline.gateway.http.errors import Problem, Refusal, invalid
+from paceline.gateway.settings import ReplicaEntry
 
 _ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
     "url": (str, "a string"),

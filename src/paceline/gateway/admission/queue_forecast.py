@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
-from paceline.gateway.admission.settings import AdmissionSettings
+from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.sliding_sum import SlidingSum
 
 _WINDOW_S = 30.0

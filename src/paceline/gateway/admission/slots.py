@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Protocol
 
 from paceline.gateway.admission.queue_forecast import QueueForecast, RefusalReason
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.admission.slot_quota import (
     Demand,
     NoPeerWorkers,
@@ -24,6 +23,7 @@ from paceline.gateway.admission.slot_quota import (
 )
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import AdmissionSettings
 
 _LOOK_AGAIN_S = 0.1
 """While somebody waits the capacity is looked at so often: replicas come without a word."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.http.asgi import Scope, header
 from paceline.gateway.http.errors import invalid
+from paceline.gateway.settings import AdmissionSettings
 
 HEADER = "x-request-timeout-ms"
 MAX_TIMEOUT_MS = 3_600_000

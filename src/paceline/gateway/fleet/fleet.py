@@ -15,15 +15,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from paceline.gateway.fleet.entry import ReplicaEntry, member_url
 from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.fleet.local import LocalEngines
 from paceline.gateway.fleet.member import Member
 from paceline.gateway.fleet.membership import resolve_change
 from paceline.gateway.fleet.resolver import Resolve, resolve_host
-from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.fleet.status import NameStatus, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.settings import FleetSettings
+from paceline.gateway.settings.replica_entry import ReplicaEntry, member_url
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.member import read_load_of
 from paceline.gateway.fleet.prober import Prober
-from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.settings import FleetSettings
 
 
 class LocalEngines:

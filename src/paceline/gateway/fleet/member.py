@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.entry import ReplicaEntry
 from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed
-from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.fleet.watch import Watch
 from paceline.gateway.replicas import Replica, ReplicaState
+from paceline.gateway.settings import FleetSettings, ReplicaEntry
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.failure_settings import IN_ALL_FACTOR, FailureSettings
+from paceline.gateway.settings.failures import IN_ALL_FACTOR, FailureSettings
 
 
 class Step(StrEnum):

@@ -25,7 +25,6 @@ from paceline.gateway.proxy.failure_policy import (
     Step,
     next_step,
 )
-from paceline.gateway.proxy.failure_settings import PROGRESS_TOKENS
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
 from paceline.gateway.proxy.upstream import Upstreams
@@ -33,6 +32,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.routing.router import Router
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.settings.failures import PROGRESS_TOKENS
 
 logger = logging.getLogger(__name__)
 

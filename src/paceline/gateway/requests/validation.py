@@ -16,8 +16,8 @@ from paceline.gateway.http.strict_json import parse_object
 from paceline.gateway.keys.ring import Tenant, granted_to
 from paceline.gateway.requests.field_checks import integer
 from paceline.gateway.requests.fields import refusal_reason
+from paceline.gateway.requests.needs import Needs, needs_of
 from paceline.gateway.requests.routes import CHAT, Route
-from paceline.gateway.routing.capabilities import Needs, needs_of
 from paceline.gateway.settings import GatewaySettings
 
 _ALIKE = 0.85

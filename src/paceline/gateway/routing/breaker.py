@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 from paceline.gateway.sliding_sum import SlidingSum
 
 _FAILURES = frozenset(

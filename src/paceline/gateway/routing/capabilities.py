@@ -7,35 +7,14 @@ out. Decisions on values, to be asked before the choice among replicas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.replicas import Replica
-
-_MIN_P_IGNORED = 1e-5
-"""Up to here vLLM takes `min_p` as not given, also while it drafts (`_SAMPLING_EPS` in its
-`sampling_params.py`)."""
+from paceline.gateway.requests.needs import Needs
 
 _ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "tgi"})
 """Servers that give one answer whatever `n` says: llama.cpp's answers 500 ("Only one completion
 choice is allowed"), TGI marks `n` as unused. vLLM, SGLang and TensorRT-LLM serve it, with and
 without drafts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a replica must be able to do for one request."""
-
-    undrafted: tuple[str, ...] = ()
-    """Fields of the request that an engine takes only while it drafts nothing."""
-    num_choices: int = 1
-    """Answers to one prompt."""
-
-
-def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
-    """What this decoded body asks of a replica."""
-    return Needs(_undrafted_fields(parsed), num_choices)
 
 
 def can_serve(replica: Replica, needs: Needs) -> bool:
@@ -64,14 +43,3 @@ def explain_unserved(needs: Needs) -> Problem:
         "unsupported_parameter",
         "n",
     )
-
-
-def _undrafted_fields(parsed: Mapping[str, object]) -> tuple[str, ...]:
-    """`min_p` and `logit_bias`, where they have an effect."""
-    names = []
-    min_p = parsed.get("min_p")
-    if isinstance(min_p, int | float) and min_p > _MIN_P_IGNORED:
-        names.append("min_p")
-    if parsed.get("logit_bias"):
-        names.append("logit_bias")
-    return tuple(names)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
 from paceline.gateway.admission.slots import num_slots_of
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.capabilities import Needs, can_serve
+from paceline.gateway.routing.capabilities import can_serve
+from paceline.gateway.settings import AdmissionSettings
 
 
 class Router:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum, auto
 
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 
 _TIMES_USUAL = 4.0
 """A silence so many times the longest usual one is no usual one. Chosen by hand."""

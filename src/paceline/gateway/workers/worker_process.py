@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.settings import FleetSettings, GatewaySettings
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
     Ask,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paceline.gateway.admission.queue_forecast import QueueForecast
-from paceline.gateway.admission.settings import AdmissionSettings
+from paceline.gateway.settings import AdmissionSettings
 
 Discipline = Literal["forecast", "unbounded", "adaptive_lifo"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.gateway.admission.queue_forecast import QueueForecast, RefusalReason
-from paceline.gateway.admission.settings import AdmissionSettings
+from paceline.gateway.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(max_queue=100, max_queue_wait_s=10)
 

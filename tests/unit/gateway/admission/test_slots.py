@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.admission.slots import Admission, Admissions, Overloaded, num_slots_of
 from paceline.gateway.replicas import Replica
+from paceline.gateway.settings import AdmissionSettings
 from unit.gateway.conftest import until
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.api.deadline import deadline_of
 from paceline.gateway.http.errors import Refusal
+from paceline.gateway.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(max_deadline_s=600)
 

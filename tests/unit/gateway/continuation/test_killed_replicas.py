@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 from paceline.mock_vllm import (
     SpawnedMockVllm,
     encode_chat,

@@ -10,9 +10,15 @@ import pytest
 from paceline.gateway.fleet.dialects import DIALECTS, Series, Share
 from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
 from paceline.gateway.fleet.load import ReplicaLoad, read_load
+from paceline.gateway.settings.replica_entry import DIALECT_NAMES
 
 DATA = Path(__file__).with_name("data") / "dialects"
 ERRORS = json.loads((DATA / "errors.json").read_text())
+
+
+def test_settings_name_the_dialects_of_the_table() -> None:
+    """The settings cannot import the table, which stands above them."""
+    assert tuple(DIALECTS) == DIALECT_NAMES
 
 
 def read(dialect: str, *samples: str) -> ReplicaLoad:

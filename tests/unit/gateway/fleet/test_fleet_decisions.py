@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from paceline.gateway.fleet.entry import ReplicaEntry, member_url
 from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.fleet.member import choose_model
 from paceline.gateway.fleet.membership import MAX_ADDRESSES, resolve_change
 from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed, read_models
-from paceline.gateway.fleet.settings import FleetSettings
 from paceline.gateway.fleet.status import LoadReading
 from paceline.gateway.fleet.watch import Watch
+from paceline.gateway.settings import FleetSettings
+from paceline.gateway.settings.replica_entry import ReplicaEntry, member_url
 
 
 def test_a_replica_is_ready_once_it_has_answered_and_been_warmed_up() -> None:

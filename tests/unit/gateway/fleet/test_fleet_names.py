@@ -12,10 +12,10 @@ import pytest
 
 from paceline.gateway import ReplicaEntry
 from paceline.gateway.fleet.fleet import Clash, Fleet
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.gateway.running_fleet import FLEET, NO_ENGINES, running

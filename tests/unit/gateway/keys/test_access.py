@@ -20,7 +20,7 @@ from paceline.gateway.keys.file import change_text
 from paceline.gateway.keys.key_text import hash_secret, join_key
 from paceline.gateway.keys.record import KeyRecord, KeysUnusable, render_line
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import KeySettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, chat
 from unit.gateway.fake_engine import MODEL
 

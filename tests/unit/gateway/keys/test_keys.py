@@ -27,7 +27,7 @@ from paceline.gateway.keys.record import (
 )
 from paceline.gateway.keys.ring import KeyRing, Tenant, granted_to
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import KeySettings
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 EXPIRES = CREATED + timedelta(days=1)

@@ -11,7 +11,6 @@ import pytest
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.proxy.attempt import COMPLETED, Attempt, RequestContext
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import Replica
@@ -19,7 +18,7 @@ from paceline.gateway.requests.routes import COMPLETIONS
 from paceline.gateway.requests.validation import check_request
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stall_detection import ProgressWatch
-from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.settings import FailureSettings, GatewaySettings
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,7 +15,7 @@ from paceline.gateway.proxy.failure_policy import (
     Step,
     next_step,
 )
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(max_attempts=3, max_continuations=2, replica_wait_s=10)
 FAILURES = (

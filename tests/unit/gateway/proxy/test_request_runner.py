@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL, FakeEngine
 

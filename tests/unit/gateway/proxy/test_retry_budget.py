@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.settings import FailureSettings
 
 
 def spent(budget: RetryBudget, num_tries: int, now_s: float) -> int:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
+from paceline.gateway.settings import FailureSettings
 
 FAILURES = (Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR)
 NO_VERDICTS = tuple(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStream
+from paceline.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(silence_s=30, first_silence_s=60)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 
 from paceline.gateway import RunningGateway, serve_gateway
-from paceline.gateway.fleet.entry import ReplicaEntry
-from paceline.gateway.fleet.settings import FleetSettings
+from paceline.gateway.settings import FleetSettings, ReplicaEntry
 from paceline.mock_vllm import Record, SpawnedMockVllm, read_ledger, spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat
 from unit.gateway.workers.conftest import WORKERS

@@ -7,16 +7,15 @@ import asyncio
 import pytest
 
 from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.admission.slot_quota import Demand
 from paceline.gateway.admission.slots import Admissions, Overloaded
-from paceline.gateway.proxy.failure_settings import FailureSettings
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.capabilities import Needs
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.workers.messages import Elsewhere, Part
 from paceline.gateway.workers.peer_workers import PeerWorkerView
 from unit.gateway.conftest import FixedReplicas

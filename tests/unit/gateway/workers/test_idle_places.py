@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.settings import AdmissionSettings
 from paceline.gateway.admission.slots import Admissions, Overloaded
+from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.workers.allotment import Allotment
 from paceline.gateway.workers.messages import Elsewhere, Report
 from paceline.gateway.workers.peer_workers import PeerWorkerView

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.fleet.entry import ReplicaEntry
-from paceline.gateway.fleet.settings import FleetSettings
+from paceline.gateway.settings import FleetSettings, ReplicaEntry
 from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess
 from paceline.serve.plan import ServePlan

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from paceline.gateway import FleetSettings, GatewaySettings, Replica
-from paceline.gateway.keys.settings import KeySettings
 from paceline.gateway.metrics.metrics import GatewayMetrics, RequestTimes
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.settings import KeySettings
 from paceline.gateway.workers.messages import (
     Counts,
     LineDecoder,

@@ -15,9 +15,7 @@ import httpx
 import pytest
 
 from paceline.gateway import RunningGateway, WorkerFailed, serve_gateway
-from paceline.gateway.fleet.entry import ReplicaEntry
-from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.keys.settings import KeySettings
+from paceline.gateway.settings import FleetSettings, KeySettings, ReplicaEntry
 from paceline.gateway.workers import worker_process
 from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess

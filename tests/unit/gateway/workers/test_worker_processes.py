@@ -12,11 +12,13 @@ from click.testing import CliRunner
 
 from paceline.cli import main
 from paceline.gateway import serve_gateway
-from paceline.gateway.admission.settings import AdmissionSettings
-from paceline.gateway.fleet.entry import ReplicaEntry
-from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.keys.settings import KeySettings
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings import (
+    AdmissionSettings,
+    FailureSettings,
+    FleetSettings,
+    KeySettings,
+    ReplicaEntry,
+)
 from paceline.mock_vllm import spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.workers.conftest import WORKERS, workers

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field, fields
 
-from paceline.gateway.admission.settings import AdmissionSettings
-from paceline.gateway.fleet.settings import FleetSettings
-from paceline.gateway.keys.settings import KeySettings
-from paceline.gateway.proxy.failure_settings import FailureSettings
+from paceline.gateway.settings.admission import AdmissionSettings
+from paceline.gateway.settings.failures import FailureSettings
+from paceline.gateway.settings.fleet import FleetSettings
+from paceline.gateway.settings.keys import KeySettings
 
 
 @dataclass(frozen=True, slots=True)

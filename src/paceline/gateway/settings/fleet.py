@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, fields
 
-from paceline.gateway.fleet.entry import ReplicaEntry
+from paceline.gateway.settings.replica_entry import ReplicaEntry
 
 
 @dataclass(frozen=True, slots=True)

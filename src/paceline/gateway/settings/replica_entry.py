@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from paceline.gateway.fleet.dialects import DIALECTS
+DIALECT_NAMES = ("vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai")
+"""Kinds of servers. `fleet.dialects` has one entry for each; a test compares the two."""
 
 _NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\-\[\]]{0,99}")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_\-.]{0,251}[A-Za-z0-9_.])?")
@@ -54,8 +55,10 @@ class ReplicaEntry:
             )
         if self.model is not None and not self.model:
             raise ValueError("model is empty; leave it out to have the replica asked")
-        if self.dialect not in DIALECTS:
-            raise ValueError(f"dialect is {self.dialect[:100]!r}; allowed: {', '.join(DIALECTS)}")
+        if self.dialect not in DIALECT_NAMES:
+            raise ValueError(
+                f"dialect is {self.dialect[:100]!r}; allowed: {', '.join(DIALECT_NAMES)}"
+            )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("key has characters that no HTTP header may hold")
         if self.key is not None and (not self.key or " " in self.key):

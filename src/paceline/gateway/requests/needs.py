@@ -1,0 +1,40 @@
+"""`Needs`: what a replica must be able to do to serve one request, read from its body.
+
+Engines refuse, or silently ignore, what they cannot do. `routing.capabilities` compares these needs
+with what each replica can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_MIN_P_IGNORED = 1e-5
+"""Up to here vLLM takes `min_p` as not given, also while it drafts (`_SAMPLING_EPS` in its
+`sampling_params.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a replica must be able to do for one request."""
+
+    undrafted: tuple[str, ...] = ()
+    """Fields of the request that an engine takes only while it drafts nothing."""
+    num_choices: int = 1
+    """Answers to one prompt."""
+
+
+def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
+    """What this decoded body asks of a replica."""
+    return Needs(_undrafted_fields(parsed), num_choices)
+
+
+def _undrafted_fields(parsed: Mapping[str, object]) -> tuple[str, ...]:
+    """`min_p` and `logit_bias`, where they have an effect."""
+    names = []
+    min_p = parsed.get("min_p")
+    if isinstance(min_p, int | float) and min_p > _MIN_P_IGNORED:
+        names.append("min_p")
+    if parsed.get("logit_bias"):
+        names.append("logit_bias")
+    return tuple(names)

@@ -1,0 +1,22 @@
+"""The gateway's settings: frozen values that check themselves and import nothing above them.
+
+`GatewaySettings` is the whole; the others are its parts. The caller fills them (`paceline serve`
+does so from the configuration). Nothing here reads a file or the environment.
+"""
+
+from paceline.gateway.settings.admission import AdmissionSettings
+from paceline.gateway.settings.failures import FailureSettings
+from paceline.gateway.settings.fleet import FleetSettings
+from paceline.gateway.settings.gateway import GatewaySettings, is_loopback
+from paceline.gateway.settings.keys import KeySettings
+from paceline.gateway.settings.replica_entry import ReplicaEntry
+
+__all__ = [
+    "AdmissionSettings",
+    "FailureSettings",
+    "FleetSettings",
+    "GatewaySettings",
+    "KeySettings",
+    "ReplicaEntry",
+    "is_loopback",
+]
