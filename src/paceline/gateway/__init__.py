@@ -2,7 +2,7 @@
 
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ask
-from paceline.gateway.fleet.fleet import Fleet
+from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.listening import PortTaken
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
 from paceline.gateway.server import RunningGateway, serve_gateway

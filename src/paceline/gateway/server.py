@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from paceline.gateway.admin.admin_app import AdminApp
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.data_port import DataPort
-from paceline.gateway.fleet.fleet import Fleet
+from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.listening import bind, serving
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Traffic

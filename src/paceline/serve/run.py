@@ -146,7 +146,7 @@ async def _ready(
     while not supervisors and not any(r.state == "ready" for r in fleet.replicas()):
         for status in fleet.statuses():
             on_progress(status.replica.name, f"{status.replica.state}: {status.reason}")
-        for name in fleet.names():
+        for name in fleet.dns_entries():
             if name.failure:
                 on_progress(name.name, name.failure)
         await asyncio.sleep(_READY_CHECK_S)

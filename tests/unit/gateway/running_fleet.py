@@ -1,4 +1,4 @@
-"""A gateway with remote replicas, quick to notice, and clients before it."""
+"""A gateway with remote replicas and short polling periods, with HTTP clients for its ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_ENGINES = FixedReplicas([])
 
 @dataclass
 class Running:
-    """A gateway with clients before it."""
+    """A running gateway, and HTTP clients for its ports."""
 
     gateway: RunningGateway
     http: httpx.AsyncClient

@@ -19,7 +19,7 @@ from paceline.gateway.admin.replica_admin import (
     drain_replica,
     remove_replica,
 )
-from paceline.gateway.fleet.fleet import Fleet
+from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.asgi import Receive, Scope, Send, header, send_body, send_json
 from paceline.gateway.http.body import ClientGone, check_headers, read_body
 from paceline.gateway.http.errors import (

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paceline.gateway.fleet.fleet import Clash, Fleet, UnknownReplica
-from paceline.gateway.fleet.status import NameStatus, ReplicaStatus
+from paceline.gateway.fleet import (
+    DnsEntryStatus,
+    Fleet,
+    FleetConflict,
+    ReplicaStatus,
+    UnknownReplica,
+)
 from paceline.gateway.http.errors import Problem, Refusal, invalid
 from paceline.gateway.settings import ReplicaEntry
 
@@ -39,7 +44,7 @@ def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object
         load = loads.get(status.replica.name)
         described["load"] = None if load is None else asdict(load)
         replicas.append(described)
-    return {"replicas": replicas, "dns": [_describe_name(name) for name in fleet.names()]}
+    return {"replicas": replicas, "dns": [_describe_name(name) for name in fleet.dns_entries()]}
 
 
 def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
@@ -57,8 +62,8 @@ def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
         raise invalid(f"{error}.", field if field in _ENTRY_TYPES else None) from None
     try:
         fleet.add(entry)
-    except Clash as clash:
-        raise _conflict(clash, "replica_exists") from None
+    except FleetConflict as conflict:
+        raise _conflict(conflict, "replica_exists") from None
     return {"name": entry.label, "state": "starting"}
 
 
@@ -76,8 +81,8 @@ def drain_replica(
         fleet.set_draining(name, is_draining)
     except UnknownReplica:
         raise _not_found(fleet, name) from None
-    except Clash as clash:
-        raise _conflict(clash, "replica_leaving") from None
+    except FleetConflict as conflict:
+        raise _conflict(conflict, "replica_leaving") from None
     return {
         "name": name,
         "draining": is_draining,
@@ -97,8 +102,8 @@ def remove_replica(
         is_gone = fleet.remove(name)
     except UnknownReplica:
         raise _not_found(fleet, name) from None
-    except Clash as clash:
-        raise _conflict(clash, "replica_not_removable") from None
+    except FleetConflict as conflict:
+        raise _conflict(conflict, "replica_not_removable") from None
     return {
         "name": name,
         "state": "removed" if is_gone else "draining",
@@ -130,7 +135,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
     }
 
 
-def _describe_name(name: NameStatus) -> dict[str, Any]:
+def _describe_name(name: DnsEntryStatus) -> dict[str, Any]:
     return {
         "name": name.name,
         "dns": name.dns,
@@ -168,7 +173,7 @@ def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping
 
 def _not_found(fleet: Fleet, name: str) -> Refusal:
     known = [status.replica.name for status in fleet.statuses()]
-    known += [dns.name for dns in fleet.names()]
+    known += [dns.name for dns in fleet.dns_entries()]
     return Refusal(
         Problem(
             404,
@@ -179,5 +184,5 @@ def _not_found(fleet: Fleet, name: str) -> Refusal:
     )
 
 
-def _conflict(clash: Clash, code: str) -> Refusal:
-    return Refusal(Problem(409, str(clash), code, "name"))
+def _conflict(conflict: FleetConflict, code: str) -> Refusal:
+    return Refusal(Problem(409, str(conflict), code, "name"))

@@ -1,8 +1,22 @@
-"""Which replicas are there, do they answer, and how loaded are they?
+"""The replicas of the gateway: which there are, whether they can serve, and how loaded they are.
 
-`entry` is what an operator writes, `dialects` what differs between servers; `load` and
-`error_bodies` read their pages, `watch` and `membership` decide, `prober` and `resolver` ask;
-`member` and `local` keep what is known, and `fleet` has them all and owns the tasks. Import from
-the modules: this package imports none of them, so that the gateway's settings can hold a value of
-it.
+Inside: `dialects` is the table of servers; `load`, `error_bodies`, `health` and `dns_addresses`
+are decisions; `prober` talks HTTP to one replica and `dns_entry` resolves names; `remote_replica`
+and `local_engines` keep the state of each replica; `fleet` holds all of them and owns their tasks.
 """
+
+from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
+from paceline.gateway.fleet.fleet import Fleet, FleetConflict, UnknownReplica
+from paceline.gateway.fleet.load import ReplicaLoad
+from paceline.gateway.fleet.status import DnsEntryStatus, ReplicaStatus
+
+__all__ = [
+    "DnsEntryStatus",
+    "Fleet",
+    "FleetConflict",
+    "ReplicaLoad",
+    "ReplicaStatus",
+    "UnknownReplica",
+    "error_message_of",
+    "is_context_error",
+]

@@ -1,9 +1,8 @@
-"""How do the servers that speak the OpenAI API differ?
+"""Table of the differences between servers that speak the OpenAI API.
 
-A table, one entry per server: where it says that it is well, where and under which names it shows
-its load, what it can do besides. Reading the pages is for `load`, the errors for `error_bodies`.
-Every name here is pinned by a test on a documented or recorded sample, listed with its source in
-`tests/unit/gateway/fleet/data/dialects/README.md`.
+One entry per server: its health path, the paths and names of its load metrics, its capabilities.
+`load` reads the metrics, `error_bodies` the errors. A test pins every name to a documented or
+recorded sample; `tests/unit/gateway/fleet/data/dialects/README.md` lists the sources.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ MODELS_PATH = "/v1/models"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric; with a label, only the series that carry it."""
+    """One metric; with a label, only its series with that label."""
 
     name: str
     label: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """One counter as a part of another."""
+class CounterRatio:
+    """One counter divided by another."""
 
-    part: Series
-    whole: Series
+    numerator: Series
+    denominator: Series
 
 
 @dataclass(frozen=True, slots=True)
 class LoadNames:
-    """Where each figure of a `ReplicaLoad` stands; of several the first that is on the page."""
+    """The metric of each field of `ReplicaLoad`; of several, the first one that the page has."""
 
     num_running: tuple[Series, ...] = ()
     num_waiting: tuple[Series, ...] = ()
     kv_usage_fraction: tuple[Series, ...] = ()
-    prefix_hit_fraction: tuple[Series | Share, ...] = ()
+    prefix_hit_fraction: tuple[Series | CounterRatio, ...] = ()
     num_preemptions: tuple[Series, ...] = ()
     generation_tokens_total: tuple[Series, ...] = ()
 
@@ -50,15 +49,15 @@ class Dialect:
 
     name: str
     health_path: str = "/health"
-    """Answers 200 when the server can take requests."""
+    """Returns 200 when the server can take requests."""
     metrics_path: str | None = "/metrics"
-    """Prometheus text; None when there is none."""
+    """Prometheus text; None when the server has no metrics."""
     load: LoadNames = LoadNames()
     token_id_paths: frozenset[str] = frozenset()
-    """Routes whose streams carry token ids on `return_token_ids`: what a token-exact continuation
-    needs."""
+    """Routes whose streams carry token ids when a request sets `return_token_ids`. Token-exact
+    continuation needs them."""
     aborts_on_disconnect: bool | None = None
-    """Whether closing the connection ends the generation; None when nothing is known of it."""
+    """Whether closing the connection ends the generation; None when that is unknown."""
 
 
 _VLLM = Dialect(
@@ -66,16 +65,16 @@ _VLLM = Dialect(
     load=LoadNames(
         num_running=(Series("vllm:num_requests_running"),),
         num_waiting=(Series("vllm:num_requests_waiting"),),
-        # gpu_cache_usage_perc became kv_cache_usage_perc in 0.10; both are shares, not per cent
+        # gpu_cache_usage_perc became kv_cache_usage_perc in 0.10; both are fractions, not per cent
         kv_usage_fraction=(
             Series("vllm:kv_cache_usage_perc"),
             Series("vllm:gpu_cache_usage_perc"),
         ),
         prefix_hit_fraction=(
-            Share(
+            CounterRatio(
                 Series("vllm:prefix_cache_hits_total"), Series("vllm:prefix_cache_queries_total")
             ),
-            Share(
+            CounterRatio(
                 Series("vllm:gpu_prefix_cache_hits_total"),
                 Series("vllm:gpu_prefix_cache_queries_total"),
             ),
@@ -89,7 +88,7 @@ _VLLM = Dialect(
 )
 
 _SGLANG = Dialect(
-    name="sglang",  # shows metrics only with --enable-metrics
+    name="sglang",  # has metrics only with --enable-metrics
     load=LoadNames(
         num_running=(Series("sglang:num_running_reqs"),),
         num_waiting=(Series("sglang:num_queue_reqs"),),
@@ -97,14 +96,14 @@ _SGLANG = Dialect(
         prefix_hit_fraction=(Series("sglang:cache_hit_rate"),),
         generation_tokens_total=(Series("sglang:generation_tokens_total"),),
     ),
-    # sglang #30917: streamed ids on completions; streamed chats refuse the field
+    # sglang #30917: completions can stream token ids, chat completions refuse the field
     token_id_paths=frozenset({COMPLETIONS_PATH}),
-    aborts_on_disconnect=True,  # after about two seconds: sglang #457, #36552
+    aborts_on_disconnect=True,  # within about two seconds: sglang #457, #36552
 )
 
 _TRTLLM = Dialect(
     name="trtllm",
-    # /metrics is JSON and empties itself when it is read, so that a poll would rob other readers
+    # /metrics is JSON and is emptied by each read: polling it would take data from other readers
     metrics_path="/prometheus/metrics",
     load=LoadNames(
         num_running=(Series("trtllm_num_requests_running"),),
@@ -113,7 +112,7 @@ _TRTLLM = Dialect(
         prefix_hit_fraction=(Series("trtllm_kv_cache_hit_rate"),),
         generation_tokens_total=(Series("trtllm_generation_tokens_total"),),
     ),
-    aborts_on_disconnect=True,  # it looks once a second
+    aborts_on_disconnect=True,  # it checks once a second
 )
 
 _TRITON_REQUESTS = "nv_trt_llm_request_metrics"
@@ -145,18 +144,18 @@ _TGI = Dialect(
 )
 
 _LLAMACPP = Dialect(
-    name="llamacpp",  # shows metrics only with --metrics
+    name="llamacpp",  # has metrics only with --metrics
     load=LoadNames(
         num_running=(Series("llamacpp:requests_processing"),),
         num_waiting=(Series("llamacpp:requests_deferred"),),
-        kv_usage_fraction=(Series("llamacpp:kv_cache_usage_ratio"),),  # gone since May 2025
+        kv_usage_fraction=(Series("llamacpp:kv_cache_usage_ratio"),),  # removed in May 2025
         generation_tokens_total=(Series("llamacpp:tokens_predicted_total"),),
     ),
     aborts_on_disconnect=None,  # reports differ by release: llama.cpp #4911, #11720, #24496
 )
 
 _OPENAI = Dialect(name="openai", health_path=MODELS_PATH, metrics_path=None)
-"""Any other server: only what OpenAI's description promises."""
+"""Any other server: only what OpenAI's API reference specifies."""
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect

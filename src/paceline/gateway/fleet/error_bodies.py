@@ -1,7 +1,7 @@
-"""What does a server's error body say, whichever server it is?
+"""Extract the message and the offending field from the error body of any supported server.
 
-A decision on bytes. What of it a client may read, and under which status, is for `engine_errors`.
-The shapes are pinned by samples, `tests/unit/gateway/fleet/data/dialects`.
+A pure decision on bytes. `proxy.engine_errors` decides what a client may see of it, and with which
+status. Tests pin the shapes to the samples in `tests/unit/gateway/fleet/data/dialects`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import msgspec
 
 _MAX_PLAIN_CHARS = 2000
-"""Chosen by hand: longer than a sentence of an error, shorter than a page that is none."""
+"""Separates error messages from whole pages. Chosen empirically."""
 
 _FIELDS_OF_TGI = {"max_new_tokens": "max_tokens", "inputs": "prompt"}
-"""TGI's messages name the fields of its own API, which OpenAI's clients never sent. Where both are
-too much together, it is the answer that can be made shorter."""
+"""TGI's messages name the fields of its own API; OpenAI clients sent these instead. A message that
+names both is blamed on `max_tokens`, because the answer can be made shorter."""
 
 _CONTEXT_ERROR = re.compile(
     r"maximum context length|max_model_len|longer than the maximum model length"  # vLLM
@@ -27,14 +27,15 @@ _CONTEXT_ERROR = re.compile(
 
 
 def error_message_of(dialect: str, status: int, body: bytes) -> tuple[str, str | None]:
-    """What the server says, and the field that it blames; ("", None) when it says nothing.
+    """The server's error message and the field it blames; ("", None) when there is neither.
 
-    The shapes in use, of which a server may have several:
+    Servers use these shapes, some of them several:
     `{"error": {"message", "param"}}` vLLM, llama.cpp, OpenAI, newer TGI streams;
-    `{"error": "…"}` TGI, trtllm-serve when it validates;
+    `{"error": "…"}` TGI, and trtllm-serve for validation errors;
     `{"message", "param"}` SGLang, trtllm-serve, older vLLM;
-    `{"detail": "…"}` or `{"detail": [{"loc", "msg"}]}` Triton, and FastAPI anywhere;
-    plain text: TGI on JSON of the wrong form, with a 4xx.
+    `{"detail": "…"}` or `{"detail": [{"loc", "msg"}]}` Triton and any FastAPI server;
+    plain text with a 4xx: TGI for JSON of the wrong form. Plain text with a 5xx is ignored: it
+    comes from a proxy or is a stack trace.
     """
     try:
         parsed = msgspec.json.decode(body)
@@ -51,7 +52,7 @@ def error_message_of(dialect: str, status: int, body: bytes) -> tuple[str, str |
 
 
 def is_context_error(message: str) -> bool:
-    """Whether the message says that prompt, or prompt and answer, are longer than the context."""
+    """Whether the message says that the prompt, or prompt plus answer, exceeds the context."""
     return _CONTEXT_ERROR.search(message) is not None
 
 
@@ -70,22 +71,23 @@ def _of_object(body: Mapping[str, object]) -> tuple[str, str | None]:
 def _of_detail(detail: object) -> tuple[str, str | None]:
     if isinstance(detail, str):
         return detail, None
-    faults = (
-        [fault for fault in detail if isinstance(fault, dict)] if isinstance(detail, list) else []
+    errors = (
+        [error for error in detail if isinstance(error, dict)] if isinstance(detail, list) else []
     )
-    said = [fault["msg"] for fault in faults if isinstance(fault.get("msg"), str)]
-    return "; ".join(dict.fromkeys(said[:3])), _field_of(faults[0].get("loc") if faults else None)
+    messages = [error["msg"] for error in errors if isinstance(error.get("msg"), str)]
+    field = _field_of(errors[0].get("loc") if errors else None)
+    return "; ".join(dict.fromkeys(messages[:3])), field
 
 
 def _field_of(location: object) -> str | None:
-    """FastAPI locates a fault as ["body", "messages", 0, "role"]."""
+    """The field of a FastAPI location such as ["body", "messages", 0, "role"]."""
     if not isinstance(location, list):
         return None
     return ".".join(str(part) for part in location if part != "body") or None
 
 
 def _plain_text(body: bytes) -> str:
-    """A sentence, but no page of a proxy's and no binary."""
+    """The body if it is a short text; empty for an HTML page or binary data."""
     text = body.decode("utf-8", errors="replace").strip()
     is_sentence = len(text) <= _MAX_PLAIN_CHARS and not text.startswith("<") and "�" not in text
     return text if is_sentence else ""

@@ -1,8 +1,8 @@
-"""How loaded is a replica, by its own page of metrics?
+"""Read the load of a replica from its metrics page.
 
-A decision on text: Prometheus' format in, a `ReplicaLoad` out. It looks for the few names of the
-dialect and skips the rest: a page of vLLM's has some hundred kilobytes, and parsing it whole would
-hold up the streams on the same event loop.
+A pure decision: Prometheus text in, a `ReplicaLoad` out. It searches for the few names that the
+dialect gives and skips the rest: vLLM's page has some hundred kilobytes, and parsing all of it
+would delay the streams on the same event loop.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paceline.gateway.fleet.dialects import LoadNames, Series, Share
+from paceline.gateway.fleet.dialects import CounterRatio, LoadNames, Series
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLoad:
-    """What a replica said of itself at one moment; None where it does not say."""
+    """Load that a replica reported at one moment; None for a figure that it does not report."""
 
     num_running: int | None = None
-    """Requests that it computes."""
+    """Requests being computed."""
     num_waiting: int | None = None
-    """Requests in its own queue."""
+    """Requests in the replica's own queue."""
     kv_usage_fraction: float | None = None
-    """Share of the KV cache in use."""
+    """Fraction of the KV cache in use."""
     prefix_hit_fraction: float | None = None
-    """Share of prompt tokens found in its prefix cache; how far back it looks is the server's
-    choice, vLLM's goes back to its start."""
+    """Fraction of prompt tokens found in the prefix cache. The server chooses the time window;
+    vLLM's begins at its start."""
     num_preemptions: int | None = None
-    """Requests thrown out of a full KV cache, since its start."""
+    """Requests evicted from a full KV cache since the start of the replica."""
     generation_tokens_total: int | None = None
-    """Output tokens, since its start."""
+    """Output tokens since the start of the replica."""
 
 
-def read_load(page: str, names: LoadNames) -> ReplicaLoad:
-    """The load on a page of metrics. Does not raise: what is no number counts as not said.
+def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
+    """The load on a metrics page. Does not raise: a value that is not a number is ignored.
 
-    Of a server with several engines, or several models, counts are added and of shares the
-    highest is taken: the fullest cache is the one that throws requests out.
+    For a server with several engines or models, counts are summed and the highest fraction is
+    used: the fullest cache is the one that evicts requests.
     """
     text = "\n" + page
     return ReplicaLoad(
@@ -59,12 +59,12 @@ def _count(text: str, alternatives: tuple[Series, ...]) -> int | None:
     return None
 
 
-def _fraction(text: str, alternatives: tuple[Series | Share, ...]) -> float | None:
+def _fraction(text: str, alternatives: tuple[Series | CounterRatio, ...]) -> float | None:
     for source in alternatives:
-        if isinstance(source, Share):
-            whole = sum(_values(text, source.whole))
-            if whole > 0:
-                return min(sum(_values(text, source.part)) / whole, 1.0)
+        if isinstance(source, CounterRatio):
+            denominator = sum(_values(text, source.denominator))
+            if denominator > 0:
+                return min(sum(_values(text, source.numerator)) / denominator, 1.0)
         else:
             values = list(_values(text, source))
             if values:
@@ -72,25 +72,25 @@ def _fraction(text: str, alternatives: tuple[Series | Share, ...]) -> float | No
     return None
 
 
-_REST = re.compile(r"(\{.*\})?[ \t]+(\S+)")
-"""Labels and value behind a name. Label values may hold braces; the last one ends them."""
+_LABELS_AND_VALUE = re.compile(r"(\{.*\})?[ \t]+(\S+)")
+"""What follows a metric name. Label values may contain braces; the last one closes the labels."""
 
 
 def _values(text: str, series: Series) -> Iterator[float]:
-    """The values of a series, of all its label sets; negative ones and NaN are left out."""
+    """The values of all label sets of a series, without negative ones, NaN and infinity."""
     start = "\n" + series.name
     at = text.find(start)
     while at >= 0:
         at += len(start)
-        found = _REST.match(text, at)
-        if found is not None and _is_asked_for(found[1] or "", series.label):
+        found = _LABELS_AND_VALUE.match(text, at)
+        if found is not None and _has_label(found[1] or "", series.label):
             value = _number(found[2])
             if value is not None:
                 yield value
         at = text.find(start, at)
 
 
-def _is_asked_for(labels: str, label: tuple[str, str] | None) -> bool:
+def _has_label(labels: str, label: tuple[str, str] | None) -> bool:
     return label is None or f'{label[0]}="{label[1]}"' in labels
 
 

@@ -1,12 +1,13 @@
-"""Is a replica well, what does it serve, how loaded is it?
+"""HTTP client for health, models, load and warm-up of one replica.
 
-HTTP to one replica, apart from the requests of clients: it opens connections of its own and holds
-no count that a request has a part in. aiohttp's exceptions end here, as `ReplicaProbeFailed`.
+It is independent of client requests: it opens its own connections and changes no count of requests
+in flight. It turns aiohttp's exceptions into `ReplicaProbeFailed`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,21 +18,21 @@ import msgspec
 
 from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
 from paceline.gateway.fleet.error_bodies import error_message_of
-from paceline.gateway.fleet.load import ReplicaLoad, read_load
+from paceline.gateway.fleet.load import ReplicaLoad, parse_load
+from paceline.gateway.fleet.status import LoadReading
 
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""Chosen by hand: vLLM's page of metrics has some hundred kilobytes per engine."""
+"""Bound for one response. vLLM's metrics page has some hundred kilobytes per engine."""
 _MAX_REASON_CHARS = 300
-_NOT_SUCH_A_SERVER = (400, 404, 405, 501)
-"""How servers answer on a route that they, or this model, do not have; vLLM's older releases said
-400."""
+_ROUTE_MISSING_STATUSES = (400, 404, 405, 501)
+"""Statuses of a route that the server or its model does not have; older vLLM releases used 400."""
 _WARM_UP_TEXT = "Hello"
 _WARM_UP_TOKENS = 4
-"""Enough for a prefill and a few steps of decoding, cheap on a replica that serves already."""
+"""Enough for a prefill and a few decode steps; cheap on a replica that already serves."""
 
 
 class ReplicaProbeFailed(Exception):
-    """The replica did not answer as a healthy one does; the message says how."""
+    """The replica did not answer as expected; the message says what happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ListedModel:
 
 
 class Prober:
-    """Asks one replica. Use as an async context manager; every question has its own deadline."""
+    """HTTP client for one replica. An async context manager; each call has its own time limit."""
 
     def __init__(self, address: str, dialect: Dialect, key: str | None = None) -> None:
         """`address` is a URL without a path, or the path of a Unix socket."""
@@ -56,8 +57,8 @@ class Prober:
             self._headers["authorization"] = f"Bearer {key}"
 
     async def __aenter__(self) -> Prober:
-        # A connection for each question: servers close idle ones, and a poll into a closing one
-        # would count as a failure of the replica.
+        # One connection per call: servers close idle ones, and a poll on a connection that is just
+        # closing would count as a failure of the replica.
         connector: aiohttp.BaseConnector = (
             aiohttp.UnixConnector(self._address, force_close=True)
             if self._is_unix
@@ -77,49 +78,57 @@ class Prober:
         await self._session.close()
 
     async def check_health(self, timeout_s: float) -> None:
-        """Return when it is well. May raise `ReplicaProbeFailed`."""
+        """Return if the replica is healthy. May raise `ReplicaProbeFailed`."""
         path = self._dialect.health_path
-        status, body = await self._ask("GET", path, timeout_s)
+        status, body = await self._send("GET", path, timeout_s)
         if status in (404, 405):
             raise ReplicaProbeFailed(
-                f"{self._refusal(path, status, body)}; it was asked as a server of the dialect "
-                f"{self._dialect.name}, set `dialect` if it is another"
+                f"{self._describe(path, status, body)}; that is the health path of the dialect "
+                f"{self._dialect.name}: set `dialect` if the server is of another kind"
             )
         if status != 200:
-            raise ReplicaProbeFailed(self._refusal(path, status, body))
+            raise ReplicaProbeFailed(self._describe(path, status, body))
 
     async def fetch_models(self, timeout_s: float) -> Sequence[ListedModel]:
-        """What it serves, in its own order; empty when it does not say. May raise `ReplicaProbeFailed`."""
-        status, body = await self._ask("GET", MODELS_PATH, timeout_s)
+        """The served models, in the replica's order; empty when it has no list of models.
+
+        May raise `ReplicaProbeFailed`.
+        """
+        status, body = await self._send("GET", MODELS_PATH, timeout_s)
         if status in (404, 405):
             return ()
         if status != 200:
-            raise ReplicaProbeFailed(self._refusal(MODELS_PATH, status, body))
-        return read_models(body)
+            raise ReplicaProbeFailed(self._describe(MODELS_PATH, status, body))
+        return parse_models(body)
 
     async def warm_up(self, model: str, timeout_s: float) -> None:
-        """Have it answer one small request, on the first of its routes. May raise `ReplicaProbeFailed`."""
-        first_refusal = ""
+        """Send one small request to the first route that the replica has.
+
+        May raise `ReplicaProbeFailed`.
+        """
+        first_failure = ""
         for path, request in _WARM_UP_REQUESTS:
-            status, body = await self._ask("POST", path, timeout_s, {"model": model, **request})
+            status, body = await self._send("POST", path, timeout_s, {"model": model, **request})
             if status == 200:
                 return
-            first_refusal = first_refusal or self._refusal(path, status, body)
-            if status not in _NOT_SUCH_A_SERVER:
+            first_failure = first_failure or self._describe(path, status, body)
+            if status not in _ROUTE_MISSING_STATUSES:
                 break
-        raise ReplicaProbeFailed(f"warm-up failed: {first_refusal}")
+        raise ReplicaProbeFailed(f"warm-up failed: {first_failure}")
 
     async def fetch_load(self, timeout_s: float) -> ReplicaLoad:
-        """How loaded it says that it is. May raise `ReplicaProbeFailed`, also when it has no metrics."""
+        """The replica's current load. May raise `ReplicaProbeFailed`, also when it has no metrics."""
         path = self._dialect.metrics_path
         if path is None:
-            raise ReplicaProbeFailed(f"servers of the dialect {self._dialect.name} show no load")
-        status, body = await self._ask("GET", path, timeout_s)
+            raise ReplicaProbeFailed(
+                f"servers of the dialect {self._dialect.name} have no load metrics"
+            )
+        status, body = await self._send("GET", path, timeout_s)
         if status != 200:
-            raise ReplicaProbeFailed(self._refusal(path, status, body))
-        return read_load(body.decode("utf-8", errors="replace"), self._dialect.load)
+            raise ReplicaProbeFailed(self._describe(path, status, body))
+        return parse_load(body.decode("utf-8", errors="replace"), self._dialect.load)
 
-    async def _ask(
+    async def _send(
         self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None
     ) -> tuple[int, bytes]:
         try:
@@ -129,7 +138,7 @@ class Prober:
                     method,
                     self._base + path,
                     json=request,
-                    allow_redirects=False,  # the key is for this server only
+                    allow_redirects=False,  # the key must not reach another server
                     timeout=aiohttp.ClientTimeout(total=None),
                 ) as response,
             ):
@@ -139,7 +148,7 @@ class Prober:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ReplicaProbeFailed(f"{path} cannot be reached: {_short(error)}") from None
 
-    def _refusal(self, path: str, status: int, body: bytes) -> str:
+    def _describe(self, path: str, status: int, body: bytes) -> str:
         message, _ = error_message_of(self._dialect.name, status, body)
         return f"{path} answered {status}" + (f": {message[:_MAX_REASON_CHARS]}" if message else "")
 
@@ -160,15 +169,15 @@ _WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def read_models(body: bytes) -> Sequence[ListedModel]:
-    """The models on a page of /v1/models. May raise `ReplicaProbeFailed`."""
+def parse_models(body: bytes) -> Sequence[ListedModel]:
+    """The models in a /v1/models response. May raise `ReplicaProbeFailed`."""
     try:
         page = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ReplicaProbeFailed(f"{MODELS_PATH} answered something that is not JSON") from None
+        raise ReplicaProbeFailed(f"{MODELS_PATH} returned a body that is not JSON") from None
     data = page.get("data") if isinstance(page, dict) else None
     if not isinstance(data, list):
-        raise ReplicaProbeFailed(f"{MODELS_PATH} answered something that is no list of models")
+        raise ReplicaProbeFailed(f"{MODELS_PATH} returned JSON that is not a list of models")
     models = []
     for item in data:
         if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]:
@@ -178,13 +187,22 @@ def read_models(body: bytes) -> Sequence[ListedModel]:
     return models
 
 
+async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:
+    """A new reading, or the previous load with the reason why there is no new one. Does not raise."""
+    try:
+        load = await prober.fetch_load(timeout_s)
+    except ReplicaProbeFailed as failure:
+        return previous.failed(str(failure))
+    return LoadReading(load, time.monotonic(), "")
+
+
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     parts: list[bytes] = []
     num_bytes = 0
     async for part in response.content.iter_any():
         num_bytes += len(part)
         if num_bytes > _MAX_PAGE_BYTES:
-            raise ValueError(f"the answer is longer than {_MAX_PAGE_BYTES} bytes")
+            raise ValueError(f"the response is longer than {_MAX_PAGE_BYTES} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -1,4 +1,4 @@
-"""What is known of each replica at this moment, for operators and for routing? Values only."""
+"""Values that describe each replica and DNS entry at one moment, for operators and routing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.replicas import Replica
 
 Origin = Literal["local", "url", "dns"]
-"""An engine of this machine, an entry with a URL, or an address behind a DNS name."""
+"""An engine on this machine, an entry with a URL, or an address of a DNS entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,16 @@ class LoadReading:
 
     load: ReplicaLoad | None = None
     read_at_s: float = 0.0
+    """Monotonic clock."""
     failure: str = "not read yet"
-    """Empty when the last reading was one."""
+    """Empty when the last attempt succeeded."""
 
-    def failed(self, why: str) -> LoadReading:
-        return replace(self, failure=why)
+    def failed(self, reason: str) -> LoadReading:
+        """The same load, marked as not updated."""
+        return replace(self, failure=reason)
 
     def current(self, now_s: float, max_age_s: float) -> ReplicaLoad | None:
-        """The load, unless it is too old to mean anything."""
+        """The load, or None when it is older than `max_age_s`."""
         return self.load if now_s - self.read_at_s <= max_age_s else None
 
 
@@ -36,25 +38,26 @@ class ReplicaStatus:
     replica: Replica
     origin: Origin
     entry: str | None
-    """The name of the entry that it comes from; None for a local engine."""
+    """Name of the configuration entry it comes from; None for a local engine."""
     reason: str
-    """Why it is in its state; empty when there is nothing to say."""
+    """Why the replica is in its state; may be empty."""
     is_draining: bool
     """Whether an operator has taken it out of service."""
     is_leaving: bool
     """Whether it is removed once its requests have ended."""
     polled_at_s: float | None
-    """When it was last asked, by the monotonic clock; None for local engines and before that."""
+    """Time of the last poll on the monotonic clock; None for local engines and before the first."""
     load: LoadReading
 
 
 @dataclass(frozen=True, slots=True)
-class NameStatus:
-    """One DNS name of which every address is a replica."""
+class DnsEntryStatus:
+    """One DNS name whose addresses are replicas."""
 
     name: str
     dns: str
+    """host:port."""
     addresses: tuple[str, ...]
     failure: str
-    """Why it could not be resolved the last time; empty when it was."""
+    """Why the last resolution failed; empty when it succeeded."""
     is_draining: bool

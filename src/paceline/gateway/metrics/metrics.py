@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from paceline.gateway.admission.queue_forecast import RefusalReason as AdmissionReason
-from paceline.gateway.fleet.load import ReplicaLoad
+from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica

@@ -1,4 +1,4 @@
-"""How are remote replicas watched, and which are there from the start?"""
+"""Settings of the fleet: the configured remote replicas and how they are polled."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class FleetSettings:
     entries: tuple[ReplicaEntry, ...] = ()
     """Remote replicas; more can be added while the gateway runs."""
     poll_period_s: float = 2.0
-    """A remote replica is asked this often whether it is well."""
+    """Time between two health polls of a remote replica."""
     poll_timeout_s: float = 5.0
-    """It must answer within this time."""
+    """Time limit for one poll, one reading of the load, and one DNS resolution."""
     failures_before_down: int = 3
-    """It is down after as many polls in a row without a good answer. Requests do not wait for
-    that: one that is refused goes elsewhere at once."""
+    """Consecutive failed polls after which a replica is down. Requests do not wait for that: a
+    request whose connection is refused is sent to another replica at once."""
     load_period_s: float = 5.0
-    """The load of every replica, local or remote, is read this often."""
+    """Time between two readings of a replica's load, local or remote."""
     dns_period_s: float = 10.0
-    """DNS names are resolved again this often."""
+    """Time between two resolutions of a DNS name."""
     warm_up: bool = True
     """Whether a remote replica must answer a small request before it takes traffic."""
     warm_up_timeout_s: float = 120.0
-    """It must have answered it within this time, its queue included."""
+    """Time limit for the warm-up request, the wait in the replica's own queue included."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -40,14 +40,17 @@ class FleetSettings:
                 f"failures_before_down is {self.failures_before_down}; it must be at least 1"
             )
 
-        for what in ("label", "url", "dns"):
-            given = Counter(getattr(entry, what) for entry in self.entries)
-            twice = [value for value, times in given.items() if value is not None and times > 1]
-            if twice:
-                name = "name" if what == "label" else what
-                raise ValueError(f"replicas has the {name} {twice[0]!r} twice; give it once")
+        for field_name in ("label", "url", "dns"):
+            counts = Counter(getattr(entry, field_name) for entry in self.entries)
+            repeated = [value for value, count in counts.items() if value is not None and count > 1]
+            if repeated:
+                name = "name" if field_name == "label" else field_name
+                raise ValueError(
+                    f"replicas lists the {name} {repeated[0]!r} twice; each may occur once"
+                )
 
     @property
     def load_age_max_s(self) -> float:
-        """Older figures are no longer shown: three readings were missed, each for its timeout."""
+        """Age after which a load is no longer used: three readings were missed, each for its
+        timeout."""
         return 3 * (self.load_period_s + self.poll_timeout_s)

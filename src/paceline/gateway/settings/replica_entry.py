@@ -1,6 +1,6 @@
-"""What does an operator say of a remote replica, or of several behind one DNS name?
+"""One entry of `replicas`: a remote replica, or a DNS name whose addresses are replicas.
 
-A value that validates itself, from `paceline.yaml` or from POST /admin/replicas.
+A value that validates itself; it comes from `paceline.yaml` or from POST /admin/replicas.
 """
 
 from __future__ import annotations
@@ -20,91 +20,95 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """One entry of `replicas`. ValueError says what is wrong with it."""
+    """Raises ValueError, which names the wrong field."""
 
     url: str | None = None
-    """http:// or https:// with host and perhaps port, without a path; kept in its plainest form."""
+    """http://host[:port] or https://host[:port], without a path; stored in canonical form."""
     dns: str | None = None
-    """host:port of which every address is a replica, over http; instead of `url`."""
+    """host:port, instead of `url`; each address of the host is a replica, over http."""
     name: str | None = None
-    """Label of its metrics; by default host and port. Behind a DNS name each replica is called
-    name@address."""
+    """Name of the replica, also in metrics; by default host:port. The replicas of a DNS name are
+    called name@address."""
     model: str | None = None
-    """The model id that clients name; None to ask the replica."""
+    """Model id that clients name; None for the first that the replica lists."""
     dialect: str = "vllm"
-    """Which server it is."""
+    """Kind of server: a name in the table of `dialects`."""
     drafts: bool = False
-    """Whether it drafts speculatively."""
+    """Whether it uses speculative decoding."""
     key: str | None = field(default=None, repr=False)
-    """Sent to it as a bearer token."""
+    """API key, sent to the replica as a bearer token."""
     max_in_flight: int | None = None
-    """Most requests it is given at a time; None for the gateway's own setting."""
+    """Most requests in flight on it; None for `admission.max_in_flight`."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.dns is None):
-            raise ValueError("give either url (http://host:port) or dns (host:port)")
+            raise ValueError("give either url (http://host:port) or dns (host:port), not both")
         if self.url is not None:
-            object.__setattr__(self, "url", plain_url(self.url))
+            object.__setattr__(self, "url", canonical_url(self.url))
         if self.dns is not None:
             host, port = _host_and_port(self.dns)
             object.__setattr__(self, "dns", f"{host}:{port}")
         if self.name is not None and not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"name is {self.name[:100]!r}; allowed are 1 to 100 letters, digits and . _ : @ - "
-                "[ ], a letter or digit first"
+                "[ ], starting with a letter, a digit or ["
             )
         if self.model is not None and not self.model:
-            raise ValueError("model is empty; leave it out to have the replica asked")
+            raise ValueError(
+                "model is empty; leave it out to use the first model that the replica lists"
+            )
         if self.dialect not in DIALECT_NAMES:
             raise ValueError(
                 f"dialect is {self.dialect[:100]!r}; allowed: {', '.join(DIALECT_NAMES)}"
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
-            raise ValueError("key has characters that no HTTP header may hold")
+            raise ValueError("key has characters that are not allowed in an HTTP header")
         if self.key is not None and (not self.key or " " in self.key):
-            raise ValueError("key is empty or has spaces; it is one word, sent as a bearer token")
+            raise ValueError(
+                "key is empty or contains spaces; it must be one word, sent as a bearer token"
+            )
         if self.max_in_flight is not None and self.max_in_flight < 1:
             raise ValueError(f"max_in_flight is {self.max_in_flight}; it must be at least 1")
 
     @property
     def label(self) -> str:
-        """Its name, given or made of its address."""
+        """The configured name, else host:port."""
         if self.name is not None:
             return self.name
         return self.dns or (self.url or "").partition("://")[2]
 
     @property
     def host_and_port(self) -> tuple[str, int]:
-        """Of a DNS entry."""
+        """Host and port of a DNS entry."""
         host, _, port = (self.dns or "").rpartition(":")
         return host, int(port)
 
 
-def plain_url(url: str) -> str:
-    """One form for one address: host in lower case, no default port, no slash at the end."""
+def canonical_url(url: str) -> str:
+    """Canonical form of a URL: host in lower case, no default port, no trailing slash."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"url is {url[:200]!r}; it is no valid URL") from None
+        raise ValueError(f"url is {url[:200]!r}; it is not a valid URL") from None
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"url is {url[:200]!r}; it must be http://host:port or https://host:port")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("url holds a user or a password; a key is given by key_file")
+        raise ValueError("url contains a user or a password; set an API key with key_file")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(
-            f"url is {url[:200]!r}; leave out what follows the host and port (the gateway adds "
-            "/v1/…)"
+            f"url is {url[:200]!r}; leave out everything after the host and port (the gateway "
+            "adds /v1/…)"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     is_default = port is None or port == _DEFAULT_PORTS[parts.scheme]
     return f"{parts.scheme}://{host}" if is_default else f"{parts.scheme}://{host}:{port}"
 
 
-def member_url(address: str, port: int) -> str:
-    """The URL of one address behind a DNS name."""
+def replica_url(address: str, port: int) -> str:
+    """URL of one IP address of a DNS name."""
     host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
-    return plain_url(f"http://{host}:{port}")
+    return canonical_url(f"http://{host}:{port}")
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
@@ -112,5 +116,5 @@ def _host_and_port(text: str) -> tuple[str, int]:
     if not colon or not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit()):
         raise ValueError(f"dns is {text[:200]!r}; it must be host:port, for example llm.svc:8000")
     if not 1 <= int(port) <= 65_535:
-        raise ValueError(f"dns is {text[:200]!r}; a port is 1 to 65535")
+        raise ValueError(f"dns is {text[:200]!r}; the port must be 1 to 65535")
     return host.lower(), int(port)

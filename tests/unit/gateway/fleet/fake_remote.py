@@ -1,6 +1,6 @@
-"""A remote server with a known truth: the fake engine on a port, with health, models and metrics.
+"""A fake remote server: the fake engine on a TCP port, with health, models and metrics.
 
-Set the attributes to choose how it is from now on; it notes what it was asked.
+Its attributes set how it answers from then on; it counts the requests it gets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unit.gateway.fake_engine import MODEL, FakeEngine
 
 
 class FakeRemote(FakeEngine):
-    """As `FakeEngine`, on 127.0.0.1."""
+    """A `FakeEngine` on 127.0.0.1."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(Path("/unused"))
@@ -24,16 +24,16 @@ class FakeRemote(FakeEngine):
         self.health = 200
         """Status of /health; 0 to hang."""
         self.models: list[dict[str, object]] | None = [{"id": MODEL, "max_model_len": 2048}]
-        """None: there is no /v1/models."""
+        """None: /v1/models does not exist."""
         self.page = "vllm:num_requests_running 3.0\n"
-        """Its metrics; empty: it has none."""
+        """The text of /metrics; empty: /metrics does not exist."""
         self.key: str | None = None
-        """Asked for as vLLM does, under /v1 only."""
+        """Required under /v1 only, as in vLLM."""
         self.has_completions = True
         self.redirect: str | None = None
-        """Where /health sends its visitors."""
-        self.asked: Counter[str] = Counter()
-        """Questions by path."""
+        """Target of a redirect from /health."""
+        self.num_requests: Counter[str] = Counter()
+        """By path."""
 
     @property
     def url(self) -> str:
@@ -56,7 +56,7 @@ class FakeRemote(FakeEngine):
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: object) -> web.StreamResponse:
-        self.asked[request.path] += 1
+        self.num_requests[request.path] += 1
         is_open = self.key is None or not request.path.startswith("/v1")
         if not is_open and request.headers.get("authorization") != f"Bearer {self.key}":
             return web.json_response({"error": "Unauthorized"}, status=401)

@@ -1,4 +1,4 @@
-"""Are remote replicas taken in and watched, over real connections?"""
+"""Polling, warm-up and load of remote replicas, over real connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_remote_replica_serves_once_it_is_warm() -> None:
         assert (await it.http.get("/ready")).status_code == 200
 
 
-async def test_no_client_reaches_a_replica_that_is_not_warm_yet() -> None:
+async def test_no_request_reaches_a_replica_before_its_warm_up() -> None:
     async with FakeRemote() as remote:
         remote.mode = "hang"
         entry = ReplicaEntry(url=remote.url, name="a", model=MODEL)
@@ -53,7 +53,7 @@ async def test_a_replica_that_fails_its_warm_up_takes_no_traffic_and_says_why() 
             await it.until_state("a", "ready")
 
 
-async def test_the_warm_up_can_be_left_out() -> None:
+async def test_the_warm_up_can_be_switched_off() -> None:
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url), warm_up=False) as it:
         await it.until_state(f"127.0.0.1:{remote.port}", "ready")
         assert remote.num_begun == 0
@@ -64,10 +64,10 @@ async def test_a_server_without_completions_is_warmed_up_by_a_chat() -> None:
         remote.has_completions = False
         async with running(ReplicaEntry(url=remote.url, name="a")) as it:
             await it.until_state("a", "ready")
-            assert (remote.asked["/v1/completions"], remote.asked[CHAT]) == (1, 1)
+            assert (remote.num_requests["/v1/completions"], remote.num_requests[CHAT]) == (1, 1)
 
 
-async def test_a_server_that_lists_no_models_serves_the_one_that_the_operator_names() -> None:
+async def test_a_server_without_a_model_list_serves_the_configured_model() -> None:
     async with FakeRemote() as remote:
         remote.models = None
         async with running(
@@ -79,8 +79,8 @@ async def test_a_server_that_lists_no_models_serves_the_one_that_the_operator_na
 
 
 @pytest.mark.parametrize("health", [503, 0])
-async def test_a_replica_goes_down_and_comes_back_by_itself(health: int) -> None:
-    """A stream that it has goes on, and is counted all the while (vllm-project/router #197)."""
+async def test_a_replica_goes_down_and_recovers_by_itself(health: int) -> None:
+    """A stream in flight continues and stays counted (vllm-project/router #197)."""
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
         await it.until_state("a", "ready")
         remote.mode = "stall"
@@ -91,10 +91,10 @@ async def test_a_replica_goes_down_and_comes_back_by_itself(health: int) -> None
             await it.until_state("a", "down")
             assert it.gateway.ledger.num_in_flight("a") == 1
             assert (await it.http.get("/ready")).status_code == 503
-            num_warm_ups = remote.asked["/v1/completions"]
+            num_warm_ups = remote.num_requests["/v1/completions"]
             remote.health = 200
             await it.until_state("a", "ready")
-            assert remote.asked["/v1/completions"] == num_warm_ups + 1
+            assert remote.num_requests["/v1/completions"] == num_warm_ups + 1
             assert it.gateway.ledger.num_in_flight("a") == 1
         await until(lambda: it.gateway.ledger.num_in_flight("a") == 0)
 
@@ -105,13 +105,13 @@ async def test_fewer_failures_than_allowed_leave_it_ready() -> None:
         async with running(entry, failures_before_down=1000) as it:
             await it.until_state("a", "ready")
             remote.health = 500
-            await until(lambda: remote.asked["/health"] > 5)
+            await until(lambda: remote.num_requests["/health"] > 5)
             assert it.state("a") == "ready"
             assert (await it.replicas())["a"]["reason"] == "/health answered 500"
 
 
-async def test_a_model_that_may_be_there_soon_is_a_503_and_no_404() -> None:
-    """Clients try again then; a 404 they take for final."""
+async def test_a_model_that_may_appear_soon_gets_a_503_not_a_404() -> None:
+    """Clients retry after a 503; they treat a 404 as final."""
     async with FakeRemote() as remote:
         remote.health = 0
         async with running(ReplicaEntry(url=remote.url, name="a"), poll_timeout_s=0.5) as it:
@@ -123,7 +123,7 @@ async def test_a_model_that_may_be_there_soon_is_a_503_and_no_404() -> None:
             assert (await it.http.post(CHAT, json=chat())).status_code == 503
 
 
-async def test_a_replica_that_nobody_answers_for_is_down_with_the_reason() -> None:
+async def test_an_unreachable_replica_is_down_with_the_reason() -> None:
     async with FakeRemote() as gone:
         url = gone.url
     async with running(ReplicaEntry(url=url, name="a", model=MODEL)) as it:
@@ -149,8 +149,8 @@ async def test_a_key_is_sent_and_never_shown() -> None:
             assert "/v1/models answered 401: Unauthorized" in shown
 
 
-async def test_loads_are_shown_and_measured() -> None:
-    """Of remote replicas and of the engines of this machine."""
+async def test_loads_are_in_the_replica_list_and_in_the_metrics() -> None:
+    """For remote replicas and for local engines."""
     async with FakeRemote() as remote, FakeRemote() as engine:
         engine.page = "vllm:num_requests_waiting 5.0\nvllm:num_preemptions_total 2.0\n"
         local = FixedReplicas([Replica("engine-0", engine.url, MODEL, "ready")])
@@ -170,7 +170,7 @@ async def test_loads_are_shown_and_measured() -> None:
             assert _status(it, "engine-0").load.failure == "/metrics answered 404: 404: Not Found"
 
 
-async def test_the_load_of_an_engine_is_read_over_its_socket() -> None:
+async def test_the_load_of_a_local_engine_is_read_over_its_socket() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with FakeEngine(Path(folder) / "e.sock") as engine:
             local = FixedReplicas([Replica("r0", str(engine.socket), MODEL, "ready")])
@@ -178,7 +178,7 @@ async def test_the_load_of_an_engine_is_read_over_its_socket() -> None:
                 await until(lambda: "404" in _status(it, "r0").load.failure)
 
 
-async def test_a_server_without_metrics_is_served_all_the_same() -> None:
+async def test_a_server_without_metrics_serves_anyway() -> None:
     async with FakeRemote() as remote:
         remote.page = ""
         async with running(ReplicaEntry(url=remote.url, name="a")) as it:
@@ -188,15 +188,15 @@ async def test_a_server_without_metrics_is_served_all_the_same() -> None:
 
 
 async def test_a_key_does_not_follow_a_redirect() -> None:
-    async with FakeRemote() as elsewhere, FakeRemote() as remote:
-        remote.redirect = elsewhere.url
+    async with FakeRemote() as target, FakeRemote() as remote:
+        remote.redirect = target.url
         async with running(ReplicaEntry(url=remote.url, name="a", key="s3cret")) as it:
             await it.until_state("a", "down")
             assert "/health answered 307" in (await it.replicas())["a"]["reason"]
-            assert not elsewhere.asked
+            assert not target.num_requests
 
 
-async def test_a_page_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_a_metrics_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.gateway.fleet.prober._MAX_PAGE_BYTES", 1000)
     async with FakeRemote() as remote:
         remote.page = "x" * 1001
@@ -205,18 +205,18 @@ async def test_a_page_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
             assert it.state("a") == "ready"
 
 
-async def test_a_fault_in_the_watch_is_told_and_heals(
+async def test_a_bug_in_polling_is_logged_and_polling_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(prober: Prober, timeout_s: float) -> None:
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("a bug in the prober")
 
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
         await it.until_state("a", "ready")
         with caplog.at_level(logging.ERROR), monkeypatch.context() as patch:
             patch.setattr(Prober, "check_health", fail)
             await it.until_state("a", "down")
-        assert "a fault of ours" in caplog.text
+        assert "a bug in the prober" in caplog.text
         await it.until_state("a", "ready")
 
 

@@ -1,4 +1,4 @@
-"""Are replicas added, parked, drained and removed while the gateway runs?"""
+"""Replicas are added, drained and removed while the gateway runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
         }  # fmt: skip
 
 
-async def test_what_clashes_is_a_409() -> None:
+async def test_conflicting_changes_get_a_409() -> None:
     local = FixedReplicas([Replica("engine-0", "/no/such.sock", MODEL, "down")])
     async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a"), local=local) as it:
         for request in (
@@ -60,14 +60,16 @@ async def test_what_clashes_is_a_409() -> None:
         ({"url": "http://a:1", "weight": 2}, "weight"),
     ],
 )
-async def test_wrong_entries_are_a_400(request_body: dict[str, object], param: str | None) -> None:
+async def test_invalid_entries_get_a_400(
+    request_body: dict[str, object], param: str | None
+) -> None:
     async with running() as it:
         answer = await it.admin.post("/admin/replicas", json=request_body)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
         assert await it.replicas() == {}
 
 
-async def test_a_file_of_the_gateways_machine_cannot_be_sent_to_a_replica() -> None:
+async def test_a_file_of_the_gateway_machine_cannot_be_sent_to_a_replica() -> None:
     async with running() as it:
         request = {"url": "http://a:1", "key_file": "/etc/shadow"}
         answer = await it.admin.post("/admin/replicas", json=request)
@@ -75,7 +77,7 @@ async def test_a_file_of_the_gateways_machine_cannot_be_sent_to_a_replica() -> N
         assert "give the key itself, as key" in answer.json()["error"]["message"]
 
 
-async def test_a_replica_is_parked_and_put_back() -> None:
+async def test_a_replica_is_drained_and_returned_to_service() -> None:
     async with FakeRemote() as a, FakeRemote() as b:
         entries = (ReplicaEntry(url=a.url, name="a"), ReplicaEntry(url=b.url, name="b"))
         async with running(*entries) as it:
@@ -95,7 +97,7 @@ async def test_a_replica_is_parked_and_put_back() -> None:
             assert it.state("a") == "ready"
 
 
-async def test_an_engine_of_this_machine_can_be_parked() -> None:
+async def test_a_local_engine_can_be_drained() -> None:
     async with FakeRemote() as engine:
         local = FixedReplicas([Replica("engine-0", engine.url, MODEL, "ready")])
         async with running(local=local) as it:
@@ -107,7 +109,7 @@ async def test_an_engine_of_this_machine_can_be_parked() -> None:
             assert (await it.http.post(CHAT, json=chat())).status_code == 200
 
 
-async def test_a_stream_ends_well_on_a_replica_that_is_removed() -> None:
+async def test_a_stream_completes_on_a_replica_that_is_being_removed() -> None:
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
         await it.until_state("a", "ready")
         remote.mode = "drip"
@@ -116,8 +118,10 @@ async def test_a_stream_ends_well_on_a_replica_that_is_removed() -> None:
             answer = await it.admin.delete("/admin/replicas", params={"name": "a"})
             assert answer.json() == {"name": "a", "state": "draining", "in_flight": 1}
             assert it.state("a") == "draining"
-            clash = await it.admin.patch("/admin/replicas", json={"name": "a", "draining": False})
-            assert clash.status_code == 409
+            conflict = await it.admin.patch(
+                "/admin/replicas", json={"name": "a", "draining": False}
+            )
+            assert conflict.status_code == 409
             assert (await it.http.post(CHAT, json=chat())).status_code == 503
             text = (await stream.aread()).decode()
         assert text.endswith("data: [DONE]\n\n")
@@ -125,7 +129,7 @@ async def test_a_stream_ends_well_on_a_replica_that_is_removed() -> None:
         await it.until_state("a", None)
 
 
-async def test_an_idle_replica_is_removed_at_once_and_may_come_again() -> None:
+async def test_an_idle_replica_is_removed_at_once_and_can_be_added_again() -> None:
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
         answer = await it.admin.delete("/admin/replicas", params={"name": "a"})
         assert answer.json() == {"name": "a", "state": "removed", "in_flight": 0}
@@ -135,7 +139,7 @@ async def test_an_idle_replica_is_removed_at_once_and_may_come_again() -> None:
         await it.until_state("a", "ready")
 
 
-async def test_names_that_are_not_there_are_a_404() -> None:
+async def test_unknown_names_get_a_404() -> None:
     async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a")) as it:
         patched = await it.admin.patch("/admin/replicas", json={"name": "b", "draining": True})
         deleted = await it.admin.delete("/admin/replicas", params={"name": "b"})
@@ -153,7 +157,7 @@ async def test_names_that_are_not_there_are_a_404() -> None:
         ({"name": "a", "draining": True, "x": 1}, "x"),
     ],
 )
-async def test_wrong_changes_are_a_400(body: dict[str, object], param: str) -> None:
+async def test_invalid_changes_get_a_400(body: dict[str, object], param: str) -> None:
     async with running(ReplicaEntry(url="http://127.0.0.1:1", name="a")) as it:
         answer = await it.admin.patch("/admin/replicas", json=body)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
@@ -161,7 +165,7 @@ async def test_wrong_changes_are_a_400(body: dict[str, object], param: str) -> N
         assert (await it.replicas())["a"]["draining"] is False
 
 
-async def test_coming_and_going_leaves_nothing_behind() -> None:
+async def test_adding_and_removing_replicas_leaks_no_tasks() -> None:
     async with running() as it:
         before = _fleet_tasks()
         for index in range(50):

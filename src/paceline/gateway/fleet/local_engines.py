@@ -1,7 +1,7 @@
-"""Which engines of this machine are there, as the fleet sees them?
+"""The engines of this machine as replicas, with operator draining and load added.
 
-As their owner tells them, with two things added: an operator may park them, and their load is read
-over their sockets. Their health is their supervisor's business.
+Their supervisor starts them and checks their health; this module only reads their state from its
+`ReplicaSource` and fetches their metrics.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.member import read_load_of
-from paceline.gateway.fleet.prober import Prober
+from paceline.gateway.fleet.prober import Prober, update_load
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.settings import FleetSettings
 
 
 class LocalEngines:
-    """A `ReplicaSource` of the engines of this machine. Their load is read while `run` runs."""
+    """A `ReplicaSource` of the engines of this machine. `run` keeps their load up to date."""
 
     def __init__(
         self, source: ReplicaSource, settings: FleetSettings, jitter: Callable[[float], float]
     ) -> None:
+        """`jitter` varies a period."""
         self._source = source
         self._settings = settings
         self._jitter = jitter
-        self._parked: set[str] = set()
+        self._drained_names: set[str] = set()
         self._loads: dict[str, LoadReading] = {}
 
     def replicas(self) -> Sequence[Replica]:
         return [
             replace(replica, state="draining")
-            if replica.name in self._parked and replica.state == "ready"
+            if replica.name in self._drained_names and replica.state == "ready"
             else replica
             for replica in self._source.replicas()
         ]
@@ -45,7 +45,7 @@ class LocalEngines:
                 origin="local",
                 entry=None,
                 reason="drained by an operator" if replica.state == "draining" else "",
-                is_draining=replica.name in self._parked,
+                is_draining=replica.name in self._drained_names,
                 is_leaving=False,
                 polled_at_s=None,
                 load=self._loads.get(replica.name, LoadReading()),
@@ -57,14 +57,14 @@ class LocalEngines:
         return any(replica.name == name for replica in self._source.replicas())
 
     def set_draining(self, name: str, is_draining: bool) -> None:
-        """Park it, or put it back. It stays parked over restarts of the engine."""
+        """Drain an engine or return it to service. Restarts of the engine do not change this."""
         if is_draining:
-            self._parked.add(name)
+            self._drained_names.add(name)
         else:
-            self._parked.discard(name)
+            self._drained_names.discard(name)
 
     async def run(self) -> None:
-        """Read their loads until cancelled."""
+        """Read the load of all ready engines periodically, until cancelled."""
         while True:
             serving = [r for r in self._source.replicas() if r.state == "ready"]
             readings = await asyncio.gather(*(self._read_load(replica) for replica in serving))
@@ -74,6 +74,6 @@ class LocalEngines:
             await asyncio.sleep(self._jitter(self._settings.load_period_s))
 
     async def _read_load(self, replica: Replica) -> LoadReading:
-        before = self._loads.get(replica.name, LoadReading())
+        previous = self._loads.get(replica.name, LoadReading())
         async with Prober(replica.address, DIALECTS[replica.dialect], replica.key) as prober:
-            return await read_load_of(prober, before, self._settings.poll_timeout_s)
+            return await update_load(prober, previous, self._settings.poll_timeout_s)

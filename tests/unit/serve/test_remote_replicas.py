@@ -1,4 +1,4 @@
-"""Does `paceline serve` serve remote replicas, alone and beside engines of its own?"""
+"""`paceline serve` with remote replicas, alone and beside local engines."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from paceline.serve.run import serve
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 
-ENGINE = Path(__file__).parents[2] / "engine" / "process" / "fake_engine.py"
+ENGINE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
 FLEET = {"poll_period_s": 0.05, "poll_timeout_s": 0.5}
 SERVER = {"port": 0, "admin_port": 0, "drain_timeout_s": 0.3}
 
 
 def plan_for(folder: Path, replicas: list[dict[str, object]]) -> ServePlan:
-    """As `paceline serve --replicas 0 --config …` makes it, without vLLM."""
+    """The plan of `paceline serve --replicas 0 --config …`, made without vLLM."""
     file = folder / "paceline.yaml"
     content = {
         "engine": {"replicas": 0}, "server": SERVER, "fleet": FLEET, "replicas": replicas
@@ -60,12 +60,12 @@ async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: 
         remote.health = 503
         plan = plan_for(tmp_path, [{"url": remote.url, "key_file": str(tmp_path / "k")}])
         assert "s3cret" not in repr(plan)
-        said: list[tuple[str, str]] = []
-        task, ready = await serving(plan, lambda name, what: said.append((name, what)))
+        messages: list[tuple[str, str]] = []
+        task, ready = await serving(plan, lambda name, what: messages.append((name, what)))
         try:
             async with asyncio.timeout(10):
                 name = f"127.0.0.1:{remote.port}"
-                await until(lambda: (name, "starting: /health answered 503") in said)
+                await until(lambda: (name, "starting: /health answered 503") in messages)
                 assert not ready.done()
                 remote.health = 200
                 gateway = await ready
@@ -76,7 +76,7 @@ async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: 
             await task
 
 
-async def test_the_collector_is_spared_while_it_serves(tmp_path: Path) -> None:
+async def test_the_garbage_collector_is_tuned_while_the_gateway_serves(tmp_path: Path) -> None:
     before = gc.get_threshold()
     async with FakeRemote() as remote:
         task, ready = await serving(plan_for(tmp_path, [{"url": remote.url}]))
@@ -91,7 +91,7 @@ async def test_the_collector_is_spared_while_it_serves(tmp_path: Path) -> None:
     assert (gc.get_freeze_count(), gc.get_threshold()) == (0, before)
 
 
-async def test_engines_and_remote_replicas_are_served_beside_each_other(
+async def test_local_engines_and_remote_replicas_serve_together(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("s")  # a short path: a Unix socket's is bounded

@@ -1,7 +1,7 @@
-"""How is one remote replica watched while it is in the fleet?
+"""One remote replica: polls it periodically and keeps its current state in memory.
 
-A shell: it asks, has `watch` decide, and keeps the replica as others see it in memory. It never
-touches what requests count.
+A shell: `Prober` does the HTTP, `ReplicaHealth` decides the state. It never touches the counts of
+client requests.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed
+from paceline.gateway.fleet.health import ReplicaHealth
+from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed, update_load
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
-from paceline.gateway.fleet.watch import Watch
 from paceline.gateway.replicas import Replica, ReplicaState
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
 
 logger = logging.getLogger(__name__)
 
 
-class Member:
+class RemoteReplica:
     """One remote replica, polled while `run` runs."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Member:
         settings: FleetSettings,
         jitter: Callable[[float], float],
     ) -> None:
-        """`jitter` spreads a period, so that many gateways do not ask in step."""
+        """`jitter` varies a period, so that several gateways do not poll at the same moments."""
         self.name = name
         self.address = address
         self.entry = entry
@@ -40,7 +40,7 @@ class Member:
         self._jitter = jitter
         self._model = entry.model
         self._max_model_len: int | None = None
-        self._watch = Watch()
+        self._health = ReplicaHealth()
         self._polled_at_s: float | None = None
         self._load = LoadReading()
         self._load_due_at_s = 0.0
@@ -49,26 +49,27 @@ class Member:
         self.replica = self._describe()
 
     def set_draining(self, is_draining: bool) -> None:
-        """Take it out of service, or back in. It is watched all the while."""
+        """Take the replica out of service or back in. Polling continues either way."""
         self._is_draining = is_draining
         self.replica = self._describe()
 
     def set_leaving(self, is_leaving: bool) -> None:
-        """Say that it goes once it is idle. One that stays after all proves itself anew."""
+        """Mark the replica for removal once it is idle, or undo that; then it is warmed up again."""
         self._is_leaving = is_leaving
-        self._watch = self._watch if is_leaving else Watch()
+        self._health = self._health if is_leaving else ReplicaHealth()
         self.replica = self._describe()
 
     @property
     def is_leaving(self) -> bool:
         return self._is_leaving
 
-    def status(self, is_draining_by_name: bool) -> ReplicaStatus:
-        is_draining = self._is_draining or is_draining_by_name
-        reason = self._watch.reason
+    def status(self, is_entry_draining: bool) -> ReplicaStatus:
+        """`is_entry_draining` says whether the DNS entry of this replica is drained."""
+        is_draining = self._is_draining or is_entry_draining
+        reason = self._health.reason
         if self._is_leaving:
             reason = "is removed once its requests have ended"
-        elif is_draining and self._watch.state == "ready":
+        elif is_draining and self._health.state == "ready":
             reason = "drained by an operator"
         return ReplicaStatus(
             replica=self.replica,
@@ -82,32 +83,36 @@ class Member:
         )
 
     async def run(self) -> None:
-        """Watch it until cancelled."""
+        """Poll the replica until cancelled."""
         async with Prober(self.address, DIALECTS[self.entry.dialect], self.entry.key) as prober:
             while True:
                 try:
                     await self._poll(prober)
                     await self._read_load(prober)
                 except Exception:
-                    # A fault of ours must not freeze what is known of the replica.
-                    logger.exception("replica %s: fault in its watch", self.name)
-                    self._to(self._watch.failed("fault in the gateway; its log says more", 1))
+                    # A bug in the gateway must not freeze the replica's last state.
+                    logger.exception("replica %s: polling failed inside the gateway", self.name)
+                    self._set_health(
+                        self._health.poll_failed("internal error of the gateway; see its log", 1)
+                    )
                 await asyncio.sleep(self._jitter(self._settings.poll_period_s))
 
     async def _poll(self, prober: Prober) -> None:
         try:
             await prober.check_health(self._settings.poll_timeout_s)
-            self._to(self._watch.answered())
-            if self._watch.must_warm_up:
-                await self._prove(prober)
-                self._to(self._watch.warmed_up())
+            self._set_health(self._health.poll_answered())
+            if self._health.needs_warm_up:
+                await self._warm_up(prober)
+                self._set_health(self._health.warm_up_succeeded())
         except ReplicaProbeFailed as failure:
-            self._to(self._watch.failed(str(failure), self._settings.failures_before_down))
+            self._set_health(
+                self._health.poll_failed(str(failure), self._settings.failures_before_down)
+            )
         finally:
             self._polled_at_s = time.monotonic()
 
-    async def _prove(self, prober: Prober) -> None:
-        """Learn what it serves, and see it serve. May raise `ReplicaProbeFailed`."""
+    async def _warm_up(self, prober: Prober) -> None:
+        """Fetch the served model, then send a warm-up request. May raise `ReplicaProbeFailed`."""
         models = await prober.fetch_models(self._settings.poll_timeout_s)
         chosen = choose_model(models, self.entry.model)
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
@@ -116,19 +121,18 @@ class Member:
 
     async def _read_load(self, prober: Prober) -> None:
         now_s = time.monotonic()
-        if self._watch.state != "ready":
+        if self._health.state != "ready":
             self._load = LoadReading(failure="the replica is not ready")
         elif now_s >= self._load_due_at_s:
             self._load_due_at_s = now_s + self._jitter(self._settings.load_period_s)
-            self._load = await read_load_of(prober, self._load, self._settings.poll_timeout_s)
+            self._load = await update_load(prober, self._load, self._settings.poll_timeout_s)
 
-    def _to(self, watch: Watch) -> None:
-        if watch.state != self._watch.state:
-            level = logging.WARNING if watch.state == "down" else logging.INFO
-            logger.log(
-                level, "replica %s is %s: %s", self.name, watch.state, watch.reason or "well"
-            )
-        self._watch = watch
+    def _set_health(self, health: ReplicaHealth) -> None:
+        if health.state != self._health.state:
+            level = logging.WARNING if health.state == "down" else logging.INFO
+            reason = f": {health.reason}" if health.reason else ""
+            logger.log(level, "replica %s is %s%s", self.name, health.state, reason)
+        self._health = health
         self.replica = self._describe()
 
     def _describe(self) -> Replica:
@@ -145,28 +149,19 @@ class Member:
         )
 
     def _state(self) -> ReplicaState:
-        if self._is_leaving or (self._is_draining and self._watch.state == "ready"):
+        if self._is_leaving or (self._is_draining and self._health.state == "ready"):
             return "draining"
-        return self._watch.state
+        return self._health.state
 
 
-def choose_model(models: Sequence[ListedModel], wanted: str | None) -> ListedModel:
-    """The model that clients name: the operator's word, else the first that the replica lists.
+def choose_model(models: Sequence[ListedModel], configured: str | None) -> ListedModel:
+    """The model id that clients name: the configured one, else the first that the replica lists.
 
-    A model that the operator names need not be listed: llama.cpp lists the path of its file and
-    takes any name. May raise `ReplicaProbeFailed`.
+    A configured model need not be listed: llama.cpp lists the path of its file and accepts any
+    name. May raise `ReplicaProbeFailed`.
     """
-    if wanted is not None:
-        return next((model for model in models if model.id == wanted), ListedModel(wanted))
+    if configured is not None:
+        return next((model for model in models if model.id == configured), ListedModel(configured))
     if not models:
-        raise ReplicaProbeFailed("it lists no model; say which with `model`")
+        raise ReplicaProbeFailed("the replica lists no model; set `model` in its entry")
     return models[0]
-
-
-async def read_load_of(prober: Prober, before: LoadReading, timeout_s: float) -> LoadReading:
-    """A new reading, or the one before with the reason why there is none. Does not raise."""
-    try:
-        load = await prober.fetch_load(timeout_s)
-    except ReplicaProbeFailed as failure:
-        return before.failed(str(failure))
-    return LoadReading(load, time.monotonic(), "")

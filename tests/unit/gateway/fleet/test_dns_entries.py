@@ -1,4 +1,4 @@
-"""Do the replicas follow what a DNS name stands for?"""
+"""Replicas follow the addresses of a DNS name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.gateway import ReplicaEntry
-from paceline.gateway.fleet.fleet import Clash, Fleet
+from paceline.gateway.fleet import Fleet, FleetConflict
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stall_detection import ProgressWatch
@@ -22,14 +22,14 @@ from unit.gateway.running_fleet import FLEET, NO_ENGINES, running
 
 
 class FakeDns:
-    """A resolver that answers as it is told."""
+    """A resolver with a configurable answer."""
 
     def __init__(self, *answer: str) -> None:
         self.answer: Sequence[str] | Exception = answer
-        self.num_asked = 0
+        self.num_queries = 0
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.num_asked += 1
+        self.num_queries += 1
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -57,7 +57,7 @@ async def remotes_on(*hosts: str) -> AsyncIterator[list[FakeRemote]]:
         yield [first, *others]
 
 
-async def test_every_address_of_a_name_is_a_replica_and_they_come_and_go() -> None:
+async def test_every_address_of_a_name_is_a_replica_that_joins_and_leaves_with_it() -> None:
     async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
         dns = FakeDns("127.0.0.1")
         async with dns_fleet(dns, first.port) as (fleet, ledger):
@@ -75,7 +75,7 @@ async def test_every_address_of_a_name_is_a_replica_and_they_come_and_go() -> No
             await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
 
 
-async def test_an_address_that_is_back_while_it_drains_stays() -> None:
+async def test_an_address_that_returns_while_draining_stays() -> None:
     async with remotes_on("127.0.0.1", "127.0.0.2") as (first, second):
         dns = FakeDns("127.0.0.1", "127.0.0.2")
         async with dns_fleet(dns, first.port) as (fleet, ledger):
@@ -93,28 +93,28 @@ async def test_an_address_that_is_back_while_it_drains_stays() -> None:
 
 
 @pytest.mark.parametrize("answer", [(), OSError("SERVFAIL"), UnicodeError("label too long")])
-async def test_a_name_that_is_not_resolved_any_more_keeps_its_replicas(answer: Any) -> None:
+async def test_a_name_that_no_longer_resolves_keeps_its_replicas(answer: Any) -> None:
     async with remotes_on("127.0.0.1") as (remote,):
         dns = FakeDns("127.0.0.1")
         async with dns_fleet(dns, remote.port) as (fleet, _):
             await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
             dns.answer = answer
-            asked = dns.num_asked
-            await until(lambda: dns.num_asked > asked + 3)
+            before = dns.num_queries
+            await until(lambda: dns.num_queries > before + 3)
             assert _states(fleet) == {"llm@127.0.0.1": "ready"}
-            (name,) = fleet.names()
-            assert name.failure
-            assert name.addresses == ("127.0.0.1",)
+            (entry,) = fleet.dns_entries()
+            assert entry.failure
+            assert entry.addresses == ("127.0.0.1",)
 
 
-async def test_an_address_that_an_entry_has_already_stays_that_entrys() -> None:
+async def test_an_address_stays_with_the_entry_that_has_it_first() -> None:
     async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
         dns = FakeDns("127.0.0.1", "127.0.0.2")
         by_url = ReplicaEntry(url=first.url, name="by-url")
         async with dns_fleet(dns, first.port, by_url) as (fleet, _):
             await until(lambda: list(_states(fleet).values()) == ["ready", "ready"])
             assert set(_states(fleet)) == {"by-url", "llm@127.0.0.2"}
-            with pytest.raises(Clash, match=r"is the replica 'llm@127\.0\.0\.2' already"):
+            with pytest.raises(FleetConflict, match=r"is the replica 'llm@127\.0\.0\.2' already"):
                 fleet.add(ReplicaEntry(url=f"http://127.0.0.2:{first.port}", name="again"))
 
 
@@ -126,13 +126,13 @@ async def test_a_name_is_drained_and_removed_as_a_whole() -> None:
             fleet.set_draining("llm", True)
             dns.answer = ("127.0.0.1", "127.0.0.2")
             await until(lambda: list(_states(fleet).values()) == ["draining", "draining"])
-            with pytest.raises(Clash, match="comes from the DNS entry 'llm'"):
+            with pytest.raises(FleetConflict, match="comes from the DNS entry 'llm'"):
                 fleet.remove("llm@127.0.0.1")
             assert fleet.remove("llm") is True
-            assert (list(fleet.replicas()), list(fleet.names())) == ([], [])
-            asked = dns.num_asked
+            assert (list(fleet.replicas()), list(fleet.dns_entries())) == ([], [])
+            before = dns.num_queries
             await asyncio.sleep(0.1)
-            assert dns.num_asked == asked
+            assert dns.num_queries == before
 
 
 async def test_a_real_name_is_resolved() -> None:
