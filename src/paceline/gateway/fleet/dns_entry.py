@@ -19,7 +19,7 @@ resolved; an empty answer is valid."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """All IPv4 and IPv6 addresses of the host, sorted; addresses bound to one interface are omitted.
+    """All IPv4 and IPv6 addresses of the host, sorted, except those bound to one interface.
 
     A `Resolve` that uses the system's resolver without blocking the event loop. A resolver that
     hangs occupies one thread of the loop's pool until it gives up.

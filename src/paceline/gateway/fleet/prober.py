@@ -117,7 +117,7 @@ class Prober:
         raise ReplicaProbeFailed(f"warm-up failed: {first_failure}")
 
     async def fetch_load(self, timeout_s: float) -> ReplicaLoad:
-        """The replica's current load. May raise `ReplicaProbeFailed`, also when it has no metrics."""
+        """The current load. May raise `ReplicaProbeFailed`, also when there are no metrics."""
         path = self._dialect.metrics_path
         if path is None:
             raise ReplicaProbeFailed(
@@ -188,7 +188,7 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
 
 
 async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:
-    """A new reading, or the previous load with the reason why there is no new one. Does not raise."""
+    """A new reading, or the previous load with the reason why there is none. Does not raise."""
     try:
         load = await prober.fetch_load(timeout_s)
     except ReplicaProbeFailed as failure:

@@ -54,7 +54,7 @@ class RemoteReplica:
         self.replica = self._describe()
 
     def set_leaving(self, is_leaving: bool) -> None:
-        """Mark the replica for removal once it is idle, or undo that; then it is warmed up again."""
+        """Mark the replica for removal once idle, or undo that; then it is warmed up again."""
         self._is_leaving = is_leaving
         self._health = self._health if is_leaving else ReplicaHealth()
         self.replica = self._describe()
