@@ -1,0 +1,10 @@
+"""Completeness of the table of servers."""
+
+from __future__ import annotations
+
+from paceline.gateway.fleet.dialects import DIALECTS
+from paceline.gateway.settings.replica_entry import DIALECT_NAMES
+
+
+def test_every_dialect_that_an_entry_may_name_is_in_the_table() -> None:
+    assert set(DIALECTS) == set(DIALECT_NAMES)
