@@ -83,7 +83,7 @@ def test_wrong_usage_ends_with_two_and_says_why(
         ("replicas: [{url: 'http://a:1/v1'}]", "replicas.0: url is 'http://a:1/v1'; leave out"),
         ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
         ("replicas: [{dns: 'a:1', key_file: none.key}]", "key_file none.key cannot be read: No su"),
-        ("replicas: [{dns: 'a:1', key_file: two.key}]", "key is empty or has spaces"),
+        ("replicas: [{dns: 'a:1', key_file: two.key}]", "key is empty or contains spaces"),
         ("replicas: [{dns: 'a:1'}, {dns: 'a:1', name: b}]", "the dns 'a:1' twice"),
     ],
 )
