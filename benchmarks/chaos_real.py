@@ -28,8 +28,8 @@ from chaos.killing import READY_WITHIN_S, KillingRun
 from chaos.served import Served, serve
 from losslessness.greedy import NEAR_TIE_NATS
 
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
 from paceline.demo import heldout_path
 
 MODEL = "paceline-demo"

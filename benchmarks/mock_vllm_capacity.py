@@ -30,7 +30,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from paceline.bench.environment import describe_environment
+from paceline.bench.results.environment import describe_environment
 from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 LOADS = ((256, 20.0), (1024, 20.0), (1024, 40.0), (2048, 40.0), (4096, 100.0), (512, 10.0))

@@ -27,7 +27,7 @@ A plan:
         "num_requests": 64, "num_warmup": 8}]}
 
 `governor` is sent as PATCH /admin/governor before each run of the arm. A load takes the settings
-of `paceline.bench.run.RunConfig`; its seed grows by one with each repeat. Arms that share a
+of `paceline.bench.run.config.RunConfig`; its seed grows by one with each repeat. Arms that share a
 server also share its prefix cache: start that server with prefix caching off.
 """
 
@@ -52,10 +52,11 @@ import aiohttp
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.servers import MAX_IDLE_CORES, Server, running_servers, watch_idle
-from paceline.bench.environment import describe_environment
-from paceline.bench.progress import terminal_progress
-from paceline.bench.report import write_document
-from paceline.bench.run import RunConfig, RunResult, measure
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
+from paceline.bench.run.config import RunConfig
+from paceline.bench.run.measure import RunResult, measure
+from paceline.bench.run.progress import terminal_progress
 
 
 async def run_arm(

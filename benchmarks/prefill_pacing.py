@@ -31,8 +31,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.servers import Server, running_servers
-from paceline.bench.environment import describe_environment
-from paceline.workloads.workloads import load_heldout
+from paceline.bench.results.environment import describe_environment
+from paceline.workloads import load_heldout
 
 NUM_STREAMS = 6
 STREAM_TOKENS = 400

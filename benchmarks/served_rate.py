@@ -24,10 +24,11 @@ from typing import Any
 
 from paired import running_servers
 
-from paceline.bench.environment import describe_environment
-from paceline.bench.progress import terminal_progress
-from paceline.bench.report import write_document
-from paceline.bench.run import RunConfig, measure
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
+from paceline.bench.run.config import RunConfig
+from paceline.bench.run.measure import measure
+from paceline.bench.run.progress import terminal_progress
 from paceline.demo import heldout_path, target_path
 from paceline.engine.launch.core_environment import PREFIX
 from paceline.engine.launch.hardware import read_hardware

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, until
 
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
 
 ABORT_WITHIN_S = 1.0
 P99_WITHIN_S = 0.1

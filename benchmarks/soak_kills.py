@@ -26,8 +26,8 @@ from chaos.expected_requests import Known, faults_of, known, num_struck
 from chaos.fleet import Fleet, running_fleet
 from chaos.transcript import Ending, Told, ask
 
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
 
 
 def main() -> int:

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import MODEL, Fleet, running_fleet, until
 
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
 
 MAX_GROWTH_BYTES = 1024 * 1024
 """Per 100,000 requests."""

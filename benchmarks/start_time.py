@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from paceline.bench.environment import describe_environment
+from paceline.bench.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 SIGNATURE = "def connect(host, port=8000, *, timeout=None):"

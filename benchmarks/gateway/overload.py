@@ -44,8 +44,8 @@ from benchmarks.gateway.running import (
     wait_until_idle,
 )
 from benchmarks.servers import Server, running_server
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document, write_text
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document, write_text
 
 PACELINE_DEFAULT = "paceline, default wait"
 ARMS = (PACELINE, PACELINE_DEFAULT, VLLM_ROUTER, DIRECT)

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline import demo
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_document
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_document
 
 ARMS = ("none", "ngram", "draft_model")
 """The drafter, held at 0; none: no speculation at all."""

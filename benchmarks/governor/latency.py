@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.governor.markdown import table
 from benchmarks.governor.rows import render_results
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_text
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_text
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.arms import (
     HeldLength,

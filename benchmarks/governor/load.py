@@ -19,8 +19,8 @@ from yarl import URL
 from benchmarks.governor.phase_log import PhaseLog
 from benchmarks.governor.phases import TracePhase
 from benchmarks.governor.watch import GovernorWatch
-from paceline.bench.sse import SseDecoder
-from paceline.bench.values import RequestSpec
+from paceline.bench.load.sse import SseDecoder
+from paceline.workloads import RequestSpec
 
 WAIT_AFTER_ERROR_S = 0.2
 """So that a server that refuses everything is not flooded."""

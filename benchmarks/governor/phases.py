@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.bench.values import RequestSpec
 from paceline.demo import heldout_path
-from paceline.workloads.workloads import (
+from paceline.workloads import (
     Prompt,
+    RequestSpec,
     SamplingSettings,
     build_specs,
-    load_heldout,
-    select_workload,
+    load_workload,
 )
 
 MAX_CODE_TOKENS = 256
@@ -86,7 +85,7 @@ class RequestMaker:
             seed=1_000_000 * seed,
             extra_body=_extra_body(phase),
         )
-        prompts = select_workload(load_heldout(), phase.workload, seed)
+        prompts = load_workload(phase.workload).prompts(seed)
         if phase.is_long:
             prompts = self._long_prompts(prompts, seed)
         elif phase.workload == "code":

@@ -16,7 +16,7 @@ from benchmarks.governor.measured import read_runs
 from benchmarks.governor.plots import plot_decisions, plot_regret, plot_throughput
 from benchmarks.governor.report import SUBJECTS, render_report
 from benchmarks.governor.rows import render_results
-from paceline.bench.report import write_text
+from paceline.bench.results.files import write_text
 
 
 def write_results(path: Path, document: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from benchmarks.governor.plan import (
     build_plan,
 )
 from benchmarks.governor.results import write_report, write_results
-from paceline.bench.environment import describe_environment
+from paceline.bench.results.environment import describe_environment
 
 _EXAMPLES = """examples:
   python benchmarks/governor/run.py --results benchmarks/results

@@ -29,8 +29,8 @@ from benchmarks.governor.claims import (
 )
 from benchmarks.governor.markdown import table
 from benchmarks.governor.rows import render_results
-from paceline.bench.environment import describe_environment
-from paceline.bench.report import write_text
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.files import write_text
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
 from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
 from paceline.policy_simulator.machines.machine import Disturbance

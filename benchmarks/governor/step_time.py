@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.bench.environment import describe_environment
+from paceline.bench.results.environment import describe_environment
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.settings import PluginSettings

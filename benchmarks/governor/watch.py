@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from paceline.bench.speculation import governor_states
+from paceline.bench.results.speculation import governor_states
 
 PERIOD_S = 0.25
 _TIMEOUT = aiohttp.ClientTimeout(total=5)

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from paceline.workloads.workloads import Prompt, SamplingSettings, build_spec
+from paceline.workloads import Prompt, SamplingSettings, build_spec
 
 
 @dataclass

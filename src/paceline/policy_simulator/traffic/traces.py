@@ -18,6 +18,7 @@ from paceline.policy_simulator.traffic.traffic import (
     Phase,
     TrafficClass,
 )
+from paceline.workloads.workload import TextKind
 
 _PHASE_STEPS = 1000
 
@@ -25,18 +26,18 @@ _PHASE_STEPS = 1000
 # for probabilistic and 0.20 for greedy drafts at temperature 1; 0.86 to 0.91 in reports from large
 # pairs (vllm-project/vllm pull 47111). The slopes over positions are chosen by hand.
 _MODEL = {
-    "predictable": DraftTruth((0.90, 0.92, 0.93)),
-    "middling": DraftTruth((0.68, 0.66, 0.64)),
-    "hard": DraftTruth((0.25, 0.20)),
-    "varied": DraftTruth((0.68, 0.70), spread=1.2),
+    TextKind.PREDICTABLE: DraftTruth((0.90, 0.92, 0.93)),
+    TextKind.MIDDLING: DraftTruth((0.68, 0.66, 0.64)),
+    TextKind.HARD: DraftTruth((0.25, 0.20)),
+    TextKind.VARIED: DraftTruth((0.68, 0.70), spread=1.2),
 }
 # Acceptance of n-gram drafts when there is a match: 0.32 and 0.69 measured at position 1 for one
 # and for 16 requests; how often and how long matches come is chosen by hand.
 _NGRAM = {
-    "predictable": DraftTruth((0.88, 0.94, 0.95), match_start=0.2, match_stay=0.95),
-    "middling": DraftTruth((0.69, 0.75), match_start=0.1, match_stay=0.85),
-    "hard": DraftTruth((0.32, 0.40), match_start=0.1, match_stay=0.5),
-    "varied": DraftTruth((0.60, 0.75), spread=1.2, match_start=0.1, match_stay=0.9),
+    TextKind.PREDICTABLE: DraftTruth((0.88, 0.94, 0.95), match_start=0.2, match_stay=0.95),
+    TextKind.MIDDLING: DraftTruth((0.69, 0.75), match_start=0.1, match_stay=0.85),
+    TextKind.HARD: DraftTruth((0.32, 0.40), match_start=0.1, match_stay=0.5),
+    TextKind.VARIED: DraftTruth((0.60, 0.75), spread=1.2, match_start=0.1, match_stay=0.9),
 }
 _SHORT, _LONG = Lengths(32, 256), Lengths(1024, 3072)
 _OUTPUT = Lengths(64, 384)
@@ -56,27 +57,27 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
     low, high = profile.low_concurrency, profile.high_concurrency
     middle = profile.middle_concurrency
     if name == "steady":
-        return (trace.phase("steady", ClosedLoop(middle), "middling"),)
+        return (trace.phase("steady", ClosedLoop(middle), TextKind.MIDDLING),)
     if name == "shifting":
         return (
-            trace.phase("low predictable", ClosedLoop(low), "predictable"),
-            trace.phase("low hard", ClosedLoop(low), "hard"),
-            trace.phase("high hard", ClosedLoop(high), "hard"),
-            trace.phase("high predictable", ClosedLoop(high), "predictable"),
-            trace.phase("middle middling", ClosedLoop(middle), "middling"),
-            trace.phase("middle hard", ClosedLoop(middle), "hard"),
-            trace.phase("middle predictable long", ClosedLoop(middle), "predictable", _LONG),
-            trace.phase("low middling", ClosedLoop(low), "middling"),
+            trace.phase("low predictable", ClosedLoop(low), TextKind.PREDICTABLE),
+            trace.phase("low hard", ClosedLoop(low), TextKind.HARD),
+            trace.phase("high hard", ClosedLoop(high), TextKind.HARD),
+            trace.phase("high predictable", ClosedLoop(high), TextKind.PREDICTABLE),
+            trace.phase("middle middling", ClosedLoop(middle), TextKind.MIDDLING),
+            trace.phase("middle hard", ClosedLoop(middle), TextKind.HARD),
+            trace.phase("middle predictable long", ClosedLoop(middle), TextKind.PREDICTABLE, _LONG),
+            trace.phase("low middling", ClosedLoop(low), TextKind.MIDDLING),
         )
     if name == "mixed":
         return (trace.mixed("mixed", ClosedLoop(middle)), trace.mixed("crowd", ClosedLoop(high)))
     if name == "ramp":
         return (
-            trace.phase("up", ClosedLoop(low, high), "middling"),
-            trace.phase("down", ClosedLoop(high, low), "middling"),
+            trace.phase("up", ClosedLoop(low, high), TextKind.MIDDLING),
+            trace.phase("down", ClosedLoop(high, low), TextKind.MIDDLING),
         )
     if name == "bursts":
-        return (trace.bursts(0.6, "middling"), trace.bursts(0.6, "hard"))
+        return (trace.bursts(0.6, TextKind.MIDDLING), trace.bursts(0.6, TextKind.HARD))
     if name == "texts":
         loads = {"low": low, "middle": middle, "high": high}
         return tuple(
@@ -101,7 +102,7 @@ class _Trace:
         self._duration_s = _PHASE_STEPS * profile.machine.cost.step_s(step)
 
     def phase(
-        self, name: str, load: ClosedLoop | OpenLoop, text: str, prompt: Lengths = _SHORT
+        self, name: str, load: ClosedLoop | OpenLoop, text: TextKind, prompt: Lengths = _SHORT
     ) -> Phase:
         """All requests of one kind of text, under one class name: a shift takes hold at once."""
         kind = TrafficClass("text", prompt, _OUTPUT, self._texts[text])
@@ -109,13 +110,13 @@ class _Trace:
 
     def mixed(self, name: str, load: ClosedLoop) -> Phase:
         kinds = (
-            TrafficClass("predictable", _SHORT, _OUTPUT, self._texts["predictable"]),
-            TrafficClass("hard", _SHORT, _OUTPUT, self._texts["hard"]),
-            TrafficClass("varied", _LONG, _OUTPUT, self._texts["varied"], weight=0.5),
+            TrafficClass(TextKind.PREDICTABLE, _SHORT, _OUTPUT, self._texts[TextKind.PREDICTABLE]),
+            TrafficClass(TextKind.HARD, _SHORT, _OUTPUT, self._texts[TextKind.HARD]),
+            TrafficClass(TextKind.VARIED, _LONG, _OUTPUT, self._texts[TextKind.VARIED], weight=0.5),
         )
         return Phase(name, load, kinds, duration_s=self._duration_s)
 
-    def bursts(self, load_fraction: float, text: str) -> Phase:
+    def bursts(self, load_fraction: float, text: TextKind) -> Phase:
         """Arrivals at a fraction of what the best length could serve at the high load."""
         profile = self._profile
         crowd = self.phase("", ClosedLoop(profile.high_concurrency), text)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from benchmarks.governor.load import run_trace
 from benchmarks.governor.phases import TracePhase
-from paceline.bench.values import RequestSpec
+from paceline.workloads import RequestSpec
 
 PHASES = [TracePhase("one", "code", 0.0, 2), TracePhase("two", "code", 0.0, 1)]
 

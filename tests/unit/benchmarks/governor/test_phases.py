@@ -6,7 +6,7 @@ import itertools
 import json
 
 from benchmarks.governor.phases import TRACE, RequestMaker, cut_to_end, make_long
-from paceline.workloads.workloads import Prompt
+from paceline.workloads import Prompt
 
 
 def words(text: str) -> int:

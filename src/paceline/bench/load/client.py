@@ -1,0 +1,191 @@
+"""Send one streamed completion and record when its chunks arrive.
+
+A failure of the server or the network does not raise: it is the outcome of the record. Cancellation
+propagates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.bench.load.sse import SseDecoder
+from paceline.workloads import RequestSpec
+
+Clock = Callable[[], float]
+_MAX_ERROR_CHARS = 300
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+@dataclass(slots=True)
+class _StreamState:
+    """What one stream has delivered so far."""
+
+    chunk_times_s: list[float] = field(default_factory=list)
+    finish_s: float | None = None
+    is_done: bool = False
+    usage: _Usage | None = None
+
+
+class _RequestFailed(Exception):
+    def __init__(self, outcome: RequestOutcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class StreamingClient:
+    """Sends requests to one server over a session that the caller owns and closes."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        server: URL,
+        api_key: str | None,
+        timeout_s: float,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    async def send(self, spec: RequestSpec, scheduled_s: float, zero_s: float) -> RequestRecord:
+        """Send now and read the stream to its end.
+
+        `scheduled_s` is when the request was due, counted from the clock reading `zero_s`.
+        """
+        state = _StreamState()
+        outcome, message = RequestOutcome.OK, None
+        sent_s = self._clock() - zero_s
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._stream(spec, state, zero_s)
+        except _RequestFailed as failure:
+            outcome, message = failure.outcome, str(failure)
+        except TimeoutError:
+            outcome, message = (
+                RequestOutcome.TIMEOUT,
+                f"the stream did not end within {self._timeout_s:g} s (--timeout)",
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            outcome, message = RequestOutcome.CONNECTION, f"{type(error).__name__}: {error}"
+        finished_s = state.finish_s
+        if finished_s is None or outcome is not RequestOutcome.OK:
+            finished_s = self._clock() - zero_s
+        usage = state.usage
+        return RequestRecord(
+            index=spec.index,
+            task=spec.task,
+            scheduled_s=scheduled_s,
+            sent_s=sent_s,
+            chunk_times_s=tuple(state.chunk_times_s),
+            finished_s=finished_s,
+            outcome=outcome,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            output_tokens=usage.completion_tokens if usage else None,
+            error=None if message is None else message[:_MAX_ERROR_CHARS],
+        )
+
+    async def _stream(self, spec: RequestSpec, state: _StreamState, zero_s: float) -> None:
+        url = self._server.join(URL(spec.path))
+        async with self._session.post(
+            url, data=spec.body, headers=self._headers, allow_redirects=False
+        ) as response:
+            if response.status != 200:
+                body = await response.content.read(4096)
+                raise _RequestFailed(
+                    RequestOutcome.HTTP_ERROR, f"status {response.status}: {_message_of(body)}"
+                )
+            decoder = SseDecoder()
+            async for data in response.content.iter_any():
+                arrived_s = self._clock() - zero_s
+                try:
+                    for event in decoder.feed(data):
+                        _record_event(event, arrived_s, state)
+                except (ValueError, msgspec.MsgspecError) as error:
+                    raise _RequestFailed(
+                        RequestOutcome.STREAM_ERROR, f"cannot parse the stream: {error}"
+                    ) from error
+        if not state.is_done and state.finish_s is None:
+            raise _RequestFailed(
+                RequestOutcome.TRUNCATED,
+                f"the stream ended after {len(state.chunk_times_s)} chunks without [DONE]",
+            )
+
+
+def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:
+    if event == b"[DONE]":
+        state.is_done = True
+        return
+    chunk = _decode_chunk(event)
+    if chunk.error is not None:
+        raise _RequestFailed(
+            RequestOutcome.STREAM_ERROR, f"error in the stream: {_text_of(chunk.error)}"
+        )
+    if chunk.usage is not None:
+        state.usage = chunk.usage
+    if any(_has_content(choice) for choice in chunk.choices):
+        state.chunk_times_s.append(arrived_s)
+    if any(choice.finish_reason is not None for choice in chunk.choices):
+        state.finish_s = arrived_s
+
+
+def _has_content(choice: _Choice) -> bool:
+    if choice.text:
+        return True
+    delta = choice.delta
+    return delta is not None and bool(
+        delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls
+    )
+
+
+def _message_of(body: bytes) -> str:
+    """The message of an OpenAI error object, else the body as text."""
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return body.decode("utf-8", "replace")
+    return _text_of(document.get("error", document) if isinstance(document, dict) else document)
+
+
+def _text_of(error: object) -> str:
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    return str(error)

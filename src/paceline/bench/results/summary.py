@@ -1,0 +1,154 @@
+"""Summarize the records of one measured window.
+
+Rates divide by the window: first scheduled send to last finish, including the drain at the end.
+Tokens and latencies come from successful requests; errors are counted separately.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paceline.bench.load.records import RequestRecord
+from paceline.bench.results.distribution import Distribution, describe_ms
+
+MAX_ERROR_SAMPLES = 5
+"""Distinct messages kept as samples; chosen empirically."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """The figures of one task of a mixed workload."""
+
+    num_requests: int
+    num_errors: int
+    output_tokens: int
+    ttft_ms: Distribution
+    tpot_ms: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The figures of one measured window."""
+
+    num_requests: int
+    """Requests sent in the window, whatever their outcome."""
+    num_errors: int
+    errors_by_outcome: dict[str, int]
+    error_samples: tuple[str, ...]
+    window_s: float | None
+    prompt_tokens: int
+    output_tokens: int
+    output_tokens_per_s: float | None
+    """None when the window is empty or a successful answer came without usage."""
+    requests_per_s: float | None
+    """Successful requests per second."""
+    output_tokens_per_chunk: float | None
+    """Above 1 when speculation or batching puts several tokens into one chunk."""
+    ttft_ms: Distribution
+    tpot_ms: Distribution
+    inter_chunk_ms: Distribution
+    e2e_ms: Distribution
+    dispatch_delay_ms: Distribution
+    is_valid: bool
+    notes: tuple[str, ...]
+    by_task: dict[str, TaskSummary]
+
+
+def summarize(records: Sequence[RequestRecord], max_dispatch_delay_ms: float) -> Summary:
+    """The figures of all records of a window; without records every rate and latency is None."""
+    done = [r for r in records if r.is_ok]
+    errors = [r for r in records if not r.is_ok]
+    window_s = _window_s(records)
+    num_without_usage = sum(r.output_tokens is None for r in done)
+    output_tokens = sum(r.output_tokens or 0 for r in done)
+    num_chunks = sum(len(r.chunk_times_s) for r in done)
+    dispatch_delay_ms = describe_ms([r.dispatch_delay_s for r in records], len(records))
+    late = dispatch_delay_ms.p99 is not None and dispatch_delay_ms.p99 > max_dispatch_delay_ms
+    return Summary(
+        num_requests=len(records),
+        num_errors=len(errors),
+        errors_by_outcome=dict(sorted(Counter(r.outcome.value for r in errors).items())),
+        error_samples=_distinct(r.error for r in errors if r.error is not None),
+        window_s=window_s,
+        prompt_tokens=sum(r.prompt_tokens or 0 for r in done),
+        output_tokens=output_tokens,
+        output_tokens_per_s=(
+            output_tokens / window_s if window_s is not None and not num_without_usage else None
+        ),
+        requests_per_s=len(done) / window_s if window_s is not None else None,
+        output_tokens_per_chunk=(
+            output_tokens / num_chunks if num_chunks and not num_without_usage else None
+        ),
+        ttft_ms=_describe_ttft(done),
+        tpot_ms=_describe_tpot(done),
+        inter_chunk_ms=describe_ms(
+            [gap for r in done for gap in r.chunk_gaps_s], len(done), independent=False
+        ),
+        e2e_ms=describe_ms([r.e2e_s for r in done], len(done)),
+        dispatch_delay_ms=dispatch_delay_ms,
+        is_valid=not late,
+        notes=tuple(
+            _notes(
+                done,
+                num_without_usage,
+                dispatch_delay_ms.p99 if late else None,
+                max_dispatch_delay_ms,
+            )
+        ),
+        by_task={task: _task_summary(records, task) for task in sorted({r.task for r in records})},
+    )
+
+
+def _window_s(records: Sequence[RequestRecord]) -> float | None:
+    """First scheduled send to last finish; None when there is no record or no time between them."""
+    if not records:
+        return None
+    width_s = max(r.finished_s for r in records) - min(r.scheduled_s for r in records)
+    return width_s if width_s > 0 else None
+
+
+def _task_summary(records: Sequence[RequestRecord], task: str) -> TaskSummary:
+    mine = [r for r in records if r.task == task]
+    done = [r for r in mine if r.is_ok]
+    return TaskSummary(
+        num_requests=len(mine),
+        num_errors=len(mine) - len(done),
+        output_tokens=sum(r.output_tokens or 0 for r in done),
+        ttft_ms=_describe_ttft(done),
+        tpot_ms=_describe_tpot(done),
+    )
+
+
+def _describe_ttft(done: Sequence[RequestRecord]) -> Distribution:
+    return describe_ms([r.ttft_s for r in done if r.ttft_s is not None], len(done))
+
+
+def _describe_tpot(done: Sequence[RequestRecord]) -> Distribution:
+    return describe_ms([r.tpot_s for r in done if r.tpot_s is not None], len(done))
+
+
+def _distinct(messages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(messages))[:MAX_ERROR_SAMPLES]
+
+
+def _notes(
+    done: Sequence[RequestRecord],
+    num_without_usage: int,
+    late_ms: float | None,
+    max_dispatch_delay_ms: float,
+) -> Iterable[str]:
+    if late_ms is not None:
+        yield (
+            f"not valid: the load generator sent its requests {late_ms:.1f} ms late (p99); "
+            f"at most {max_dispatch_delay_ms:g} ms are allowed (--max-dispatch-delay-ms). Lower "
+            "the rate, or run the load generator on another machine than the server"
+        )
+    if num_without_usage:
+        yield (
+            f"{num_without_usage} answers came without usage, so their token counts are unknown: "
+            "output tokens/s is not reported, and they have no time per output token"
+        )
+    if num_empty := sum(not r.chunk_times_s for r in done):
+        yield f"{num_empty} answers were empty and have no time to first token"

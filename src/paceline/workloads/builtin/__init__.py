@@ -1,0 +1,1 @@
+"""The built-in workloads, one per file. The registry finds them."""

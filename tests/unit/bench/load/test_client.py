@@ -1,0 +1,161 @@
+"""The streaming client against a simulated server whose truth is known.
+
+Exact times come from a clock that stands still until the server moves it: the server waits until
+the client has read the clock for the chunk before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from paceline.bench.load.client import StreamingClient
+from paceline.bench.load.records import RequestOutcome
+from unit.bench.simulated import SimulatedServer, scripted_spec
+
+
+class SteppedClock:
+    """Shows `now_s`; counts how often it was read, so that a server can await a reading."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.num_readings = 0
+
+    def __call__(self) -> float:
+        self.num_readings += 1
+        return self.now_s
+
+    async def wait_for_readings(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while self.num_readings < count:  # noqa: ASYNC110 - readings are plain calls
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+def client_of(
+    session: aiohttp.ClientSession, server: SimulatedServer, timeout_s: float = 20.0
+) -> StreamingClient:
+    return StreamingClient(session, URL(server.url), "secret", timeout_s)
+
+
+async def test_measured_times_equal_the_servers_truth(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    """Due at 0, sent at 0.25, content at 1, 2 and 4, end at 7, 9 tokens: TPOT (7 - 1) / 8."""
+    clock = SteppedClock()
+    clock.now_s = 100.25
+    times_s = [100.5, 101.0, 102.0, 104.0, 107.0]
+
+    async def step(number: int) -> None:
+        await clock.wait_for_readings(number + 1)  # the sending, and each chunk before this
+        clock.now_s = times_s[number]
+
+    server.before_chunk = step
+    client = StreamingClient(session, URL(server.url), None, 20.0, clock)
+    # The first chunk is empty, like one that holds half a character: no first token yet.
+    spec = scripted_spec(chunks=["", "a", "bc", "d"], tokens=9)
+    record = await client.send(spec, scheduled_s=0.0, zero_s=100.0)
+    assert record.outcome is RequestOutcome.OK
+    assert record.dispatch_delay_s == 0.25
+    assert record.ttft_s == 1.0
+    assert record.chunk_gaps_s == (1.0, 2.0)
+    assert record.e2e_s == 7.0
+    assert record.tpot_s == 0.75
+    assert (record.prompt_tokens, record.output_tokens) == (4, 9)
+
+
+async def test_on_the_real_clock_no_latency_is_shorter_than_the_truth(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    """Four chunks 30 ms apart; the upper bound only says that the figures are seconds."""
+    spec = scripted_spec(chunks=["a"] * 4, tokens=4, delay_s=0.03)
+    record = await client_of(session, server).send(spec, 0.0, time.perf_counter())
+    assert record.ttft_s is not None
+    assert record.tpot_s is not None
+    assert 0.029 <= record.ttft_s < 10
+    assert 0.029 * 3 <= record.e2e_s - record.ttft_s < 10
+    assert record.tpot_s == pytest.approx((record.e2e_s - record.ttft_s) / 3)
+
+
+@pytest.mark.parametrize(
+    ("fail", "outcome", "message"),
+    [
+        ("status", RequestOutcome.HTTP_ERROR, "status 400: no such thing"),
+        ("error", RequestOutcome.STREAM_ERROR, "engine died"),
+        ("garbage", RequestOutcome.STREAM_ERROR, "cannot parse the stream"),
+        ("truncate", RequestOutcome.TRUNCATED, "after 3 chunks"),
+        ("abort", RequestOutcome.CONNECTION, ""),
+    ],
+)
+async def test_each_failure_has_its_outcome(
+    server: SimulatedServer,
+    session: aiohttp.ClientSession,
+    fail: str,
+    outcome: RequestOutcome,
+    message: str,
+) -> None:
+    record = await client_of(session, server).send(
+        scripted_spec(fail=fail), 0.0, time.perf_counter()
+    )
+    assert record.outcome is outcome
+    assert record.error is not None
+    assert message in record.error
+
+
+async def test_a_server_that_hangs_is_a_timeout(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    client = client_of(session, server, timeout_s=0.3)
+    record = await client.send(scripted_spec(fail="hang"), 0.0, time.perf_counter())
+    assert record.outcome is RequestOutcome.TIMEOUT
+    assert record.error == "the stream did not end within 0.3 s (--timeout)"
+
+
+async def test_an_absent_server_is_a_connection_outcome(session: aiohttp.ClientSession) -> None:
+    closed = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    port = closed.sockets[0].getsockname()[1]
+    closed.close()
+    await closed.wait_closed()
+    client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 20.0)
+    record = await client.send(scripted_spec(), 0.0, time.perf_counter())
+    assert record.outcome is RequestOutcome.CONNECTION
+
+
+async def test_an_answer_without_usage_succeeds_with_unknown_tokens(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    record = await client_of(session, server).send(
+        scripted_spec(fail="usage"), 0.0, time.perf_counter()
+    )
+    assert record.outcome is RequestOutcome.OK
+    assert record.output_tokens is None
+
+
+async def test_the_key_travels_as_bearer_token(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    await client_of(session, server).send(scripted_spec(), 0.0, time.perf_counter())
+    assert server.headers[0]["Authorization"] == "Bearer secret"
+
+
+async def test_cancellation_passes_and_is_no_outcome(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    task = asyncio.create_task(
+        client_of(session, server).send(scripted_spec(fail="hang"), 0.0, time.perf_counter())
+    )
+    async with asyncio.timeout(20):
+        await server.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

@@ -1,0 +1,212 @@
+"""`paceline bench run` from the command line to its files, against the simulated server."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.bench.command import bench
+from paceline.workloads import load_workloads
+from unit.bench.simulated import SimulatedServer
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(bench, ["run", *words])
+
+
+def write_prompts(path: Path, *scripts: dict[str, object]) -> str:
+    lines = (json.dumps({"prompt": json.dumps(script), "task": "code"}) for script in scripts)
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_a_run_writes_the_promised_document(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """Eight requests of 3 chunks and 6 tokens; the server drafts 8, accepts 4 in 2 drafts each."""
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6})
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    result = invoke(
+        threaded_server.url + "/v1",
+        *("--prompts", prompts, "--num-requests", "8", "--concurrency", "2", "--warmup", "3"),
+        *("--json", str(report), "--records", str(records), "--api-key", "secret"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "output tokens/s" in result.output
+    document = json.loads(report.read_text())
+    assert document["schema_version"] == 1
+    summary = document["summary"]
+    assert (summary["num_requests"], summary["num_errors"]) == (8, 0)
+    assert summary["output_tokens"] == 48
+    assert summary["output_tokens_per_chunk"] == 2.0
+    assert summary["output_tokens_per_s"] == pytest.approx(48 / summary["window_s"])
+    assert summary["requests_per_s"] == pytest.approx(8 / summary["window_s"])
+    for name in ("ttft_ms", "tpot_ms", "inter_chunk_ms"):
+        assert 0 <= summary[name]["p50"] <= summary[name]["p90"] <= summary[name]["p99"]
+    assert document["speculation"]["acceptance_rate"] == 0.5
+    assert document["speculation"]["acceptance_length"] == 3.0
+    assert document["speculation"]["drafted_tokens"] == 64  # without those of the warm-up
+    environment = document["environment"]
+    assert environment["vllm_server"] == "9.9.9"
+    assert environment["python"].startswith("3.")
+    assert document["config"]["model"] == "simulated"
+    assert document["config"]["temperature"] == 0.0
+    assert any("prefix cache" in note for note in document["notes"])
+    assert "secret" not in report.read_text()
+    assert len(records.read_text().splitlines()) == 8
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.jsonl", "records.jsonl", "report.json"]
+
+
+def test_errors_are_counted_shown_and_fail_the_run(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", {}, {"fail": "status"})
+    report = tmp_path / "report.json"
+    words = [
+        threaded_server.url,
+        "--prompts",
+        prompts,
+        "--num-requests",
+        "4",
+        "--json",
+        str(report),
+    ]
+    result = invoke(*words)
+    assert result.exit_code == 1
+    assert "2 of 4 requests failed" in result.output
+    assert "no such thing" in result.output
+    summary = json.loads(report.read_text())["summary"]
+    assert summary["num_errors"] == 2
+    assert summary["errors_by_outcome"] == {"http_error": 2}
+    assert summary["error_samples"] == ["status 400: no such thing"]
+    assert invoke(*words, "--allow-errors").exit_code == 0
+
+
+def test_a_run_without_any_success_fails_whatever_is_allowed(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", {"fail": "status"})
+    result = invoke(
+        threaded_server.url, "--prompts", prompts, "--num-requests", "2", "--allow-errors"
+    )
+    assert result.exit_code == 1
+    assert "no request succeeded" in result.output
+
+
+def test_open_loop_sends_at_the_rate_and_sampled_requests_carry_seeds(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", {})
+    result = invoke(
+        threaded_server.url,
+        *("--prompts", prompts, "--num-requests", "20", "--rate", "200", "--seed", "5"),
+        *("--temperature", "0.7", "--top-p", "0.9", "--max-tokens", "7", "--model", "mine"),
+        *("--extra-body", '{"top_k": 20}', "--max-dispatch-delay-ms", "60000"),
+    )
+    assert result.exit_code == 0, result.output
+    assert sorted(body["seed"] for body in threaded_server.bodies) == list(range(5, 25))
+    body = threaded_server.bodies[0]
+    assert (body["model"], body["max_tokens"], body["top_k"]) == ("mine", 7, 20)
+    assert "open loop, 200 requests/s" in result.output
+
+
+def test_a_load_generator_that_is_late_makes_the_run_invalid(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """No machine dispatches within a picosecond."""
+    prompts = write_prompts(tmp_path / "p.jsonl", {})
+    report = tmp_path / "report.json"
+    result = invoke(
+        threaded_server.url,
+        *("--prompts", prompts, "--num-requests", "5", "--rate", "100"),
+        *("--max-dispatch-delay-ms", "1e-9", "--json", str(report)),
+    )
+    assert result.exit_code == 1
+    assert "not valid" in result.output
+    assert json.loads(report.read_text())["summary"]["is_valid"] is False
+
+
+def test_without_counters_acceptance_is_unknown_and_says_what_to_give(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    threaded_server.has_metrics = False
+    prompts = write_prompts(tmp_path / "p.jsonl", {})
+    report = tmp_path / "report.json"
+    result = invoke(
+        threaded_server.url, "--prompts", prompts, "--num-requests", "1", "--json", str(report)
+    )
+    assert result.exit_code == 0, result.output
+    speculation = json.loads(report.read_text())["speculation"]
+    assert speculation["acceptance_rate"] is None
+    assert speculation["acceptance_length"] is None
+    assert "--admin-url" in speculation["note"]
+
+
+def test_an_admin_url_without_counters_is_an_error(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    threaded_server.has_metrics = False
+    prompts = write_prompts(tmp_path / "p.jsonl", {})
+    result = invoke(threaded_server.url, "--prompts", prompts, "--admin-url", threaded_server.url)
+    assert result.exit_code == 1
+    assert "answered with status 404" in result.output
+
+
+def test_an_absent_server_is_an_error_that_names_it(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", {})
+    result = invoke("http://127.0.0.1:1", "--prompts", prompts)
+    assert result.exit_code == 1
+    assert "cannot read http://127.0.0.1:1/v1/models" in result.output
+    assert "is the server running?" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workload", "poems"], "'poems' is not one of"),
+        (["--concurrency", "0"], "0 is not in the range"),
+        (["--concurrency", "2", "--rate", "3"], "exclude each other"),
+        (["--rate", "0"], "not in the range"),
+        (["--temperature", "-1"], "not in the range"),
+        (["--top-p", "1.5"], "not in the range"),
+        (["--extra-body", "{"], "is not JSON"),
+        (["--extra-body", "[1]"], "must be a JSON object"),
+        (["--prompts", "absent.jsonl"], "does not exist"),
+        (["--json", "absent/report.json"], "folder that does not exist"),
+        (["ftp://127.0.0.1"], "must look like http://127.0.0.1:8000"),
+        (["http://127.0.0.1:8000/api"], "must be empty or /v1"),
+        (["http://127.0.0.1:99999"], "URL is"),
+        (["--admin-url", "8001"], "must look like"),
+        (["--unknown"], "No such option"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_allowed(words: list[str], message: str) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_help_shows_examples() -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert "paceline bench run --workload predictable --concurrency 8" in result.output
+
+
+def test_help_lists_every_workload_with_its_description() -> None:
+    output = invoke("--help").output
+    for workload in load_workloads().values():
+        assert re.search(rf"^ +{workload.name} +{re.escape(workload.description)}$", output, re.M)
+
+
+def test_the_command_line_loads_without_the_heavy_imports() -> None:
+    """`paceline --help` must stay fast: aiohttp and NumPy come only with a run."""
+    import subprocess
+
+    code = "import sys, paceline.bench.command; print({'aiohttp', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
