@@ -1,6 +1,10 @@
-"""Several processes serve the data port: how are they run, and how do they act as one gateway?
+"""Several processes that serve the data port together and act as one gateway.
 
-The head (`pool`, `worker_process`) starts the processes and keeps them running, `work` is what each
-of them does. They talk over a `channel` in `messages`. `totals` is what the head makes of what they
-tell, `peer_workers` what each of them knows of the others.
+The parent process (`pool`, `worker_process`) starts the workers and keeps them running; `worker`
+is the program of one worker, started through `__main__`. The two sides exchange `messages` over a
+`channel`, every 20 ms. The parent sums up the workers' reports (`worker_totals`) and distributes
+the slots of the replicas among them (`slot_allocator`); each worker sees its peers through
+`peer_view`.
+
+For other rooms: `pool.WorkerPool` and `worker_process.WorkerFailed`.
 """

@@ -1,7 +1,7 @@
-"""How do messages pass between the head and a worker?
+"""One side of the connection between the parent process and a worker.
 
-One socket pair for each worker, one line for each message. The end of one process is the end of the
-channel for the other.
+A socket pair for each worker, one line for each message. When one process ends, the other side of
+the channel ends too.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ In = TypeVar("In")
 Out = TypeVar("Out", bound=msgspec.Struct)
 
 _MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Chosen by hand: the longest message lists the replicas, some 300 bytes for each."""
+"""Chosen empirically: the longest message lists the replicas, at some 300 bytes each."""
 
 
 class ChannelBroken(Exception):
-    """The other side said something that is no message."""
+    """The other side sent something that is not a message."""
 
 
 class Channel(Generic[In, Out]):
     """One side."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: Any
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, types: Any
     ) -> None:
-        """`kinds` is the union of the messages that come in."""
+        """`types` is the union of the incoming messages."""
         self._reader = reader
         self._writer = writer
-        self._decoder: LineDecoder[In] = LineDecoder(kinds)
+        self._decoder: LineDecoder[In] = LineDecoder(types)
 
     @classmethod
-    async def over(cls, connected: socket.socket, kinds: Any) -> Channel[In, Out]:
-        """Takes the socket over."""
+    async def over(cls, connected: socket.socket, types: Any) -> Channel[In, Out]:
+        """A channel over this socket, which it then owns."""
         reader, writer = await asyncio.open_unix_connection(sock=connected, limit=_MAX_LINE_BYTES)
-        return cls(reader, writer, kinds)
+        return cls(reader, writer, types)
 
     async def receive(self) -> In | None:
         """The next message; None when the other side is gone. May raise `ChannelBroken`."""
@@ -50,22 +50,25 @@ class Channel(Generic[In, Out]):
             return self._decoder.decode(line) if line.endswith(b"\n") else None
         except OSError:
             return None
-        except ValueError as error:  # no message (msgspec.DecodeError), or a line without end
+        except ValueError as error:  # msgspec.DecodeError, or a line longer than the limit
             raise ChannelBroken(str(error)) from error
 
     def send(self, message: Out) -> None:
-        """Does not suspend or raise; lost when the other side is gone. Whoever sends again and
-        again waits for `drain` in between, or leaves it while the channel is backed up."""
+        """Queue a message. Does not suspend or raise; it is lost when the other side is gone.
+
+        Callers that send periodically wait for `drain` in between, or skip a message while
+        `is_backed_up`.
+        """
         if not self._writer.is_closing():
             self._writer.write(encode_line(message))
 
     @property
     def is_backed_up(self) -> bool:
-        """The other side has not taken what was sent last."""
+        """The other side has not read the last message yet."""
         return self._writer.transport.get_write_buffer_size() > 0
 
     async def drain(self) -> None:
-        """Until the other side has taken nearly all of it, or is gone."""
+        """Wait until the other side has read nearly everything, or is gone."""
         with contextlib.suppress(OSError):
             await self._writer.drain()
 
@@ -73,7 +76,7 @@ class Channel(Generic[In, Out]):
         self._writer.close()
 
     async def finish(self) -> None:
-        """Close it once everything that was sent has gone out."""
+        """Close the channel once everything queued has been sent."""
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()

@@ -1,7 +1,7 @@
-"""What do the head and a worker tell each other?
+"""Messages between the parent process and its workers.
 
-Values, as lines of JSON. They travel over a socket pair that only these two processes hold, so the
-keys of replicas may be among them.
+Values, encoded as lines of JSON. They travel over a socket pair that only these two processes
+hold, so they may contain the API keys of replicas.
 """
 
 from __future__ import annotations
@@ -21,94 +21,95 @@ T = TypeVar("T")
 
 
 class Setup(msgspec.Struct, tag="setup", frozen=True):
-    """To a worker, first and once."""
+    """To a worker, as the first message."""
 
     settings: GatewaySettings
 
 
-class Replicas(msgspec.Struct, tag="replicas", frozen=True):
-    """To a worker: all replicas, whenever one has changed."""
+class ReplicaList(msgspec.Struct, tag="replicas", frozen=True):
+    """To a worker, whenever a replica has changed: all replicas."""
 
-    number: int
+    version: int
     """Rises with each change."""
     replicas: tuple[Replica, ...]
 
 
-class Part(msgspec.Struct, frozen=True):
-    """What a worker has of the slots of one model."""
+class SlotAllocation(msgspec.Struct, frozen=True):
+    """One worker's part of the slots of one model."""
 
-    of: int
-    """All slots."""
+    num_slots: int
+    """Slots of the model, over all workers."""
     limit: int
-    """Requests that it may hold."""
-    share: int
-    """What that would come to if it wanted as many as it can get."""
-    num_waiting_elsewhere: int = 0
-    num_held_elsewhere: int = 0
+    """Most requests that the worker may hold now."""
+    fair_share: int
+    """Slots that the worker would get if it wanted as many as possible."""
+    num_waiting_in_peers: int = 0
+    num_held_by_peers: int = 0
 
 
-class Elsewhere(msgspec.Struct, tag="elsewhere", frozen=True):
-    """To a worker: what the others hold, and what they leave to it; whenever that has changed."""
+class PeerState(msgspec.Struct, tag="peers", frozen=True):
+    """To a worker, whenever it has changed: what its peers hold, and the slots left to it."""
 
-    number: int = 0
-    """From 1, one more each time."""
+    version: int = 0
+    """From 1, rising by one."""
     in_flight: dict[str, int] = {}
-    """By replica, over all others."""
-    parts: dict[str, Part] = {}
+    """Requests in flight by replica, summed over the peers."""
+    slots: dict[str, SlotAllocation] = {}
     """By model."""
 
 
-class Ask(msgspec.Struct, tag="ask", frozen=True):
-    """To a worker: send your `Counts`."""
+class MetricsRequest(msgspec.Struct, tag="metrics_request", frozen=True):
+    """To a worker: send a `MetricsReport`."""
 
 
 class Stop(msgspec.Struct, tag="stop", frozen=True):
-    """To a worker: take no new connections, end the requests in flight, and exit."""
+    """To a worker: accept no new connections, complete the requests in flight, and exit."""
 
     at_once: bool = False
-    """Have their clients told that they are not complete; also when they are being ended."""
+    """End the requests in flight with an error instead; also valid during a drain."""
 
 
-ToWorker = Setup | Replicas | Elsewhere | Ask | Stop
+ToWorker = Setup | ReplicaList | PeerState | MetricsRequest | Stop
 
 
-class Serving(msgspec.Struct, tag="serving", frozen=True):
-    """To the head: the worker takes connections."""
+class WorkerReady(msgspec.Struct, tag="ready", frozen=True):
+    """To the parent: the worker accepts connections."""
 
 
-class Unfit(msgspec.Struct, tag="unfit", frozen=True):
-    """To the head: the worker cannot serve with these settings."""
+class WorkerUnfit(msgspec.Struct, tag="unfit", frozen=True):
+    """To the parent: the worker cannot serve with its settings."""
 
-    why: str
+    reason: str
 
 
-class Report(msgspec.Struct, tag="report", frozen=True):
-    """To the head: what the worker holds and goes by, whenever that has changed."""
+class WorkerReport(msgspec.Struct, tag="report", frozen=True):
+    """To the parent, whenever it has changed: what the worker holds, and which state it uses."""
 
-    replicas_heard: int = 0
-    """The number of the `Replicas` that it goes by."""
-    places_heard: int = 0
-    """The number of the `Elsewhere` that it goes by."""
+    replicas_version: int = 0
+    """Version of the `ReplicaList` in use."""
+    peers_version: int = 0
+    """Version of the `PeerState` in use."""
     in_flight: dict[str, int] = {}
-    """By replica, without those that have none."""
+    """By replica; replicas without requests are omitted."""
     demands: dict[str, Demand] = {}
-    """By model, without those that have none."""
+    """By model; models without requests are omitted."""
     breakers: dict[str, BreakerState] = {}
+    """By replica."""
 
 
-class Hung(msgspec.Struct, tag="hung", frozen=True):
-    """To the head: this replica brings no bytes although it should."""
+class ReplicaHung(msgspec.Struct, tag="hung", frozen=True):
+    """To the parent: a replica sends no data within its stall limit."""
 
     replica: str
 
 
-class Counts(msgspec.Struct, tag="counts", frozen=True):
-    """To the head: all that the worker has counted since it began."""
+class MetricsReport(msgspec.Struct, tag="metrics", frozen=True):
+    """To the parent: everything that the worker has counted since its start."""
 
     families: tuple[FamilyOfSamples, ...] = ()
 
 
-ToHead = Serving | Unfit | Report | Hung | Counts
+ToParent = WorkerReady | WorkerUnfit | WorkerReport | ReplicaHung | MetricsReport
 
 
 def encode_line(message: msgspec.Struct) -> bytes:
@@ -116,29 +117,30 @@ def encode_line(message: msgspec.Struct) -> bytes:
 
 
 class LineDecoder(Generic[T]):
-    """For the messages of one direction. `msgspec.DecodeError` for anything else."""
+    """Decodes the messages of one direction. Raises `msgspec.DecodeError` for anything else."""
 
-    def __init__(self, kinds: Any) -> None:
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kinds, dec_hook=_of_text)
+    def __init__(self, types: Any) -> None:
+        """`types` is the union of the allowed messages."""
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(types, dec_hook=_from_json)
 
     def decode(self, line: bytes) -> T:
         return self._decoder.decode(line)
 
 
-# What the settings and replicas hold and JSON does not: paths. msgspec asks these two for every
-# kind that it does not know, and takes NotImplementedError for the answer that nobody does.
+# Settings and replicas contain paths, which JSON lacks. msgspec calls these hooks for every type
+# that it does not know; NotImplementedError says that the hook does not know it either.
 
 
-def _to_text(value: object) -> str:
+def _to_json(value: object) -> str:
     if isinstance(value, Path):
         return str(value)
     raise NotImplementedError(type(value))
 
 
-def _of_text(kind: type, value: object) -> object:
+def _from_json(kind: type, value: object) -> object:
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise NotImplementedError(kind)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_to_text)
+_ENCODER = msgspec.json.Encoder(enc_hook=_to_json)

@@ -1,6 +1,6 @@
-"""One worker as the head sees it: how is it started, told what it must know, and ended?
+"""One worker process, seen from the parent: start, messages, health check, end.
 
-From the start of the process to its end. What follows when it ends is for `pool`.
+Covers one process from its start to its exit. `pool` decides what follows its exit.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from pathlib import Path
 from paceline.gateway.settings import FleetSettings, GatewaySettings
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
-    Ask,
-    Counts,
-    Elsewhere,
-    Hung,
-    Part,
-    Replicas,
-    Report,
-    Serving,
+    MetricsReport,
+    MetricsRequest,
+    PeerState,
+    ReplicaHung,
+    ReplicaList,
     Setup,
+    SlotAllocation,
     Stop,
-    ToHead,
+    ToParent,
     ToWorker,
-    Unfit,
+    WorkerReady,
+    WorkerReport,
+    WorkerUnfit,
 )
-from paceline.gateway.workers.totals import Totals
+from paceline.gateway.workers.worker_totals import WorkerTotals
 
 logger = logging.getLogger(__name__)
 
 _PROGRAM = Path(__file__).with_name("__main__.py")
 _START_TIMEOUT_S = 60.0
-"""Chosen by hand: a worker serves after a second, on a busy machine after ten."""
-_ASK_PERIOD_S = 5.0
-"""A worker is asked for its counts so often, whether or not somebody wants them: what it counted
-after the last time is lost when it dies. Chosen by hand."""
+"""A worker must serve within this time. Chosen empirically: it takes one second, and ten on a busy
+machine."""
+_METRICS_PERIOD_S = 5.0
+"""Time between two requests for a worker's metrics: what it counts after the last one is lost when
+it dies. Chosen empirically."""
 _MAX_UNANSWERED = 6
-"""A worker that left so many questions unanswered, for half a minute, hangs. Chosen by hand."""
-EXIT_S = 2.0
-"""A worker that ends at once is gone within this time, or is killed. Chosen by hand."""
+"""A worker that leaves this many metrics requests unanswered, over half a minute, hangs. Chosen
+empirically."""
+EXIT_TIMEOUT_S = 2.0
+"""A worker that must exit at once is killed after this time. Chosen empirically."""
 
 
 class WorkerFailed(Exception):
@@ -54,139 +56,152 @@ class WorkerFailed(Exception):
 
 
 class WorkerProcess:
-    """A running process. It lives in a session of its own, so that Ctrl-C reaches the head alone,
-    and ends by itself when the head does."""
+    """A running worker. It has its own session, so that Ctrl-C reaches only the parent, and exits
+    by itself when the parent ends."""
 
     def __init__(
-        self, place: int, process: Process, channel: Channel[ToHead, ToWorker], totals: Totals
+        self,
+        worker_index: int,
+        process: Process,
+        channel: Channel[ToParent, ToWorker],
+        totals: WorkerTotals,
     ) -> None:
-        self.place = place
+        self.worker_index = worker_index
         self.pid = process.pid
         self.has_served = False
-        self.unfit_because: str | None = None
-        """Why it cannot serve, as it says itself or as can be seen."""
+        self.unfit_reason: str | None = None
+        """Why the worker cannot serve, as it reported or as the parent found."""
         self._process = process
         self._channel = channel
         self._totals = totals
-        self._answered = asyncio.Event()
-        self._is_over = False
-        """It will not answer any more."""
+        self._metrics_received = asyncio.Event()
+        self._is_channel_closed = False
         self._num_unanswered = 0
-        self._started_at_s = self._asked_at_s = time.monotonic()
-        self._replicas_told = 0
-        self._elsewhere_told = Elsewhere()
+        self._started_at_s = self._metrics_requested_at_s = time.monotonic()
+        self._replicas_version = 0
+        """Of the last `ReplicaList` sent."""
+        self._peer_state = PeerState()
+        """The last one sent."""
 
     @classmethod
     async def start(
-        cls, place: int, settings: GatewaySettings, listener: socket.socket, totals: Totals
+        cls,
+        worker_index: int,
+        settings: GatewaySettings,
+        listener: socket.socket,
+        totals: WorkerTotals,
     ) -> WorkerProcess:
-        """Start a process that is going to serve on this socket. May raise OSError."""
-        ours, theirs = socket.socketpair()
+        """Start a process that serves on this socket. May raise OSError."""
+        own_end, worker_end = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
-                # -P: what lies in the working folder is not imported
+                # -P: never import from the working folder
                 *(sys.executable, "-P", str(_PROGRAM)),
-                *(str(theirs.fileno()), str(listener.fileno())),
-                pass_fds=(theirs.fileno(), listener.fileno()),
+                *(str(worker_end.fileno()), str(listener.fileno())),
+                pass_fds=(worker_end.fileno(), listener.fileno()),
                 stdin=DEVNULL,
-                stdout=DEVNULL,  # ours is read by programs; its log goes where ours goes
+                stdout=DEVNULL,  # programs read the parent's stdout; logs go to the same stderr
                 start_new_session=True,
             )
         except BaseException:
-            ours.close()
+            own_end.close()
             raise
         finally:
-            theirs.close()
-        channel: Channel[ToHead, ToWorker] = await Channel.over(ours, ToHead)
-        # Of the replicas it learns by the list, of which ones are in the file is not its business.
+            worker_end.close()
+        channel: Channel[ToParent, ToWorker] = await Channel.over(own_end, ToParent)
+        # The worker gets its replicas from `ReplicaList`, not from the configured entries.
         channel.send(Setup(replace(settings, fleet=FleetSettings())))
-        return cls(place, process, channel, totals)
+        return cls(worker_index, process, channel, totals)
 
     async def run(self, on_hung: Callable[[str], None]) -> int:
-        """Until the process has ended; returns its exit code, negative for a signal.
-
-        Killed where this is cancelled.
-        """
+        """Process the worker's messages until it exits; returns its exit code, negative for a
+        signal. Kills the worker when cancelled."""
         try:
             await self._listen(on_hung)
-            async with asyncio.timeout(EXIT_S):
+            async with asyncio.timeout(EXIT_TIMEOUT_S):
                 await self._process.wait()
         except ChannelBroken as error:
-            logger.error("gateway worker %d said what is no message: %s", self.place, error)
+            logger.error("gateway worker %d sent an invalid message: %s", self.worker_index, error)
         except TimeoutError:
-            logger.error("gateway worker %d did not end by itself", self.place)
+            logger.error(
+                "gateway worker %d did not exit within %g s", self.worker_index, EXIT_TIMEOUT_S
+            )
         finally:
             self.kill()
             self._channel.close()
         return await self._process.wait()
 
-    def ask_often(self) -> None:
-        """Ask for its counts now and then, and end it where it hangs. To be called often."""
+    def check(self) -> None:
+        """Request its metrics when they are due; kill it if it hangs. Call this often."""
         now_s = time.monotonic()
-        if not self.has_served:  # it may have much to import, and then hears nothing
-            if now_s - self._started_at_s > _START_TIMEOUT_S and self.unfit_because is None:
-                self.unfit_because = f"it did not serve within {_START_TIMEOUT_S:g} s"
+        if not self.has_served:  # while it imports its modules, it reads no messages
+            if now_s - self._started_at_s > _START_TIMEOUT_S and self.unfit_reason is None:
+                self.unfit_reason = f"it did not serve within {_START_TIMEOUT_S:g} s"
                 self.kill()
-        elif now_s - self._asked_at_s > _ASK_PERIOD_S:
-            self._asked_at_s = now_s
+        elif now_s - self._metrics_requested_at_s > _METRICS_PERIOD_S:
+            self._metrics_requested_at_s = now_s
             if self._num_unanswered == _MAX_UNANSWERED:
-                logger.error("gateway worker %d hangs and is killed", self.place)
+                logger.error("gateway worker %d hangs; killing it", self.worker_index)
                 self.kill()
             self._num_unanswered += 1
-            self._channel.send(Ask())
+            self._channel.send(MetricsRequest())
 
-    def tell_replicas(self, replicas: Replicas) -> None:
-        """Unless it knows them, or has yet to take what it was told before."""
-        if replicas.number > self._replicas_told and not self._channel.is_backed_up:
-            self._replicas_told = replicas.number
+    def send_replicas(self, replicas: ReplicaList) -> None:
+        """Send the replica list, unless it is unchanged or the worker has messages to read."""
+        if replicas.version > self._replicas_version and not self._channel.is_backed_up:
+            self._replicas_version = replicas.version
             self._channel.send(replicas)
 
-    def tell_elsewhere(self, in_flight: dict[str, int], parts: dict[str, Part]) -> int | None:
-        """The same; returns the number under which it is told, None where it is not."""
-        last = self._elsewhere_told
-        is_news = last.number == 0 or (in_flight, parts) != (last.in_flight, last.parts)
-        if not is_news or self._channel.is_backed_up:
+    def send_peer_state(
+        self, in_flight: dict[str, int], slots: dict[str, SlotAllocation]
+    ) -> int | None:
+        """Send the state of the peers, under the same conditions.
+
+        Returns the version sent, or None if nothing was sent.
+        """
+        last = self._peer_state
+        has_changed = last.version == 0 or (in_flight, slots) != (last.in_flight, last.slots)
+        if not has_changed or self._channel.is_backed_up:
             return None
-        self._elsewhere_told = Elsewhere(last.number + 1, in_flight, parts)
-        self._channel.send(self._elsewhere_told)
-        return self._elsewhere_told.number
+        self._peer_state = PeerState(last.version + 1, in_flight, slots)
+        self._channel.send(self._peer_state)
+        return self._peer_state.version
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Have it take no new connections, end what it has, and exit."""
+        """Have it accept no new connections, complete its requests, and exit."""
         self._channel.send(Stop(at_once))
 
     def kill(self) -> None:
-        """End it at once, if it still runs."""
+        """Kill it if it still runs."""
         if self._process.returncode is None:
             self._process.kill()
 
-    async def ask(self) -> None:
-        """Have its counts brought up to date. Does not return while it does not answer, but when
-        it is gone."""
-        if not self._is_over:
-            self._answered.clear()
-            self._channel.send(Ask())
-            await self._answered.wait()
+    async def refresh_metrics(self) -> None:
+        """Request its metrics and wait until they have come or the worker is gone."""
+        if not self._is_channel_closed:
+            self._metrics_received.clear()
+            self._channel.send(MetricsRequest())
+            await self._metrics_received.wait()
 
     async def _listen(self, on_hung: Callable[[str], None]) -> None:
         try:
             while (message := await self._channel.receive()) is not None:
                 match message:
-                    case Report():
-                        self._totals.reported(self.place, message)
-                    case Counts():
-                        self._totals.counted(self.place, message)
+                    case WorkerReport():
+                        self._totals.set_report(self.worker_index, message)
+                    case MetricsReport():
+                        self._totals.set_metrics(self.worker_index, message)
                         self._num_unanswered = 0
-                        self._answered.set()
-                    case Hung():
+                        self._metrics_received.set()
+                    case ReplicaHung():
                         on_hung(message.replica)
-                    case Serving():
+                    case WorkerReady():
                         self.has_served = True
-                    case Unfit():
-                        self.unfit_because = message.why
+                    case WorkerUnfit():
+                        self.unfit_reason = message.reason
         finally:
-            self._is_over = True
-            self._answered.set()  # with what was told last
+            self._is_channel_closed = True
+            self._metrics_received.set()  # the last metrics stay valid
 
 
 def explain_exit(code: int) -> str:

@@ -1,4 +1,4 @@
-"""A gateway of two workers, and its processes."""
+"""Settings of a gateway with two workers, and its worker processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKERS = replace(SETTINGS, workers=2, drain_timeout_s=5.0)
 
 
 def workers() -> list[psutil.Process]:
-    """The processes that this test's gateway has started."""
+    """The worker processes that this test's gateway has started."""
     return [
         child
         for child in psutil.Process().children()

@@ -1,4 +1,4 @@
-"""A gateway of two workers in front of one simulated replica, and what it can be asked."""
+"""A gateway with two workers and one mock replica, with HTTP clients for its ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHAT = "/v1/chat/completions"
 
 @dataclass
 class Running:
-    """A gateway of two workers in front of one simulated replica."""
+    """A gateway with two workers and one mock replica."""
 
     gateway: RunningGateway
     mock_vllm: SpawnedMockVllm
@@ -36,19 +36,19 @@ class Running:
         raise KeyError(name)
 
     async def until_completed(self, number: int) -> None:
-        """A request counts a moment after its client has read the end."""
+        """Wait for the count, which rises shortly after the client has read the last byte."""
         name = 'paceline_requests_total{outcome="completed"}'
         async with asyncio.timeout(10):
             while (found := await self.metric(name)) != number:
                 assert found < number
                 await asyncio.sleep(0.05)
 
-    async def ask(self, max_tokens: int = 4) -> int:
+    async def send(self, max_tokens: int = 4) -> int:
         body = chat(model="known", max_tokens=max_tokens, stream=True)
         return (await self.http.post(CHAT, json=body)).status_code
 
-    async def ask_many(self, number: int, max_tokens: int = 4) -> list[int]:
-        return await asyncio.gather(*(self.ask(max_tokens) for _ in range(number)))
+    async def send_many(self, number: int, max_tokens: int = 4) -> list[int]:
+        return await asyncio.gather(*(self.send(max_tokens) for _ in range(number)))
 
     async def until_ready(self) -> None:
         async with asyncio.timeout(15):
@@ -87,7 +87,7 @@ async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator
 
 
 def most_at_once(records: list[Record]) -> int:
-    """By the replica's own clock."""
+    """Most requests in flight at one moment, on the replica's own clock."""
     changes = [(one.begun_s, 1) for one in records]
     changes += [(one.ended_s, -1) for one in records if one.ended_s is not None]
     most = now = 0
@@ -100,7 +100,7 @@ def most_at_once(records: list[Record]) -> int:
 async def connect(
     gateway: RunningGateway,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that a worker has taken, and keeps."""
+    """A keep-alive connection that one worker has accepted."""
     reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert b"alive" in await reader.readuntil(b"}")

@@ -1,4 +1,4 @@
-"""How do worker processes start, end, die, hang, and come again? Real processes and sockets."""
+"""Start, exit, crash, hang and restart of worker processes. Real processes and sockets."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ import pytest
 from paceline.gateway import RunningGateway, WorkerFailed, serve_gateway
 from paceline.gateway.settings import FleetSettings, KeySettings, ReplicaEntry
 from paceline.gateway.workers import worker_process
-from paceline.gateway.workers.totals import Totals
-from paceline.gateway.workers.worker_process import WorkerProcess
+from paceline.gateway.workers.worker_process import WorkerProcess, explain_exit
+from paceline.gateway.workers.worker_totals import WorkerTotals
 from paceline.mock_vllm import spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.workers.conftest import WORKERS, workers
 from unit.gateway.workers.served import CHAT, serving
 
 
-async def test_a_killed_worker_comes_back_and_takes_no_count_with_it(
+async def test_a_killed_worker_is_restarted_and_its_metrics_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, "--tpot-ms", "20") as it:
-        assert await it.ask_many(20) == [200] * 20
+        assert await it.send_many(20) == [200] * 20
         await it.until_completed(20)
         victim = workers()[0]
         victim.kill()
-        assert await it.ask_many(10) == [200] * 10
+        assert await it.send_many(10) == [200] * 10
         await it.until_completed(30)
         await until(lambda: "was killed by SIGKILL; 0 requests in flight" in caplog.text)
         await until(lambda: len(workers()) == 2, within_s=10)
         assert victim.pid not in [process.pid for process in workers()]
-        workers()[0].suspend()  # whichever it is: the new one serves, or the old one does
-        assert await it.ask() == 200
+        workers()[0].suspend()  # whichever it is, the other one serves
+        assert await it.send() == 200
         workers()[0].resume()
         await it.until_completed(31)
         assert await it.metric("paceline_worker_restarts_total") == 1
 
 
-async def test_what_a_killed_worker_held_is_held_no_more(
+async def test_requests_of_a_killed_worker_are_no_longer_in_flight(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, "--tpot-ms", "50") as it:
-        asking = [asyncio.create_task(it.ask(max_tokens=100)) for _ in range(8)]
+        asking = [asyncio.create_task(it.send(max_tokens=100)) for _ in range(8)]
         await until(lambda: it.gateway.ledger.num_in_flight("r0") == 8, within_s=5)
         for process in workers():
             process.kill()
-        told = await asyncio.gather(*asking, return_exceptions=True)
-        assert [type(one) for one in told] == [httpx.RemoteProtocolError] * 8
+        results = await asyncio.gather(*asking, return_exceptions=True)
+        assert [type(one) for one in results] == [httpx.RemoteProtocolError] * 8
         await until(lambda: it.gateway.ledger.num_in_flight("r0") == 0)
         lost = [int(r.getMessage().split(";")[1].split()[0]) for r in caplog.records]
         assert sum(lost) == 8
         await until(lambda: len(workers()) == 2, within_s=10)
-        assert await it.ask() == 200
+        assert await it.send() == 200
 
 
-async def test_a_worker_ends_when_its_head_says_so_and_not_by_other_signals(
+async def test_a_worker_ignores_signals_and_exits_when_its_parent_stops_it(
     tmp_path: Path,
 ) -> None:
-    """Ctrl-C reaches all of a terminal's processes, a service manager's SIGTERM all of a group."""
+    """Ctrl-C reaches all processes of a terminal, a service manager's SIGTERM all of a group."""
     async with serving(tmp_path) as it:
         pids = [process.pid for process in workers()]
         for process in workers():
@@ -73,13 +73,13 @@ async def test_a_worker_ends_when_its_head_says_so_and_not_by_other_signals(
             process.send_signal(signal.SIGINT)
             process.send_signal(signal.SIGTERM)
         await asyncio.sleep(0.3)
-        assert await it.ask_many(10) == [200] * 10
+        assert await it.send_many(10) == [200] * 10
         assert [process.pid for process in workers()] == pids
     assert workers() == []
 
 
-async def test_a_drain_that_is_given_up_tells_the_clients() -> None:
-    """A second signal: nobody waits for the requests, but none of them ends without a word."""
+async def test_a_cancelled_drain_ends_streams_with_an_error_event() -> None:
+    """After a second signal the gateway no longer waits, but every stream still gets its error."""
     with spawn_mock_vllm(
         "--model", "known", "--tpot-ms", "50", "--eos-every-tokens", "0"
     ) as mock_vllm:
@@ -109,86 +109,89 @@ async def test_a_drain_that_is_given_up_tells_the_clients() -> None:
             await asyncio.gather(serving_task, return_exceptions=True)
         assert [answer.text.count("server_stopping") for answer in answers] == [1] * 4
         assert workers() == []
-        assert not any("_tell_often" in repr(task.get_coro()) for task in asyncio.all_tasks())
+        assert not any(
+            "_exchange_periodically" in repr(task.get_coro()) for task in asyncio.all_tasks()
+        )
 
 
 @pytest.mark.parametrize("content", [None, "nonsense\n"])
-async def test_keys_that_cannot_be_used_refuse_the_start(
-    tmp_path: Path, content: str | None
-) -> None:
+async def test_unusable_keys_prevent_the_start(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "keys"
     if content is not None:
         file.write_text(content)
-    said = "does not exist" if content is None else "line 1: it is not a JSON object"
+    message = "does not exist" if content is None else "line 1: it is not a JSON object"
     settings = replace(WORKERS, keys=KeySettings(file=file))
-    with pytest.raises(WorkerFailed, match=f"cannot serve: .*{said}"):
+    with pytest.raises(WorkerFailed, match=f"cannot serve: .*{message}"):
         async with serve_gateway(settings, FixedReplicas([])):
             pass
     assert workers() == []
 
 
-async def test_a_worker_that_cannot_even_begin_refuses_the_start(
+async def test_a_worker_that_exits_at_once_prevents_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(
-        WorkerFailed, match="a process of the data port ended with exit code 1 before it served"
+        WorkerFailed,
+        match="a worker process of the data port ended with exit code 1 before it served",
     ):
         async with serve_gateway(WORKERS, FixedReplicas([])):
             pass
 
 
-async def test_a_worker_that_cannot_be_started_again_is_tried_again(
+async def test_a_failed_restart_of_a_worker_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The other one serves meanwhile."""
+    """The other worker serves meanwhile."""
     python = sys.executable
     async with serving(tmp_path) as it:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         workers()[0].kill()
         await until(lambda: caplog.text.count("could not be started") >= 2, within_s=5)
-        assert "next start in 0.4 s" in caplog.text
-        assert await it.ask_many(5) == [200] * 5
+        assert "restarting in 0.4 s" in caplog.text
+        assert await it.send_many(5) == [200] * 5
         monkeypatch.setattr(sys, "executable", python)
         await until(lambda: len(workers()) == 2, within_s=10)
 
 
-async def test_a_worker_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a scrape would, until its time is up."""
+async def test_a_metrics_request_does_not_wait_for_a_dead_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise every scrape would wait until its timeout."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with socket.socket() as listener:
-        worker = await WorkerProcess.start(0, WORKERS, listener, Totals(1))
-        asking = asyncio.create_task(worker.ask())
+        worker = await WorkerProcess.start(0, WORKERS, listener, WorkerTotals(1))
+        asking = asyncio.create_task(worker.refresh_metrics())
         assert await worker.run(on_hung=print) == 1
         async with asyncio.timeout(1):
             await asking
-            await worker.ask()
+            await worker.refresh_metrics()
 
 
-async def test_a_worker_that_hangs_is_killed_and_started_again(
+async def test_a_hung_worker_is_killed_and_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as it:
         hanging, _ = workers()
         hanging.suspend()
         with monkeypatch.context() as patched:
-            patched.setattr(worker_process, "_ASK_PERIOD_S", 0.2)
-            await until(lambda: "hangs and is killed" in caplog.text, within_s=10)
+            patched.setattr(worker_process, "_METRICS_PERIOD_S", 0.2)
+            await until(lambda: "hangs; killing it" in caplog.text, within_s=10)
         await until(lambda: "was killed by SIGKILL; 0 requests in flight" in caplog.text)
         await until(lambda: len(workers()) == 2, within_s=10)
         assert hanging not in workers()
-        assert await it.ask_many(5) == [200] * 5
+        assert await it.send_many(5) == [200] * 5
 
 
-async def test_a_worker_that_starts_slowly_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers nothing while it imports."""
-    monkeypatch.setattr(worker_process, "_ASK_PERIOD_S", 0.02)
+async def test_a_slow_start_is_not_taken_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker answers no messages while it imports its modules."""
+    monkeypatch.setattr(worker_process, "_METRICS_PERIOD_S", 0.02)
 
     async def start_slowly() -> None:
         await until(lambda: len(workers()) == 2, within_s=10)
         slow = workers()[0]
         slow.suspend()
-        await asyncio.sleep(1)  # seven questions take 0.2 s
+        await asyncio.sleep(1)  # longer than seven unanswered requests take
         monkeypatch.undo()
         slow.resume()
 
@@ -198,7 +201,7 @@ async def test_a_worker_that_starts_slowly_does_not_hang(monkeypatch: pytest.Mon
         assert len(workers()) == 2
 
 
-async def test_a_worker_that_does_not_come_to_serve_refuses_the_start(
+async def test_a_worker_that_does_not_serve_in_time_prevents_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_process, "_START_TIMEOUT_S", 0.1)
@@ -208,11 +211,23 @@ async def test_a_worker_that_does_not_come_to_serve_refuses_the_start(
     assert workers() == []
 
 
-async def test_the_log_of_a_worker_is_where_ours_is(
+async def test_a_worker_logs_to_the_stderr_of_its_parent(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    logging.getLogger("paceline").debug("so that the fixture is set up")
+    logging.getLogger("paceline").debug("sets up the fixture")
     async with serving(tmp_path) as it:
         it.mock_vllm.kill()
-        assert await it.ask() == 503
+        assert await it.send() == 503
     assert "paceline: WARNING: request " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "ended with exit code 1"),
+        (-9, "was killed by SIGKILL"),
+        (-99, "was killed by signal 99"),
+    ],
+)
+def test_exit_codes_in_words(code: int, words: str) -> None:
+    assert explain_exit(code) == words

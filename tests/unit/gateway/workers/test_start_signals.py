@@ -1,4 +1,4 @@
-"""Who acts on a signal while the workers still start?"""
+"""Signals that arrive while the workers are still starting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
-from paceline.gateway.workers.totals import Totals
 from paceline.gateway.workers.worker_process import WorkerProcess
+from paceline.gateway.workers.worker_totals import WorkerTotals
 from paceline.serve.plan import ServePlan
 from paceline.serve.run import serve
 from unit.gateway.conftest import until
@@ -21,16 +21,16 @@ from unit.gateway.workers.conftest import WORKERS, workers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_first_signal_ends_a_start(tmp_path: Path, number: signal.Signals) -> None:
-    """With exit code 0, as later; nobody waits until the workers serve."""
+async def test_the_first_signal_ends_the_start(tmp_path: Path, number: signal.Signals) -> None:
+    """It exits with code 0, as it does later, and does not wait until the workers serve."""
     fleet = FleetSettings(entries=(ReplicaEntry(url="http://127.0.0.1:9"),))
     plan = ServePlan(
         gateway=replace(WORKERS, fleet=fleet), engines=(), served_name=None, start_timeout_s=30,
         log_folder=tmp_path, run_folder=tmp_path, reasons=(),
     )  # fmt: skip
-    told: list[tuple[str, str]] = []
+    messages: list[tuple[str, str]] = []
     running = asyncio.create_task(
-        serve(plan, on_progress=lambda *what: told.append(what), on_ready=print)
+        serve(plan, on_progress=lambda *step: messages.append(step), on_ready=print)
     )
     await until(lambda: len(workers()) == 2, within_s=10)
     for worker in workers():
@@ -39,13 +39,13 @@ async def test_the_first_signal_ends_a_start(tmp_path: Path, number: signal.Sign
     async with asyncio.timeout(10):
         await running
     assert workers() == []
-    assert told == [("paceline", "stopping")]
+    assert messages == [("paceline", "stopping")]
 
 
 async def test_a_worker_ignores_signals_before_it_has_imported_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that mean the whole gateway would end it, and the head call its start a failure."""
+    """A signal to the whole gateway would end it, and the parent would report a failed start."""
     found, package = tmp_path / "found", tmp_path / "paceline"
     package.mkdir()
     (package / "__init__.py").write_text(
@@ -56,6 +56,6 @@ async def test_a_worker_ignores_signals_before_it_has_imported_anything(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with socket.socket() as listener:
-        worker = await WorkerProcess.start(0, WORKERS, listener, Totals(1))
+        worker = await WorkerProcess.start(0, WORKERS, listener, WorkerTotals(1))
         assert await worker.run(on_hung=print) == 3
     assert found.read_text() == "True"

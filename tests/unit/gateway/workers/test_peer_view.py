@@ -1,4 +1,4 @@
-"""Does the queue of one process keep to its part of the places?"""
+"""Admission and routing of a worker use the state of its peers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
-from paceline.gateway.workers.messages import Elsewhere, Part
-from paceline.gateway.workers.peer_workers import PeerWorkerView
+from paceline.gateway.workers.messages import PeerState, SlotAllocation
+from paceline.gateway.workers.peer_view import PeerWorkerView
 from unit.gateway.conftest import FixedReplicas
 
 
-class Silent:
+class IgnoringObserver:
     def queue_changed(self, by: int) -> None: ...
 
     def admission_refused(self, reason: RefusalReason) -> None: ...
 
 
-def among_others(max_queue: int = 8) -> tuple[Admissions, PeerWorkerView]:
-    peer_workers = PeerWorkerView()
+def with_peers(max_queue: int = 8) -> tuple[Admissions, PeerWorkerView]:
+    peers = PeerWorkerView()
     settings = AdmissionSettings(max_queue=max_queue, max_queue_wait_s=5)
-    return Admissions(settings, lambda model: 8, Silent(), peer_workers), peer_workers
+    return Admissions(settings, lambda model: 8, IgnoringObserver(), peers), peers
 
 
 async def hold(admissions: Admissions) -> None:
@@ -45,14 +45,14 @@ async def begin(*works: asyncio.Task[None]) -> None:
         assert not work.done()
 
 
-async def test_without_a_place_it_waits_and_goes_in_as_soon_as_it_is_told() -> None:
-    """SlotQuota that others hold are no reason to refuse, as no replica would be."""
-    admissions, peer_workers = among_others()
-    peer_workers.hear(Elsewhere(1, parts={"m": Part(of=8, limit=0, share=4)}))
+async def test_a_request_without_a_slot_waits_and_is_admitted_when_the_limit_rises() -> None:
+    """Slots held by peers are a reason to wait; a missing replica is a reason to refuse."""
+    admissions, peers = with_peers()
+    peers.update(PeerState(1, slots={"m": SlotAllocation(num_slots=8, limit=0, fair_share=4)}))
     holding = [asyncio.create_task(hold(admissions)) for _ in range(3)]
     await begin(*holding)
     assert admissions.demands() == {"m": Demand(num_held=0, num_waiting=3)}
-    peer_workers.hear(Elsewhere(2, parts={"m": Part(of=8, limit=2, share=4)}))
+    peers.update(PeerState(2, slots={"m": SlotAllocation(num_slots=8, limit=2, fair_share=4)}))
     admissions.look_again()
     await begin(*holding)
     assert admissions.demands() == {"m": Demand(num_held=2, num_waiting=1)}
@@ -62,10 +62,12 @@ async def test_without_a_place_it_waits_and_goes_in_as_soon_as_it_is_told() -> N
     assert admissions.demands() == {}
 
 
-async def test_the_queue_is_as_long_as_all_of_them_make_it() -> None:
-    admissions, peer_workers = among_others(max_queue=3)
-    part = Part(of=8, limit=0, share=4, num_waiting_elsewhere=2, num_held_elsewhere=8)
-    peer_workers.hear(Elsewhere(1, parts={"m": part}))
+async def test_the_queue_limit_counts_requests_that_wait_in_peers() -> None:
+    admissions, peers = with_peers(max_queue=3)
+    allocation = SlotAllocation(
+        num_slots=8, limit=0, fair_share=4, num_waiting_in_peers=2, num_held_by_peers=8
+    )
+    peers.update(PeerState(1, slots={"m": allocation}))
     first = asyncio.create_task(hold(admissions))
     await begin(first)
     with pytest.raises(Overloaded, match="queue_full"):
@@ -74,13 +76,13 @@ async def test_the_queue_is_as_long_as_all_of_them_make_it() -> None:
     await asyncio.gather(first, return_exceptions=True)
 
 
-def test_routing_counts_what_others_have_sent() -> None:
+def test_routing_counts_requests_that_peers_have_sent() -> None:
     failures = FailureSettings()
-    breakers, peer_workers = Breakers(failures), PeerWorkerView()
+    breakers, peers = Breakers(failures), PeerWorkerView()
     ledger = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
     replicas = [Replica(name, f"/{name}.sock", "m", "ready") for name in ("r0", "r1")]
     source, settings = FixedReplicas(replicas), AdmissionSettings()
-    router = Router(source, ledger, breakers, settings, peer_workers)
+    router = Router(source, ledger, breakers, settings, peers)
     assert router.choose("m", Needs()) == replicas[0]
-    peer_workers.hear(Elsewhere(1, in_flight={"r0": 3, "r1": 2}))
+    peers.update(PeerState(1, in_flight={"r0": 3, "r1": 2}))
     assert router.choose("m", Needs()) == replicas[1]

@@ -1,4 +1,4 @@
-"""Do several processes serve one data port as one gateway would? Real processes and sockets."""
+"""Several worker processes act as one gateway. Real processes and sockets."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from unit.gateway.workers.served import CHAT, connect, most_at_once, serving
 
 
 async def test_each_worker_serves(tmp_path: Path) -> None:
-    """What one that stands still would take goes to the other."""
+    """While one worker is suspended, the other one accepts the connections."""
     async with serving(tmp_path) as it:
         processes = workers()
         assert len(processes) == 2
         for process in processes:
             process.suspend()
-            assert await it.ask_many(5) == [200] * 5
+            assert await it.send_many(5) == [200] * 5
             process.resume()
         await it.until_completed(10)
         assert [(await it.http.get(path)).status_code for path in ("/health", "/ready")] == [
@@ -41,20 +41,22 @@ async def test_each_worker_serves(tmp_path: Path) -> None:
         ]
 
 
-async def test_the_places_of_a_replica_are_shared(tmp_path: Path) -> None:
-    """Not four for each."""
+async def test_workers_share_the_slots_of_a_replica(tmp_path: Path) -> None:
+    """Four slots in all, not four for each worker."""
     admission = AdmissionSettings(max_in_flight=4)
     async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
-        assert await it.ask_many(24, max_tokens=10) == [200] * 24
+        assert await it.send_many(24, max_tokens=10) == [200] * 24
         assert most_at_once(it.records()) == 4
 
 
-async def test_a_worker_that_alone_has_requests_uses_all_places(tmp_path: Path) -> None:
+async def test_a_worker_that_gets_all_requests_uses_all_slots(tmp_path: Path) -> None:
     admission = AdmissionSettings(max_in_flight=4)
     async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
         idle, _ = workers()
         idle.suspend()
-        connections = [await connect(it.gateway) for _ in range(12)]  # all to the other one
+        connections = [
+            await connect(it.gateway) for _ in range(12)
+        ]  # the other worker accepts all of them
         idle.resume()
         body = json.dumps(chat(model="known", max_tokens=20, stream=True)).encode()
         for _, writer in connections:
@@ -69,10 +71,9 @@ async def test_a_worker_that_alone_has_requests_uses_all_places(tmp_path: Path) 
         assert most_at_once(it.records()) == 4
 
 
-async def test_what_the_replica_is_told_is_told_to_nobody_else(tmp_path: Path) -> None:
-    """Its key is in no command line and no environment."""
+async def test_the_key_of_a_replica_is_in_no_command_line_or_environment(tmp_path: Path) -> None:
     async with serving(tmp_path, "--api-key", "s3cret") as it:
-        assert await it.ask() == 200
+        assert await it.send() == 200
         for process in workers():
             assert "s3cret" not in " ".join(process.cmdline())
             assert "s3cret" not in str(process.environ())
@@ -80,19 +81,19 @@ async def test_what_the_replica_is_told_is_told_to_nobody_else(tmp_path: Path) -
 
 async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path: Path) -> None:
     async with serving(tmp_path, "--tpot-ms", "20") as it:
-        asking = [asyncio.create_task(it.ask(max_tokens=50)) for _ in range(12)]
+        asking = [asyncio.create_task(it.send(max_tokens=50)) for _ in range(12)]
         await until(lambda: it.gateway.ledger.num_in_flight("r0") == 12, within_s=5)
         answer = (await it.admin.delete("/admin/replicas?name=r0")).json()
         assert answer == {"name": "r0", "state": "draining", "in_flight": 12}
         await it.until_removed()
         assert all(record.ending == "finished" for record in it.records())
         assert await asyncio.gather(*asking) == [200] * 12
-        while (status := await it.ask()) == 503:  # noqa: ASYNC110 - until the workers know
+        while (status := await it.send()) == 503:  # noqa: ASYNC110 - until the workers know
             await asyncio.sleep(0.02)
         assert status == 404  # no such model any more
 
 
-async def test_an_idle_replica_is_not_called_removed_before_the_workers_know(
+async def test_an_idle_replica_is_not_reported_as_removed_before_all_workers_know(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path) as it:
@@ -101,7 +102,7 @@ async def test_an_idle_replica_is_not_called_removed_before_the_workers_know(
         await it.until_removed()
 
 
-async def test_a_hung_replica_is_told_to_whoever_restarts_engines(tmp_path: Path) -> None:
+async def test_a_hung_replica_is_reported_to_the_owner_of_the_engines(tmp_path: Path) -> None:
     hung: list[str] = []
     failures = FailureSettings(silence_s=0.3, first_silence_s=0.3, max_attempts=1, max_open_s=30)
     with spawn_mock_vllm("--model", "known", "--tpot-ms", "10") as mock_vllm:
@@ -126,7 +127,7 @@ async def test_a_hung_replica_is_told_to_whoever_restarts_engines(tmp_path: Path
             mock_vllm.resume()
 
 
-async def test_keys_that_are_made_and_revoked_reach_all_workers(tmp_path: Path) -> None:
+async def test_created_and_revoked_keys_reach_all_workers(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     assert run_keys("create", "--file", file, "--tenant", "first").startswith("pl-")
     async with serving(tmp_path, keys=KeySettings(file=file)) as it:
@@ -138,7 +139,7 @@ async def test_keys_that_are_made_and_revoked_reach_all_workers(tmp_path: Path) 
             return {answer.status_code for answer in answers}
 
         async def both(expected: int) -> None:
-            """Each worker looks at the file once a second at most, when it is asked."""
+            """A worker checks the file when a request comes, at most once a second."""
             await asyncio.sleep(1.1)
             for process in workers():
                 process.suspend()

@@ -1,0 +1,150 @@
+"""The program of a worker process, from its first message to its exit.
+
+It serves its part of the data port as a single-process gateway would, but gets the replicas and
+the state of its peers from the parent process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+
+from paceline.gateway.collector import collector_spared
+from paceline.gateway.data_port import DataPort
+from paceline.gateway.keys.record import KeysUnusable
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.replicas import Replica
+from paceline.gateway.workers.channel import Channel
+from paceline.gateway.workers.messages import (
+    MetricsReport,
+    MetricsRequest,
+    PeerState,
+    ReplicaHung,
+    ReplicaList,
+    Setup,
+    Stop,
+    ToParent,
+    ToWorker,
+    WorkerReady,
+    WorkerReport,
+    WorkerUnfit,
+)
+from paceline.gateway.workers.peer_view import PeerWorkerView
+
+logger = logging.getLogger(__name__)
+
+_REPORT_PERIOD_S = 0.02
+"""Time between two reports to the parent; see `pool`."""
+_ORPHAN_EXIT_S = 2.0
+"""A worker exits within this time of its parent's end, whatever it is doing. Chosen
+empirically."""
+
+
+async def run_worker(parent: socket.socket, listener: socket.socket) -> int:
+    """Serve until the parent sends `Stop` or ends; returns the exit code."""
+    channel: Channel[ToWorker, ToParent] = await Channel.over(parent, ToWorker)
+    setup = await channel.receive()
+    if setup is None:
+        return 1
+    assert isinstance(setup, Setup)
+    worker = _Worker(channel, setup)
+    try:
+        await worker.serve(listener)
+    except KeysUnusable as error:
+        channel.send(WorkerUnfit(str(error)))
+        return 1
+    finally:
+        await channel.finish()
+    return 0
+
+
+class _Worker:
+    """State of the worker; also the `ReplicaSource` of its data port."""
+
+    def __init__(self, channel: Channel[ToWorker, ToParent], setup: Setup) -> None:
+        self._channel = channel
+        self._metrics = GatewayMetrics()
+        self._peers = PeerWorkerView()
+        self._port = DataPort(setup.settings, self._metrics, self._peers)
+        self._replicas = ReplicaList(0, ())
+        self._has_peer_state = asyncio.Event()
+        self._must_stop = asyncio.Event()
+        self._last_report = WorkerReport()
+
+    def replicas(self) -> Sequence[Replica]:
+        return self._replicas.replicas
+
+    async def serve(self, listener: socket.socket) -> None:
+        listening = asyncio.create_task(self._listen())
+        reporting = asyncio.create_task(self._report_periodically())
+        stopping = asyncio.create_task(self._must_stop.wait())
+        tasks = (listening, reporting, stopping)
+        try:
+            await self._has_peer_state.wait()
+            async with self._port.serving(self, listener, self._report_hung) as server:
+                self._report()
+                self._channel.send(WorkerReady())
+                with collector_spared():
+                    await asyncio.wait({server, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+                    for task in (server, *tasks):
+                        if task.done():
+                            task.result()
+            self._report()
+            self._send_metrics()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _listen(self) -> None:
+        while (message := await self._channel.receive()) is not None:
+            match message:
+                case ReplicaList():
+                    self._replicas = message
+                case PeerState():
+                    self._peers.update(message)
+                    self._has_peer_state.set()  # the parent sends the replicas first
+                    if self._port.admissions is not None:
+                        self._port.admissions.look_again()
+                    self._report()  # at once: other workers wait for slots that this one lost
+                case MetricsRequest():
+                    self._send_metrics()
+                case Stop():
+                    if message.at_once:
+                        self._port.cut()
+                    self._must_stop.set()
+        # The parent has ended: nothing polls the replicas any more.
+        logger.error("the gateway's parent process is gone; this worker exits")
+        self._port.cut()
+        self._must_stop.set()
+        asyncio.get_running_loop().call_later(_ORPHAN_EXIT_S, os._exit, 1)
+
+    async def _report_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_PERIOD_S)
+            self._report()
+            await self._channel.drain()
+
+    def _report(self) -> None:
+        """Send a report if anything has changed since the last one."""
+        if self._port.admissions is None:
+            return  # not serving yet
+        leases = self._port.ledger
+        report = WorkerReport(
+            replicas_version=self._replicas.version,
+            peers_version=self._peers.state.version,
+            in_flight=leases.in_flight(),
+            demands=self._port.admissions.demands(),
+            breakers=dict(leases.breaker_states()),
+        )
+        if report != self._last_report:
+            self._last_report = report
+            self._channel.send(report)
+
+    def _send_metrics(self) -> None:
+        self._channel.send(MetricsReport(self._metrics.samples()))
+
+    def _report_hung(self, replica: str) -> None:
+        self._channel.send(ReplicaHung(replica))
