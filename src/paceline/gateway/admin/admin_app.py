@@ -112,7 +112,7 @@ class AdminApp:
         of_workers = await self._samples_elsewhere()
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
         in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
-        self._metrics.breakers_are(self._ledger.breaker_states())
+        self._metrics.set_breaker_states(self._ledger.breaker_states())
         loads = self._fleet.loads()
         text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)

@@ -1,21 +1,27 @@
-"""What does the gateway measure, and under which names?
+"""All metrics of the gateway: names, help texts, labels, and the methods that record them.
 
-The one module that names metrics. Counters and histograms are fed as requests pass; the state of
-the replicas and of their governors is read when somebody scrapes.
+The one module that names metrics. Metrics of requests are recorded as requests pass. Metrics of a
+replica (its state, its governor, its load) are read at each scrape: a new one is a row in
+`REPLICA_METRICS`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from paceline.gateway.admission.queue_forecast import RefusalReason as AdmissionReason
 from paceline.gateway.fleet import ReplicaLoad
+from paceline.gateway.metrics.replica_metrics import (
+    ReplicaCollector,
+    ReplicaFacts,
+    ReplicaMetric,
+    from_governor,
+    from_load,
+)
 from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
@@ -31,207 +37,286 @@ _STATE_VALUES = {"down": 0, "starting": 1, "ready": 2, "draining": 3}
 
 _BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
-_GOVERNOR_GAUGES = (
-    ("draft_length", "draft_length", "Draft tokens per request that the governor planned last."),
-    ("ceiling", "draft_length_ceiling", "Longest draft that the governor may plan."),
-    ("accepted_fraction", "accepted_fraction", "Recent share of draft tokens accepted."),
-    (
-        "goodput_tokens_per_s",
-        "goodput_tokens_per_second",
-        "Output tokens per second of the engine, over its last steps that only decoded.",
-    ),
-    (
-        "expected_goodput_tokens_per_s",
-        "expected_goodput_tokens_per_second",
-        "The same as the governor expects it of the draft length in force.",
-    ),
-)
-_GOVERNOR_COUNTERS = (
-    ("accepted_tokens_total", "accepted_tokens", "Draft tokens that the target accepted."),
-    ("drafted_tokens_total", "drafted_tokens", "Draft tokens that the target verified."),
-    ("steps_total", "steps", "Engine steps that the governor planned."),
-    ("safe_plan_steps_total", "safe_plan_steps", "Of these, planned with the static setting."),
-    ("policy_errors_total", "policy_errors", "Exceptions of the policy, each answered safely."),
-    ("draft_length_changes_total", "draft_length_changes", "Changes of it, probes left out."),
-    ("seconds_total", "seconds", "Time in engine steps."),
-    ("off_seconds_total", "off_seconds", "Of it, in steps that drafted nothing."),
-    ("exploring_seconds_total", "exploring_seconds", "Of it, in steps that were probes."),
-    ("safe_plan_seconds_total", "safe_plan_seconds", "Of it, with the static setting."),
-    ("hindsight_seconds_total", "hindsight_seconds", "Of it, judging drafts in hindsight."),
+_RETRIED_OUTCOMES = (
+    Outcome.UNREACHABLE,
+    Outcome.BROKEN,
+    Outcome.TIMED_OUT,
+    Outcome.ENGINE_ERROR,
 )
 
-_LOAD_GAUGES = (
-    ("num_running", "requests_running", "Requests that the replica says it computes."),
-    ("num_waiting", "requests_waiting", "Requests in the replica's own queue."),
-    ("kv_usage_fraction", "kv_usage_fraction", "Share of its KV cache in use."),
-    ("prefix_hit_fraction", "prefix_hit_fraction", "Share of prompt tokens in its prefix cache."),
+REPLICA_METRICS = (
+    ReplicaMetric(
+        "paceline_replica_state",
+        "0 down, 1 starting, 2 ready, 3 draining.",
+        lambda facts: _STATE_VALUES[facts.replica.state],
+    ),
+    ReplicaMetric(
+        "paceline_replica_restarts_total",
+        "Restarts of the replica.",
+        lambda facts: facts.replica.num_restarts,
+    ),
+    ReplicaMetric(
+        "paceline_governor_draft_length",
+        "Draft tokens per request in the governor's last plan.",
+        from_governor("draft_length"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_draft_length_ceiling",
+        "Longest draft that the governor may plan.",
+        from_governor("ceiling"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_accepted_fraction",
+        "Fraction of recent draft tokens that the target accepted.",
+        from_governor("accepted_fraction"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_goodput_tokens_per_second",
+        "Output tokens per second of the engine, measured over its last decode-only steps.",
+        from_governor("goodput_tokens_per_s"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_expected_goodput_tokens_per_second",
+        "Output tokens per second that the governor expects from the current draft length.",
+        from_governor("expected_goodput_tokens_per_s"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_accepted_tokens_total",
+        "Draft tokens that the target accepted.",
+        from_governor("accepted_tokens_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_drafted_tokens_total",
+        "Draft tokens that the target verified.",
+        from_governor("drafted_tokens_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_steps_total",
+        "Engine steps that the governor planned.",
+        from_governor("steps_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_safe_plan_steps_total",
+        "Engine steps planned with the engine's static setting.",
+        from_governor("safe_plan_steps_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_policy_errors_total",
+        "Exceptions raised by the policy; each one led to a plan with the static setting.",
+        from_governor("policy_errors_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_draft_length_changes_total",
+        "Changes of the draft length, probes not counted.",
+        from_governor("draft_length_changes_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_seconds_total",
+        "Time in engine steps.",
+        from_governor("seconds_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_off_seconds_total",
+        "Time in engine steps without drafting.",
+        from_governor("off_seconds_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_exploring_seconds_total",
+        "Time in engine steps that probed another draft length.",
+        from_governor("exploring_seconds_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_safe_plan_seconds_total",
+        "Time in engine steps with the static setting.",
+        from_governor("safe_plan_seconds_total"),
+    ),
+    ReplicaMetric(
+        "paceline_governor_hindsight_seconds_total",
+        "Time spent on replay scoring, which judges drafts after the output is known.",
+        from_governor("hindsight_seconds_total"),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_requests_running",
+        "Requests that the replica computes, by its own metrics.",
+        from_load(lambda load: load.num_running),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_requests_waiting",
+        "Requests in the replica's own queue.",
+        from_load(lambda load: load.num_waiting),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_kv_usage_fraction",
+        "Fraction of the replica's KV cache in use.",
+        from_load(lambda load: load.kv_usage_fraction),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_prefix_hit_fraction",
+        "Fraction of prompt tokens found in the replica's prefix cache.",
+        from_load(lambda load: load.prefix_hit_fraction),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_preemptions_total",
+        "Requests evicted from the replica's KV cache since its start.",
+        from_load(lambda load: load.num_preemptions),
+    ),
+    ReplicaMetric(
+        "paceline_replica_load_generation_tokens_total",
+        "Output tokens of the replica since its start.",
+        from_load(lambda load: load.generation_tokens_total),
+    ),
 )
-_LOAD_COUNTERS = (
-    ("num_preemptions", "preemptions", "Requests thrown out of its KV cache since its start."),
-    ("generation_tokens_total", "generation_tokens", "Output tokens since its start."),
-)
-
-GovernorState = Mapping[str, object]
 
 
 class Continuation(StrEnum):
-    """What became of a stream that had begun when its replica failed."""
+    """Result for a stream that had begun when its replica failed."""
 
     RESUMED = "resumed"
     """Another replica sent the next tokens."""
     FAILED = "failed"
     """The other replica failed before it sent any."""
     NOT_CONTINUABLE = "not_continuable"
-    """The request is of a kind that cannot be continued."""
+    """Requests of this kind cannot be continued."""
     GAVE_UP = "gave_up"
     """No replica, time, attempt or budget was left."""
 
 
 class GatewayMetrics:
-    """The metrics of one gateway, in a registry of their own."""
+    """The metrics of one gateway process, in their own registry."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "paceline_requests",
-            "Requests to the answering routes, by how they ended.",
+            "paceline_requests_total",
+            "Requests to the inference routes, by outcome.",
             ["outcome"],
-            registry=self.registry,
+            registry=registry,
         )
-        for outcome in Outcome:
-            self._requests.labels(outcome.value)
         self._ttft = Histogram(
             "paceline_time_to_first_token_seconds",
-            "Streams: from the request's last byte to the first event from the engine.",
+            "Streams: time from the last byte of the request to the engine's first event.",
             buckets=_TTFT_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
         self._tpot = Histogram(
             "paceline_time_per_output_token_seconds",
-            "Streams of one choice that carry their usage (stream_options.include_usage): time "
-            "from the first event to the end, divided by output tokens - 1. Others are not "
-            "counted, since the gateway does not parse what it passes through.",
+            "Streams of one choice whose number of output tokens is known (token ids, or "
+            "stream_options.include_usage): time from the first event to the end, divided by "
+            "output tokens - 1. Other streams are not counted, because the gateway passes them "
+            "through unparsed.",
             buckets=_TPOT_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
         self._queue = Histogram(
             "paceline_queue_seconds",
-            "From the request's last byte to its sending to a replica: checks and waiting in the "
-            "gateway. The engine's own queue is not in it.",
+            "Time from the last byte of the request until it is sent to a replica: checks and "
+            "waiting in the gateway, without the engine's own queue.",
             buckets=_QUEUE_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
         self._in_flight = Gauge(
             "paceline_requests_in_flight",
-            "Requests that a replica is working on.",
+            "Requests in flight on the replica.",
             ["replica"],
-            registry=self.registry,
+            registry=registry,
         )
-        self._init_failures()
-        self._init_admission()
-        self._worker_restarts = Counter(
-            "paceline_worker_restarts",
-            "Times a process of the data port ended by itself and another took its place.",
-            registry=self.registry,
-        )
-
-    def _init_failures(self) -> None:
         self._breaker_state = Gauge(
             "paceline_breaker_state",
-            "0 closed (takes requests), 1 half-open (one tries it), 2 open (takes none).",
+            "0 closed (takes requests), 1 half-open (takes one as a trial), 2 open (takes none).",
             ["replica"],
-            registry=self.registry,
+            registry=registry,
         )
         self._retries = Counter(
-            "paceline_retries",
-            "Attempts made again before the first byte, by how the one before them ended.",
+            "paceline_retries_total",
+            "Attempts repeated before the first byte, by the outcome of the previous attempt.",
             ["kind"],
-            registry=self.registry,
+            registry=registry,
         )
-        for outcome in (
-            Outcome.UNREACHABLE,
-            Outcome.BROKEN,
-            Outcome.TIMED_OUT,
-            Outcome.ENGINE_ERROR,
-        ):
-            self._retries.labels(outcome.value)
         self._continuations = Counter(
-            "paceline_continuations",
-            "Streams that had begun when their replica failed, by what became of them.",
+            "paceline_continuations_total",
+            "Streams that had begun when their replica failed, by result.",
             ["result"],
-            registry=self.registry,
+            registry=registry,
         )
-        for result in Continuation:
-            self._continuations.labels(result.value)
-
-    def _init_admission(self) -> None:
         self._waiting = Gauge(
             "paceline_admission_queue_length",
-            "Requests that wait in the gateway for a replica to take them.",
-            registry=self.registry,
+            "Requests that wait in the gateway for a replica.",
+            registry=registry,
         )
         self._not_admitted = Counter(
-            "paceline_admission_refused",
-            "Requests that were told to come again later, by why.",
+            "paceline_admission_refused_total",
+            "Requests refused because of overload, by reason.",
             ["reason"],
-            registry=self.registry,
+            registry=registry,
         )
-        for reason in AdmissionReason:
-            self._not_admitted.labels(reason.value)
+        self._worker_restarts = Counter(
+            "paceline_worker_restarts_total",
+            "Restarts of worker processes that had ended by themselves.",
+            registry=registry,
+        )
+        _start_at_zero(self._requests, Outcome)
+        _start_at_zero(self._retries, _RETRIED_OUTCOMES)
+        _start_at_zero(self._continuations, Continuation)
+        _start_at_zero(self._not_admitted, AdmissionReason)
 
-    def queue_changed(self, by: int) -> None:
-        """So many more wait; fewer, where negative."""
-        self._waiting.inc(by)
-
-    def admission_refused(self, reason: AdmissionReason) -> None:
-        self._not_admitted.labels(reason.value).inc()
-
-    def breakers_are(self, states: Mapping[str, BreakerState]) -> None:
-        """Replaces what was known of all replicas."""
-        self._breaker_state.clear()
-        for name, state in states.items():
-            self._breaker_state.labels(name).set(_BREAKER_VALUES[state])
+    def request_ended(self, outcome: Outcome) -> None:
+        self._requests.labels(outcome.value).inc()
 
     def retried(self, after: Outcome) -> None:
-        """An attempt is made again; `after` is how the one before it ended."""
+        """An attempt is repeated; `after` is the outcome of the previous one."""
         self._retries.labels(after.value).inc()
 
     def continuation_ended(self, result: Continuation) -> None:
         self._continuations.labels(result.value).inc()
 
-    def request_ended(self, outcome: Outcome) -> None:
-        self._requests.labels(outcome.value).inc()
+    def queue_changed(self, by: int) -> None:
+        """The number of waiting requests has changed by this, which may be negative."""
+        self._waiting.inc(by)
+
+    def admission_refused(self, reason: AdmissionReason) -> None:
+        self._not_admitted.labels(reason.value).inc()
 
     def worker_restarted(self) -> None:
         self._worker_restarts.inc()
 
+    def set_breaker_states(self, states: Mapping[str, BreakerState]) -> None:
+        """Replace the states of all replicas."""
+        self._breaker_state.clear()
+        for name, state in states.items():
+            self._breaker_state.labels(name).set(_BREAKER_VALUES[state])
+
     def samples(self) -> tuple[FamilyOfSamples, ...]:
-        """All that was counted here, for another process to show."""
+        """Everything counted in this process, for another process to render."""
         return samples_of(self.registry.collect())
 
     def render(
         self,
         replicas: Sequence[Replica],
         num_in_flight: Mapping[str, int],
-        governors: Mapping[str, GovernorState],
+        governors: Mapping[str, Mapping[str, object]],
         loads: Mapping[str, ReplicaLoad],
         of_workers: Sequence[FamilyOfSamples] = (),
     ) -> bytes:
-        """Everything as Prometheus text; `governors` and `loads` hold what could be read.
+        """All metrics as Prometheus text.
 
-        `of_workers` is what other processes counted; in flight and breakers are told for all.
+        `governors` and `loads` hold, by replica, what could be read. `of_workers` is what other
+        processes have counted; `num_in_flight` and the breaker states cover all processes already.
         """
         self._in_flight.clear()
         for replica in replicas:
             self._in_flight.labels(replica.name).set(num_in_flight.get(replica.name, 0))
+        facts = [
+            ReplicaFacts(replica, governors.get(replica.name), loads.get(replica.name))
+            for replica in replicas
+        ]
         scrape = CollectorRegistry()
         scrape.register(Summed(self.registry, of_workers))
-        scrape.register(_Snapshot(replicas, governors, loads))
+        scrape.register(ReplicaCollector(REPLICA_METRICS, facts))
         return generate_latest(scrape)
 
 
 class RequestTimes:
-    """Observes the times of one request; begins when its body has been read."""
+    """Records the times of one request. Create it when the request's body has been read."""
 
     def __init__(self, metrics: GatewayMetrics) -> None:
         self._metrics = metrics
@@ -240,14 +325,17 @@ class RequestTimes:
         self._first_at_s: float | None = None
 
     def sent_upstream(self, num_choices: int) -> None:
+        """The request is sent to a replica."""
         self._num_choices = num_choices
         self._metrics._queue.observe(time.monotonic() - self._read_at_s)
 
     def first_bytes(self) -> None:
+        """The first event of a stream has come."""
         self._first_at_s = time.monotonic()
         self._metrics._ttft.observe(self._first_at_s - self._read_at_s)
 
     def stream_completed(self, num_output_tokens: int | None) -> None:
+        """A stream is complete; None if its number of output tokens is unknown."""
         if self._first_at_s is None or self._num_choices != 1:
             return
         if num_output_tokens is not None and num_output_tokens > 1:
@@ -255,67 +343,7 @@ class RequestTimes:
             self._metrics._tpot.observe(duration_s / (num_output_tokens - 1))
 
 
-class _Snapshot(Collector):
-    """What was read of the replicas for this one scrape."""
-
-    def __init__(
-        self,
-        replicas: Sequence[Replica],
-        governors: Mapping[str, GovernorState],
-        loads: Mapping[str, ReplicaLoad],
-    ) -> None:
-        self._replicas = replicas
-        self._governors = governors
-        self._loads = loads
-
-    def collect(self) -> Iterator[Metric]:
-        state = GaugeMetricFamily(
-            "paceline_replica_state", "0 down, 1 starting, 2 ready, 3 draining.", labels=["replica"]
-        )
-        restarts = CounterMetricFamily(
-            "paceline_replica_restarts", "Times a replica was started again.", labels=["replica"]
-        )
-        for replica in self._replicas:
-            state.add_metric([replica.name], _STATE_VALUES[replica.state])
-            if replica.num_restarts is not None:
-                restarts.add_metric([replica.name], replica.num_restarts)
-        yield state
-        yield restarts
-        for key, name, text in _GOVERNOR_GAUGES:
-            gauge = GaugeMetricFamily(f"paceline_governor_{name}", text, labels=["replica"])
-            for replica_name, value in self._values(key):
-                gauge.add_metric([replica_name], value)
-            yield gauge
-        for key, name, text in _GOVERNOR_COUNTERS:
-            counter = CounterMetricFamily(f"paceline_governor_{name}", text, labels=["replica"])
-            for replica_name, value in self._values(key):
-                counter.add_metric([replica_name], value)
-            yield counter
-        yield from self._collect_loads()
-
-    def _collect_loads(self) -> Iterator[Metric]:
-        """What the replicas say of themselves; a figure that one does not give has no sample."""
-        for key, name, text in _LOAD_GAUGES:
-            yield self._filled(
-                GaugeMetricFamily(f"paceline_replica_load_{name}", text, labels=["replica"]), key
-            )
-        for key, name, text in _LOAD_COUNTERS:
-            yield self._filled(
-                CounterMetricFamily(f"paceline_replica_load_{name}", text, labels=["replica"]), key
-            )
-
-    def _filled(
-        self, family: GaugeMetricFamily | CounterMetricFamily, key: str
-    ) -> GaugeMetricFamily | CounterMetricFamily:
-        for replica_name, load in self._loads.items():
-            value = getattr(load, key)
-            if value is not None:
-                family.add_metric([replica_name], value)
-        return family
-
-    def _values(self, key: str) -> Iterable[tuple[str, float]]:
-        """Absent figures (null, or not a number) have no sample."""
-        for replica_name, state in self._governors.items():
-            value = state.get(key)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                yield replica_name, value
+def _start_at_zero(counter: Counter, values: Iterable[StrEnum]) -> None:
+    """Create the series of these label values, so that `rate()` sees their first increment."""
+    for value in values:
+        counter.labels(value.value)

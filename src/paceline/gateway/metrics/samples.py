@@ -1,7 +1,7 @@
-"""How are the metrics of several processes made into one page?
+"""Sum the metrics of several processes.
 
-Values and sums. Counters and histograms add up, and so do gauges that count what is there; gauges
-of which that is not true are set by the process that shows the page. Names are for `metrics`.
+Counters, histograms and gauges that count something are summed. Gauges for which a sum makes no
+sense are set only by the process that renders the page. The names are defined in `metrics`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class FamilyOfSamples(msgspec.Struct, frozen=True, array_like=True):
     name: str
     is_gauge: bool
     samples: dict[str, tuple[tuple[_Labels, float], ...]]
-    """By the sample's own name, such as …_bucket and …_sum of a histogram."""
+    """By sample name, such as …_bucket and …_sum of a histogram."""
 
 
 def samples_of(families: Iterable[Metric]) -> tuple[FamilyOfSamples, ...]:
-    """As they are now. When a metric came to be is left out: that does not add up."""
+    """The current values, without the creation times (…_created), which cannot be summed."""
     taken = []
     for family in families:
         samples: dict[str, list[tuple[_Labels, float]]] = {}
@@ -39,36 +39,36 @@ def samples_of(families: Iterable[Metric]) -> tuple[FamilyOfSamples, ...]:
 
 
 def only_counted(families: Sequence[FamilyOfSamples]) -> Sequence[FamilyOfSamples]:
-    """Without the gauges: what stays true of a process that is gone."""
+    """Without the gauges, which are meaningless once the process has ended."""
     return [family for family in families if not family.is_gauge]
 
 
 def add_samples(
     processes: Iterable[Sequence[FamilyOfSamples]],
 ) -> tuple[FamilyOfSamples, ...]:
-    """The sums over all of them."""
+    """The sums over all processes."""
     is_gauge: dict[str, bool] = {}
     sums: dict[str, dict[str, dict[_Labels, float]]] = {}
     for families in processes:
         for family in families:
             is_gauge[family.name] = family.is_gauge
-            of_family = sums.setdefault(family.name, {})
+            family_sums = sums.setdefault(family.name, {})
             for name, samples in family.samples.items():
-                of_name = of_family.setdefault(name, {})
+                sample_sums = family_sums.setdefault(name, {})
                 for labels, value in samples:
-                    of_name[labels] = of_name.get(labels, 0.0) + value
+                    sample_sums[labels] = sample_sums.get(labels, 0.0) + value
     return tuple(
         FamilyOfSamples(
             family,
             is_gauge[family],
-            {name: tuple(by_labels.items()) for name, by_labels in of_family.items()},
+            {name: tuple(by_labels.items()) for name, by_labels in family_sums.items()},
         )
-        for family, of_family in sums.items()
+        for family, family_sums in sums.items()
     )
 
 
 class Summed(Collector):
-    """The metrics of this process, with those of others added."""
+    """The metrics of this process plus those of other processes."""
 
     def __init__(self, own: Collector, others: Sequence[FamilyOfSamples]) -> None:
         self._own = own
@@ -81,16 +81,16 @@ class Summed(Collector):
 
 
 def _with_added(own: Metric, others: FamilyOfSamples) -> Metric:
-    left = {
+    remaining = {
         (name, labels): value
         for name, samples in others.samples.items()
         for labels, value in samples
     }
     summed = Metric(own.name, own.documentation, own.type)
     for sample in own.samples:
-        added = left.pop((sample.name, _labels_of(sample)), 0.0)
+        added = remaining.pop((sample.name, _labels_of(sample)), 0.0)
         summed.samples.append(sample._replace(value=sample.value + added))
-    for (name, labels), value in left.items():  # labels that this process has not met
+    for (name, labels), value in remaining.items():  # labels that this process has not used
         summed.add_sample(name, dict(labels), value)
     return summed
 

@@ -1,0 +1,74 @@
+"""Metrics that are read from each replica at a scrape: the form of a definition, and its collector.
+
+Only the machinery: the definitions stand in `metrics`, with all other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from paceline.gateway.fleet import ReplicaLoad
+from paceline.gateway.replicas import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    """What is known of one replica at a scrape."""
+
+    replica: Replica
+    governor: Mapping[str, object] | None
+    """State of its governor, as in /admin/governor; None if it could not be read."""
+    load: ReplicaLoad | None
+    """None if it could not be read."""
+
+
+Read = Callable[[ReplicaFacts], float | None]
+"""The value of a metric for one replica; None for no sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMetric:
+    """One metric with the label `replica`: a counter if its name ends in _total, else a gauge."""
+
+    name: str
+    help: str
+    read: Read
+
+
+def from_governor(key: str) -> Read:
+    """Read a number from the governor's state. Null, other types and a missing key: no sample."""
+
+    def read(facts: ReplicaFacts) -> float | None:
+        value = None if facts.governor is None else facts.governor.get(key)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value if is_number else None  # type: ignore[return-value]
+
+    return read
+
+
+def from_load(read_load: Callable[[ReplicaLoad], float | None]) -> Read:
+    """Read a figure of the load that the replica reports."""
+    return lambda facts: None if facts.load is None else read_load(facts.load)
+
+
+class ReplicaCollector(Collector):
+    """The values of all definitions for all replicas, for one scrape."""
+
+    def __init__(self, definitions: Sequence[ReplicaMetric], facts: Sequence[ReplicaFacts]) -> None:
+        self._definitions = definitions
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        for definition in self._definitions:
+            is_counter = definition.name.endswith("_total")
+            family_type = CounterMetricFamily if is_counter else GaugeMetricFamily
+            family = family_type(definition.name, definition.help, labels=["replica"])
+            for facts in self._facts:
+                value = definition.read(facts)
+                if value is not None:
+                    family.add_metric([facts.replica.name], value)
+            yield family

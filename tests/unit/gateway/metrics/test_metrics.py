@@ -1,0 +1,81 @@
+"""Names of all metrics, and the values of those about failures and overload."""
+
+from __future__ import annotations
+
+from paceline.gateway.admission.queue_forecast import RefusalReason
+from paceline.gateway.metrics.metrics import REPLICA_METRICS, Continuation, GatewayMetrics
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.routing.breaker import BreakerState
+
+NAMES = {
+    "paceline_admission_queue_length", "paceline_admission_refused_total",
+    "paceline_breaker_state", "paceline_continuations_total",
+    "paceline_governor_accepted_fraction", "paceline_governor_accepted_tokens_total",
+    "paceline_governor_draft_length", "paceline_governor_draft_length_ceiling",
+    "paceline_governor_draft_length_changes_total", "paceline_governor_drafted_tokens_total",
+    "paceline_governor_expected_goodput_tokens_per_second",
+    "paceline_governor_exploring_seconds_total", "paceline_governor_goodput_tokens_per_second",
+    "paceline_governor_hindsight_seconds_total", "paceline_governor_off_seconds_total",
+    "paceline_governor_policy_errors_total", "paceline_governor_safe_plan_seconds_total",
+    "paceline_governor_safe_plan_steps_total", "paceline_governor_seconds_total",
+    "paceline_governor_steps_total", "paceline_queue_seconds",
+    "paceline_replica_load_generation_tokens_total", "paceline_replica_load_kv_usage_fraction",
+    "paceline_replica_load_preemptions_total", "paceline_replica_load_prefix_hit_fraction",
+    "paceline_replica_load_requests_running", "paceline_replica_load_requests_waiting",
+    "paceline_replica_restarts_total", "paceline_replica_state", "paceline_requests_in_flight",
+    "paceline_requests_total", "paceline_retries_total", "paceline_time_per_output_token_seconds",
+    "paceline_time_to_first_token_seconds", "paceline_worker_restarts_total",
+}  # fmt: skip
+"""Dashboards and alerts depend on these: a name may be added, never changed or removed."""
+
+
+def rendered(metrics: GatewayMetrics) -> str:
+    return metrics.render([], {}, {}, {}).decode()
+
+
+def test_no_metric_name_is_removed() -> None:
+    types = [line.split() for line in rendered(GatewayMetrics()).splitlines() if "# TYPE" in line]
+    shown = {name for _, _, name, _ in types if not name.endswith("_created")}
+    assert shown >= NAMES
+    assert all(name.startswith("paceline_") for name in shown)
+
+
+def test_replica_metrics_are_defined_once() -> None:
+    names = [definition.name for definition in REPLICA_METRICS]
+    assert len(set(names)) == len(names)
+
+
+def test_breaker_states_replace_the_previous_ones() -> None:
+    metrics = GatewayMetrics()
+    metrics.set_breaker_states({"r0": BreakerState.OPEN, "r1": BreakerState.HALF_OPEN})
+    text = rendered(metrics)
+    assert 'paceline_breaker_state{replica="r0"} 2.0' in text
+    assert 'paceline_breaker_state{replica="r1"} 1.0' in text
+    metrics.set_breaker_states({"r1": BreakerState.CLOSED})
+    text = rendered(metrics)
+    assert 'replica="r0"' not in text
+    assert 'paceline_breaker_state{replica="r1"} 0.0' in text
+
+
+def test_retries_and_continuations_are_counted_from_zero() -> None:
+    metrics = GatewayMetrics()
+    assert 'paceline_retries_total{kind="unreachable"} 0.0' in rendered(metrics)
+    metrics.retried(Outcome.UNREACHABLE)
+    metrics.continuation_ended(Continuation.RESUMED)
+    text = rendered(metrics)
+    assert 'paceline_retries_total{kind="unreachable"} 1.0' in text
+    assert 'paceline_continuations_total{result="resumed"} 1.0' in text
+    assert 'paceline_continuations_total{result="not_continuable"} 0.0' in text
+
+
+def test_queue_and_refusals_are_counted_from_zero() -> None:
+    metrics = GatewayMetrics()
+    assert "paceline_admission_queue_length 0.0" in rendered(metrics)
+    metrics.queue_changed(1)
+    metrics.queue_changed(1)
+    metrics.queue_changed(-1)
+    metrics.admission_refused(RefusalReason.DEADLINE)
+    text = rendered(metrics)
+    assert "paceline_admission_queue_length 1.0" in text
+    assert 'paceline_admission_refused_total{reason="deadline"} 1.0' in text
+    assert 'paceline_admission_refused_total{reason="queue_full"} 0.0' in text
