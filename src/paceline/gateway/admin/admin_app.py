@@ -1,7 +1,7 @@
-"""What may an operator see and set?
+"""The ASGI application of the admin port: metrics, governors and replicas.
 
-The admin port: metrics, the governors, the replicas. Without a key it belongs on loopback; a
-browser on the same machine is kept out by the Host header and by asking for JSON.
+Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
+stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AdminApp:
         changes: GovernorChanges,
         samples_elsewhere: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
     ) -> None:
-        """`samples_elsewhere` fetches what other processes of the gateway counted."""
+        """`samples_elsewhere` fetches the metrics of the other processes of the gateway."""
         self._settings = settings
         self._fleet = fleet
         self._ledger = ledger
@@ -78,15 +78,15 @@ class AdminApp:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
-        may_come_by_any_name = self._access.authenticate(scope)
-        if not may_come_by_any_name and not _is_trusted_host(
+        is_authenticated = self._access.authenticate(scope)
+        if not is_authenticated and not _is_trusted_host(
             header(scope, b"host"), self._settings.admin_host
         ):
             raise Refusal(
                 Problem(
                     403,
-                    "The Host header names none of localhost, an IP address and the configured "
-                    "admin_host.",
+                    "The Host header must name localhost, an IP address or the configured "
+                    "server.admin_host.",
                     "host_not_allowed",
                 )
             )
@@ -120,7 +120,7 @@ class AdminApp:
     async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:
         change = check_governor_change(await self._read(scope, receive))
         replicas = _selected(self._fleet.replicas(), scope)
-        # Where none is named, those are meant that have a governor: remote ones have none.
+        # Without ?replica=, a change is for all replicas with a governor; remote ones have none.
         governed = [replica for replica in replicas if replica.control_socket is not None]
         answers = await ask_all(
             governed or replicas, {"op": "set", **change}, self._settings.control_timeout_s
@@ -133,7 +133,7 @@ class AdminApp:
             reasons = "; ".join(f"{answer.replica}: {answer.error}" for answer in failed)
             changed = [answer.replica for answer in answers if answer.error is None]
             message = (
-                f"{reasons or 'No replica is there'}. Changed: {', '.join(changed) or 'none'}."
+                f"{reasons or 'There is no replica'}. Changed: {', '.join(changed) or 'none'}."
             )
             if any(answer.is_refusal for answer in failed):
                 raise invalid(message, code="governor_refused")
@@ -194,7 +194,7 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
 
 
 def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
-    """All replicas, or the one named by ?replica=."""
+    """The replica named by ?replica=, or all replicas."""
     names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("replica")
     if not names:
         return replicas
@@ -204,7 +204,7 @@ def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
         raise Refusal(
             Problem(
                 404,
-                f"There is no replica {names[0][:100]!r}; there are: {known}.",
+                f"There is no replica {names[0][:100]!r}; known replicas: {known}.",
                 "replica_not_found",
                 "replica",
             )
@@ -220,7 +220,7 @@ def _by_name(answers: Sequence[ControlAnswer]) -> dict[str, object]:
 
 
 def _is_trusted_host(host: str | None, admin_host: str) -> bool:
-    """A page that had its own name point to this machine (DNS rebinding) sends that name."""
+    """Whether the Host header is safe. In a DNS rebinding attack it holds the attacker's name."""
     if host is None:
         return False
     name = host.rsplit("]", 1)[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]

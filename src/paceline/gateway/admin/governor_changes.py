@@ -1,6 +1,6 @@
-"""What have operators changed in the governors, so that a restarted engine can be told again?
+"""Remember the governor changes that operators made, to repeat them after an engine restart.
 
-Kept in memory, per replica: as long as this gateway runs. Sending is for `control`.
+Kept in memory per replica while the gateway runs. `governor_control` sends them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class GovernorChanges:
-    """The changes in force, of all that were accepted. One small entry per replica."""
+    """The accepted changes that are still in force: one small entry per replica."""
 
     def __init__(self) -> None:
         self._policies: dict[str, dict[str, object]] = {}
@@ -24,10 +24,9 @@ class GovernorChanges:
             self._ceilings[replica] = change["ceiling"]
 
     def commands(self, replica: str) -> list[dict[str, object]]:
-        """What brings a fresh engine to where the operator left it, in this order; may be empty.
+        """The requests that restore the operator's changes on a new engine, in order; may be empty.
 
-        The ceiling comes last: a draft length set before the ceiling fell is above it, and would
-        be refused.
+        The ceiling comes last: a draft length from before a lower ceiling would be refused.
         """
         commands = []
         if replica in self._policies:

@@ -1,7 +1,7 @@
-"""What do the governors say, and how are they told?
+"""Client of a replica's control channel: read and change the state of its governor.
 
-The client side of a replica's control channel: one JSON line out, one JSON line back over a Unix
-socket. A connection is opened for each question; they are asked a few times a minute.
+One JSON line each way over a Unix socket, on a new connection for each request; there are only a
+few requests per minute.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _MAX_LINE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ControlAnswer:
-    """What one replica answered: its state, or why there is none."""
+    """The answer of one replica: the state of its governor, or why there is none."""
 
     replica: str
     state: Mapping[str, Any] | None
     error: str | None = None
     is_refusal: bool = False
-    """The replica understood and refused: the request is wrong, not the replica."""
+    """The replica refused the request: the request is at fault, not the replica."""
 
 
 async def ask_all(
     replicas: Sequence[Replica], request: Mapping[str, object], timeout_s: float
 ) -> list[ControlAnswer]:
-    """Ask all of them at once; an answer for each, in their order. Does not raise."""
+    """Send the request to all replicas at once; the answers are in their order. Does not raise."""
     return await asyncio.gather(*(_ask(replica, request, timeout_s) for replica in replicas))
 
 
 async def _ask(replica: Replica, request: Mapping[str, object], timeout_s: float) -> ControlAnswer:
     if replica.control_socket is None:
-        return ControlAnswer(replica.name, None, "it has no control channel")
+        return ControlAnswer(replica.name, None, "the replica has no control channel")
     if replica.state != "ready":
         return ControlAnswer(replica.name, None, f"the replica is {replica.state}")
     return await ask(replica.name, replica.control_socket, request, timeout_s)
@@ -48,7 +48,7 @@ async def _ask(replica: Replica, request: Mapping[str, object], timeout_s: float
 async def ask(
     name: str, control_socket: Path, request: Mapping[str, object], timeout_s: float
 ) -> ControlAnswer:
-    """Ask the replica called `name`, whatever its state. Does not raise."""
+    """Send the request to the replica called `name`, in any state. Does not raise."""
     try:
         async with asyncio.timeout(timeout_s):
             line = await _exchange(str(control_socket), request)
@@ -63,7 +63,7 @@ async def ask(
             return ControlAnswer(name, state)
     if isinstance(answer, dict) and isinstance(answer.get("error"), str):
         return ControlAnswer(name, None, answer["error"], is_refusal=True)
-    return ControlAnswer(name, None, "it answered something that is no state")
+    return ControlAnswer(name, None, "the control channel returned an invalid answer")
 
 
 async def _exchange(path: str, request: Mapping[str, object]) -> bytes:
@@ -75,5 +75,5 @@ async def _exchange(path: str, request: Mapping[str, object]) -> bytes:
     finally:
         writer.close()
     if not line.endswith(b"\n"):
-        raise OSError("closed before it answered")
+        raise OSError("the connection was closed before an answer came")
     return line

@@ -1,6 +1,6 @@
-"""What may an operator see and change about the replicas, over /admin/replicas?
+"""The requests to /admin/replicas: list, add, drain and remove replicas.
 
-From JSON to calls of the fleet, and back. What cannot be done becomes an error of ours.
+Translates JSON to calls of the fleet and back. A change that the fleet rejects becomes a 4xx.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NumInFlight = Callable[[str], int]
 
 
 def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object]:
-    """Every replica, and every DNS name that stands for some."""
+    """All replicas and all DNS entries."""
     now_s = time.monotonic()
     loads = fleet.loads()
     replicas = []
@@ -48,12 +48,12 @@ def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object
 
 
 def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
-    """POST: an entry as in the configuration, but with the key itself instead of its file."""
+    """POST: an entry as in the configuration, but with the key itself instead of `key_file`."""
     _refuse_unknown(request, _ENTRY_TYPES)
     for name, value in request.items():
-        kind, words = _ENTRY_TYPES[name]
+        kind, type_name = _ENTRY_TYPES[name]
         if value is not None and type(value) is not kind:
-            raise invalid(f"{name} must be {words}.", name)
+            raise invalid(f"{name} must be {type_name}.", name)
     given = {name: value for name, value in request.items() if value is not None}
     try:
         entry = ReplicaEntry(**given)
@@ -70,7 +70,7 @@ def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
 def drain_replica(
     fleet: Fleet, request: Mapping[str, Any], num_in_flight: NumInFlight
 ) -> dict[str, object]:
-    """PATCH {"name", "draining"}."""
+    """PATCH {"name", "draining"}: drain a replica or return it to service."""
     _refuse_unknown(request, ("name", "draining"))
     name, is_draining = request.get("name"), request.get("draining")
     if not isinstance(name, str):
@@ -93,7 +93,7 @@ def drain_replica(
 def remove_replica(
     fleet: Fleet, names: Sequence[str], num_in_flight: NumInFlight
 ) -> dict[str, object]:
-    """DELETE ?name=. Those with requests in flight are gone when these have ended."""
+    """DELETE ?name=. Replicas with requests in flight are removed once these have ended."""
     if len(names) != 1:
         raise invalid("Give the name of one replica or DNS entry, as ?name=.", "name")
     name = names[0]
@@ -146,7 +146,7 @@ def _describe_name(name: DnsEntryStatus) -> dict[str, Any]:
 
 
 def _members_of(fleet: Fleet, name: str) -> list[str]:
-    """The replicas that a name stands for: one, or all behind a DNS entry."""
+    """Names of the replicas: the one with this name, or all of the DNS entry."""
     return [
         status.replica.name
         for status in fleet.statuses()
@@ -157,9 +157,9 @@ def _members_of(fleet: Fleet, name: str) -> list[str]:
 def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping[str, Any]) -> None:
     unknown = sorted(set(request) - set(allowed))
     if "key_file" in unknown:
-        # Whoever may add a replica could otherwise have any file of this machine sent to it.
+        # With key_file an operator could have any file of this machine sent to a replica.
         raise invalid(
-            "key_file is for the configuration file; here give the key itself, as key.",
+            "key_file is allowed only in paceline.yaml; here give the key itself, as key.",
             "key_file",
             code="unknown_field",
         )
@@ -177,7 +177,7 @@ def _not_found(fleet: Fleet, name: str) -> Refusal:
     return Refusal(
         Problem(
             404,
-            f"There is no replica {name[:100]!r}; there are: {', '.join(known) or 'none'}.",
+            f"There is no replica {name[:100]!r}; known replicas: {', '.join(known) or 'none'}.",
             "replica_not_found",
             "name",
         )

@@ -1,4 +1,4 @@
-"""Can an operator see and set the governor, and nobody else?"""
+"""The admin port over HTTP: governors, replicas, metrics, access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class FakeControl:
-    """The engine's end of the control channel, with a governor that obeys."""
+    """The engine's side of the control channel, with a governor that accepts changes."""
 
     socket: Path
     state: dict[str, object] = field(
@@ -35,7 +35,7 @@ class FakeControl:
         }
     )
     mode: str = "obey"
-    """obey, silent (no answer), babble (no JSON), close."""
+    """obey, silent (no answer), invalid (an answer that is not JSON), close."""
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[FakeControl]:
@@ -49,8 +49,8 @@ class FakeControl:
         while line := await reader.readline():
             if self.mode == "silent":
                 await reader.read()
-            elif self.mode == "babble":
-                writer.write(b"what?\n")
+            elif self.mode == "invalid":
+                writer.write(b"not JSON\n")
             elif self.mode == "obey":
                 writer.write(json.dumps(self._obey(json.loads(line))).encode() + b"\n")
             else:
@@ -79,7 +79,7 @@ async def controlled(served: Served) -> AsyncIterator[FakeControl]:
         yield control
 
 
-async def test_the_governor_is_shown_and_set(served: Served) -> None:
+async def test_the_governor_is_read_and_changed(served: Served) -> None:
     async with controlled(served) as control:
         shown = await served.admin.get("/admin/governor")
         assert shown.json() == {"replicas": {"r0": control.state}}
@@ -105,7 +105,7 @@ async def test_the_governor_is_shown_and_set(served: Served) -> None:
         ({"op": "set"}, "op"),
     ],
 )
-async def test_changes_that_make_no_sense_are_a_400(
+async def test_invalid_changes_get_a_400(
     served: Served, change: dict[str, object], param: str | None
 ) -> None:
     async with controlled(served) as control:
@@ -115,7 +115,7 @@ async def test_changes_that_make_no_sense_are_a_400(
         assert control.state == before
 
 
-async def test_every_policy_of_the_governor_may_be_asked_for(served: Served) -> None:
+async def test_every_policy_of_the_governor_can_be_set(served: Served) -> None:
     async with controlled(served) as control:
         for name in POLICY_NAMES:
             answer = await served.admin.patch("/admin/governor", json={"policy": name})
@@ -124,15 +124,15 @@ async def test_every_policy_of_the_governor_may_be_asked_for(served: Served) -> 
         assert ", ".join(POLICY_NAMES) in refused.json()["error"]["message"]
 
 
-async def test_a_change_that_the_engine_refuses_is_a_400_in_its_words(served: Served) -> None:
+async def test_a_change_that_the_engine_refuses_gets_a_400_with_its_reason(served: Served) -> None:
     async with controlled(served):
         answer = await served.admin.patch("/admin/governor", json={"draft_length": 9})
         assert answer.status_code == 400
         assert "r0: draft_length is 9; allowed are 0 to 8" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("mode", ["silent", "babble", "close"])
-async def test_a_control_channel_that_fails_is_a_503(
+@pytest.mark.parametrize("mode", ["silent", "invalid", "close"])
+async def test_a_failing_control_channel_gets_a_503(
     serve: object, served: Served, mode: str
 ) -> None:
     async with controlled(served) as control:
@@ -145,15 +145,15 @@ async def test_a_control_channel_that_fails_is_a_503(
         assert (await served.admin.get("/metrics")).status_code == 200
 
 
-async def test_a_replica_without_a_control_channel_says_so(served: Served) -> None:
+async def test_a_replica_without_a_control_channel_is_reported_as_such(served: Served) -> None:
     shown = await served.admin.get("/admin/governor")
-    assert shown.json() == {"replicas": {"r0": {"error": "it has no control channel"}}}
+    assert shown.json() == {"replicas": {"r0": {"error": "the replica has no control channel"}}}
     answer = await served.admin.patch("/admin/governor", json={"draft_length": 1})
     assert answer.status_code == 503
 
 
-async def test_a_change_for_all_is_for_those_that_have_a_governor(served: Served) -> None:
-    """Remote replicas have none; one beside an engine is no reason for an error."""
+async def test_a_change_without_a_name_is_for_all_replicas_with_a_governor(served: Served) -> None:
+    """Remote replicas have no governor; their presence is not an error."""
     async with controlled(served) as control:
         served.source.current = [
             *served.source.current,
@@ -164,7 +164,7 @@ async def test_a_change_for_all_is_for_those_that_have_a_governor(served: Served
         assert control.state["draft_length"] == 1
 
 
-async def test_one_replica_may_be_named(served: Served) -> None:
+async def test_a_request_can_name_one_replica(served: Served) -> None:
     async with controlled(served) as control:
         served.source.current = [
             *served.source.current,
@@ -185,7 +185,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
     ):
         assert answer.status_code == 200
         (replica,) = (await served.admin.get("/admin/replicas")).json()["replicas"]
-    del replica["load_failure"]  # the fake engine has no metrics, and may not have been asked yet
+    del replica["load_failure"]  # the fake engine has no metrics and may not have been polled yet
     assert replica == {
         "name": "r0",
         "state": "ready",
@@ -231,7 +231,7 @@ async def test_metrics_show_replicas_and_governors(served: Served) -> None:
 
 
 async def test_streams_are_timed(served: Served) -> None:
-    """Two streams, of which one carries its usage."""
+    """Of two streams, one carries its usage."""
 
     async def count(name: str) -> float:
         text = (await served.admin.get("/metrics")).text
@@ -251,11 +251,11 @@ async def test_streams_are_timed(served: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard", "/admin/variants", "/v1/models", "/health"])
-async def test_other_admin_paths_are_a_404(served: Served, path: str) -> None:
+async def test_other_admin_paths_get_a_404(served: Served, path: str) -> None:
     assert (await served.admin.get(path)).status_code == 404
 
 
-async def test_other_admin_methods_are_a_405(served: Served) -> None:
+async def test_other_admin_methods_get_a_405(served: Served) -> None:
     answer = await served.admin.post("/admin/governor", json={})
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, PATCH")
 
@@ -267,13 +267,13 @@ async def test_other_admin_methods_are_a_405(served: Served) -> None:
         ("evil.example", 403), ("localhost.evil.example:8001", 403), ("", 403),
     ],
 )  # fmt: skip
-async def test_names_of_other_hosts_are_kept_out(served: Served, host: str, status: int) -> None:
+async def test_foreign_host_headers_are_refused(served: Served, host: str, status: int) -> None:
     answer = await served.admin.get("/admin/replicas", headers={"host": host})
     assert answer.status_code == status
 
 
 async def test_a_change_must_be_sent_as_json(served: Served) -> None:
-    """A page of another origin may not send that without asking first."""
+    """A web page of another origin cannot send JSON without a CORS preflight."""
     answer = await served.admin.patch(
         "/admin/governor", content=b'{"draft_length":1}', headers={"content-type": "text/plain"}
     )

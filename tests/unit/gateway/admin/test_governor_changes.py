@@ -1,4 +1,4 @@
-"""What is told to an engine that was started again."""
+"""The requests that restore the governor of a restarted engine."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from paceline.gateway.admin.governor_changes import GovernorChanges
         ),
     ],
 )
-def test_the_last_change_of_each_kind_is_told_ceiling_last(
+def test_the_last_change_of_each_kind_is_repeated_with_the_ceiling_last(
     changes: list[dict[str, object]], commands: list[dict[str, object]]
 ) -> None:
-    """A policy replaces a draft length, which is a policy too; a ceiling is apart from both."""
+    """A policy and a draft length replace each other; the ceiling is independent of both."""
     remembered = GovernorChanges()
     for change in changes:
         remembered.note("a", change)
