@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One question: how do the clients get here whose sessions `make test-clients` runs?
+# Install the real clients whose sessions `make test-clients` runs.
 #
 # usage: VENV=.venv CLIENTS=.clients scripts/install-clients.sh
 #
@@ -10,10 +10,10 @@ set -euo pipefail
 
 : "${VENV:?}" "${CLIENTS:?}"
 
-echo "Installing $(grep -cvE '^(#|$)' requirements-clients.lock) packages of Python clients" >&2
+echo "Installing $(grep -c '^[A-Za-z0-9]' requirements-clients.lock) packages of Python clients" >&2
 rm -rf "$CLIENTS/python"
 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --no-deps --no-compile \
-    --target "$CLIENTS/python" -r requirements-clients.lock
+    --require-hashes --target "$CLIENTS/python" -r requirements-clients.lock
 "$VENV/bin/python" -m compileall -q -j 0 "$CLIENTS/python" >/dev/null 2>&1 || true
 
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# One question: how are exact locks installed into the project's virtual environment?
+# Install exact locks into the project's virtual environment.
 #
 # usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL scripts/install.sh LOCK…
 #
-# Everything goes in with --no-deps: the locks are complete. Repeating it is harmless.
+# Everything is installed with --no-deps, since the locks are complete, and checked against their
+# hashes. Repeating it is harmless.
 set -euo pipefail
 
 : "${PYTHON:?}" "${VENV:?}" "${TORCH_INDEX:?}"
@@ -32,9 +33,9 @@ pip_install() {
 }
 
 for lock in "$@"; do
-    # The wheel that PyPI calls torch 2.13.0 is a CUDA build, which does not even import without
-    # NVIDIA's libraries; the CPU build is on PyTorch's own index. Ask pip's configured indexes
-    # first: they may be all that can be reached.
+    # The wheel that PyPI calls torch 2.13.0 is a CUDA build, which does not import without NVIDIA's
+    # libraries; the CPU build is on PyTorch's own index. Ask pip's configured indexes first: they
+    # may be all that can be reached. It is the one pin without a hash.
     torch=$(grep -E '^torch==' "$lock" || true)
     if [[ -n $torch ]] && ! "$VENV/bin/python" -m pip show --quiet "torch" 2>/dev/null; then
         echo "Installing $torch" >&2
@@ -42,8 +43,11 @@ for lock in "$@"; do
             pip_install --index-url "$TORCH_INDEX" "$torch" ||
             fail "$torch is neither in pip's configured indexes nor in TORCH_INDEX=$TORCH_INDEX."
     fi
-    echo "Installing $(grep -cvE '^(#|$)' "$lock") packages from $lock" >&2
-    pip_install -r "$lock"
+    echo "Installing $(grep -c '^[A-Za-z0-9]' "$lock") packages from $lock" >&2
+    hashed=$(mktemp)
+    grep -v '^torch==' "$lock" >"$hashed"
+    pip_install --require-hashes -r "$hashed"
+    rm -f "$hashed"
 done
 pip_install --editable .
 

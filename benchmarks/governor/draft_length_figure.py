@@ -1,0 +1,53 @@
+"""The picture of the README: draft length, load and rate over the phases of one governed run.
+
+    python benchmarks/governor/draft_length_figure.py RAW_RESULT docs/images/draft-length.svg
+
+Needs matplotlib (requirements-benchmarks.lock). `RAW_RESULT` is a file that `run.py` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+_INK, _LENGTH, _RATE, _SHADE = "#333333", "#0b6e99", "#c2571a", "#f1f3f5"
+
+
+def draw(document: dict[str, Any], repeat: int, out: Path) -> None:
+    """One governed run of `document` as SVG: draft length above, output tokens/s below."""
+    run = next(r for r in document["runs"] if r["arm"] == "goodput" and r["repeat"] == repeat)
+    none = next(r for r in document["runs"] if r["arm"] == "none" and r["repeat"] == repeat)
+    phases = document["plan"]["phases"]
+    ends = [sum(p["seconds"] for p in run["phases"][: n + 1]) for n in range(len(phases))]
+    plt.rcParams.update({"font.size": 9, "text.color": _INK, "svg.hashsalt": "paceline"})
+    figure, (upper, lower) = plt.subplots(
+        2, 1, figsize=(9, 4.4), sharex=True, height_ratios=(3, 2), layout="constrained"
+    )
+    for number, (phase, end_s) in enumerate(zip(phases, ends, strict=True)):
+        begin_s = ends[number - 1] if number else 0.0
+        for axes in (upper, lower):
+            if number % 2 == 0:
+                axes.axvspan(begin_s, end_s, color=_SHADE, linewidth=0)
+        words = phase["name"].split(" ", 1)[1].replace("predictable long", "long, predictable")
+        noun = "request" if phase["concurrency"] == 1 else "requests"
+        upper.text(
+            (begin_s + end_s) / 2, 9.0, f"{phase['concurrency']} {noun}\n{words}", ha="center"
+        )
+    upper.step(run["governor"]["t_s"], run["governor"]["draft_length"], where="post", color=_LENGTH)
+    upper.set(ylim=(-0.4, 10.6), yticks=range(0, 9, 2), ylabel="draft length")
+    for found, colour, name in ((none, "#888888", "no speculation"), (run, _RATE, "governed")):
+        rates = [phase["tokens_per_s"] for phase in found["phases"]]
+        lower.stairs(rates, [0.0, *ends], color=colour, label=name, baseline=None, linewidth=1.6)
+    lower.set(xlabel="seconds", ylabel="output tokens/s", ylim=(0, None), xlim=(0, ends[-1]))
+    lower.legend(frameon=False, loc="upper right", ncols=2)
+    for axes in (upper, lower):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    draw(json.loads(Path(sys.argv[1]).read_text()), 1, Path(sys.argv[2]))
