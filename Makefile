@@ -68,6 +68,8 @@ lint: $(DEV)
 	@$(BIN)/ruff format --check src tests tools benchmarks
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/typos
+	@PYTHONPATH=tools $(BIN)/python -m plain_words
 
 # Most of these tests wait for processes and time limits, so more of them run than there are cores.
 test-unit: $(DEV)

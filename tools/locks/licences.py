@@ -61,14 +61,14 @@ def licence_of(name: str) -> str:
     if name.lower() in NOTES:
         return NOTES[name.lower()]
     found = metadata.metadata(name)
-    if found.get("License-Expression"):
-        return str(found["License-Expression"])
+    if "License-Expression" in found:
+        return found["License-Expression"]
     classifiers = [
         value.split(" :: ")[-1]
         for value in found.get_all("Classifier") or ()
         if value.startswith("License ::") and value != "License :: OSI Approved"
     ]
-    free = (found.get("License") or "").strip().splitlines()
+    free = found["License"].strip().splitlines() if "License" in found else []
     if classifiers:
         return ", ".join(classifiers)
     return free[0] if free and len(free[0]) < 60 else "see the package's licence file"
