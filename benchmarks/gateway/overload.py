@@ -56,7 +56,7 @@ _PROMISE = Promise(ttft_s=1.0, total_s=2.5)
 _QUEUE_WAIT_S = 0.75
 """What an operator sets who promises a first token within a second."""
 _WARM_UP_S = {PACELINE: 4.0, PACELINE_DEFAULT: 16.0, VLLM_ROUTER: 4.0, DIRECT: 4.0}
-"""With the default wait a queue counts as a mock_vllmg one after 12.5 s."""
+"""With the default wait a queue counts as a standing queue after 12.5 s."""
 _GIVE_UP_S = 3.0
 """Longer than any promise."""
 

@@ -11,13 +11,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
-from paceline.gateway.admission.slots import Admissions
+from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.peers import NoPeerWorkers, PeerWorkers
 from paceline.gateway.proxy.journey import GatewayServices
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
@@ -46,7 +46,7 @@ class DataPort:
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
         self.ledger = LeaseTable(self._breakers, progress)
-        self.admissions: Admissions | None = None
+        self.admissions: AdmissionQueues | None = None
         """Who waits; from when it serves."""
         self._listening: Listening | None = None
 

@@ -1,6 +1,6 @@
-"""In which ways can a request end?
+"""`Outcome`: the ways in which a request can end. Every request ends in exactly one of them.
 
-Every request ends in exactly one of these; the value is also the metric label.
+The value is also the metric label.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ class Outcome(StrEnum):
     COMPLETED = "completed"
     """The whole answer was sent."""
     REFUSED = "refused"
-    """The gateway's own checks refused it; the engine never saw it."""
+    """The gateway's own checks refused the request; the engine never saw it."""
     ENGINE_REFUSED = "engine_refused"
     """The engine answered with a 4xx."""
     ENGINE_ERROR = "engine_error"
     """The engine answered with a 5xx, or with an error inside the stream."""
     CLIENT_GONE = "client_gone"
-    """The client closed the connection, or took no bytes for too long."""
+    """The client closed the connection, or read no bytes for too long."""
     UNAVAILABLE = "unavailable"
     """No replica of the model was ready."""
     OVERLOADED = "overloaded"
@@ -26,14 +26,14 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
     """The request's own deadline passed before the answer was complete."""
     UNREACHABLE = "unreachable"
-    """There was no connection to the replica."""
+    """The gateway could not connect to the replica."""
     TIMED_OUT = "timed_out"
-    """The replica let a deadline pass."""
+    """The replica exceeded one of the gateway's time limits."""
     BROKEN = "broken"
     """The replica's answer ended before it was complete."""
     NOT_CONTINUED = "not_continued"
-    """The stream broke and could not be continued: no fault of the replica that was to go on."""
+    """The stream broke and another replica could not continue it; not counted against that one."""
     SHUT_DOWN = "shut_down"
-    """The gateway stopped before the request could end."""
+    """The gateway stopped before the request ended."""
     INTERNAL_ERROR = "internal_error"
     """A fault of the gateway itself."""

@@ -1,57 +1,59 @@
-"""What does the gateway know of the engines behind it, and which one takes a request?
+"""`Replica`: an engine as the gateway knows it at this moment, and functions on several replicas.
 
-The boundary to whoever starts and watches the engines, and the choice among them.
+`ReplicaSource` is the boundary to the code that starts and watches the engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from paceline.gateway.settings import AdmissionSettings
+
 ReplicaState = Literal["starting", "ready", "draining", "down"]
-"""Only `ready` takes new requests; `draining` ends those it has."""
+"""Only a `ready` replica gets new requests; a `draining` one finishes those it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One engine that speaks the OpenAI API, as known at this moment."""
+    """One engine that serves the OpenAI API."""
 
     name: str
-    """Unique among the replicas, stable over restarts; a metric label."""
+    """Unique among the replicas, the same after a restart; a metric label."""
     address: str
     """Path of a Unix socket, or an http:// or https:// URL without a path."""
     model: str
     """The model id that clients name."""
     state: ReplicaState
     control_socket: Path | None = None
-    """Where its governor listens; None when it has none."""
+    """Socket of its governor; None when it has none."""
     max_model_len: int | None = None
-    """Longest prompt plus answer in tokens; None when not known."""
+    """Longest prompt plus answer, in tokens; None when unknown."""
     num_restarts: int | None = None
-    """How often it was started again; None when the source does not count."""
+    """Restarts so far; None when the source does not count them."""
     dialect: str = "vllm"
-    """Which server it is, a name of the dialect table."""
+    """Kind of server, a name of the table in `fleet.dialects`."""
     drafts: bool = False
-    """Whether it drafts speculatively; vLLM then refuses `min_p` and `logit_bias`."""
+    """Whether it uses speculative decoding; vLLM then refuses `min_p` and `logit_bias`."""
     key: str | None = field(default=None, repr=False)
-    """Sent to it as a bearer token; None for none."""
+    """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None
-    """Most requests it is given at a time; None for the gateway's own setting."""
+    """Most requests sent to it at a time; None for the gateway's own setting."""
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty; a replica needs one, it labels its metrics")
         if not self.address.startswith(("/", "http://", "https://")):
             raise ValueError(
-                f"address is {self.address!r}; allowed are the absolute path of a Unix socket "
+                f"address is {self.address!r}; allowed are the absolute path of a Unix socket, "
                 "and an http:// or https:// URL"
             )
 
     @property
-    def tells_token_ids(self) -> bool:
-        """Whether its streams can carry token ids, so that they can be continued elsewhere."""
+    def reports_token_ids(self) -> bool:
+        """Whether its streams can carry token ids, which another replica needs to continue them."""
         return self.dialect == "vllm"
 
     @property
@@ -60,27 +62,43 @@ class Replica:
 
 
 class ReplicaSource(Protocol):
-    """Where the gateway learns of its replicas."""
+    """The current replicas."""
 
     def replicas(self) -> Sequence[Replica]:
-        """All replicas as of now, ready or not.
+        """All replicas as of now, ready or not; empty when nothing is served yet.
 
         Called for every request: it must answer from memory, without blocking or raising. The
-        gateway neither keeps nor mutates the result. An empty sequence is valid (nothing is
-        served yet).
+        gateway neither keeps nor mutates the result.
         """
         ...
 
 
 def longest_context(replicas: Sequence[Replica]) -> int | None:
-    """The longest context among replicas of one model; None when one of them is not known."""
+    """The longest context among replicas of one model; None when one of them is unknown."""
     lengths = [replica.max_model_len for replica in replicas]
     known = [length for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
 
 
+def num_slots_of(replicas: Iterable[Replica], settings: AdmissionSettings) -> int:
+    """Requests that the ready ones among these replicas take at a time."""
+    return sum(
+        settings.max_in_flight if replica.max_in_flight is None else replica.max_in_flight
+        for replica in replicas
+        if replica.state == "ready"
+    )
+
+
+def num_slots_by_model(replicas: Iterable[Replica], settings: AdmissionSettings) -> dict[str, int]:
+    """Requests that the ready replicas of each model take at a time; 0 where none is ready."""
+    by_model: dict[str, list[Replica]] = {}
+    for replica in replicas:
+        by_model.setdefault(replica.model, []).append(replica)
+    return {model: num_slots_of(group, settings) for model, group in by_model.items()}
+
+
 def explain_unready(replicas: Sequence[Replica]) -> str:
-    """Why none of these can serve, in words for a client."""
+    """The message to a client when none of these replicas can serve."""
     if not replicas:
         return "No engine has been started."
     starting = sum(replica.state == "starting" for replica in replicas)

@@ -1,7 +1,6 @@
-"""How much of something happened lately?
+"""`SlidingSum`: a sum over a sliding window of time, in a ring of buckets.
 
-Sums over a sliding window of time, in a ring of buckets: the memory is fixed, whatever the load.
-Used wherever a decision looks at recent traffic. What the sums mean is the caller's affair.
+The memory is fixed, whatever the load. Decisions that depend on recent traffic use it.
 """
 
 from __future__ import annotations
@@ -9,14 +8,14 @@ from __future__ import annotations
 import math
 
 _NUM_BUCKETS = 10
-"""Chosen by hand: the window's edge is exact to a tenth of its length."""
+"""Chosen empirically: the window is exact to a tenth of its length."""
 
 
 class SlidingSum:
     """The sum of what was added during the last `window_s` seconds.
 
-    A bucket leaves as a whole, so an amount counts for 0.9 to 1 of the window's length after it was
-    added. Time may not run backwards; an earlier time than the latest is taken as the latest.
+    A bucket expires as a whole, so an amount counts for 0.9 to 1 of the window's length after it
+    was added. A time before the latest one is taken as the latest.
 
     >>> num_requests = SlidingSum(10)
     >>> num_requests.add(1, now_s=100.0)
@@ -34,12 +33,12 @@ class SlidingSum:
         self._total = 0.0
 
     def add(self, amount: float, now_s: float) -> None:
-        """Mutates."""
+        """Add an amount at this time. Mutates."""
         self._buckets[self._advance(now_s) % _NUM_BUCKETS] += amount
         self._total += amount
 
     def total(self, now_s: float) -> float:
-        """Mutates only in that buckets too old are emptied."""
+        """The sum now. Empties expired buckets."""
         self._advance(now_s)
         return self._total
 
@@ -52,5 +51,5 @@ class SlidingSum:
             for step in range(1, min(num_passed, _NUM_BUCKETS) + 1):
                 self._buckets[(self._latest + step) % _NUM_BUCKETS] = 0.0
             self._latest = bucket
-            self._total = sum(self._buckets)  # no rounding error lasts longer than a bucket
+            self._total = sum(self._buckets)  # so rounding errors do not build up
         return self._latest

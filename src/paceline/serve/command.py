@@ -131,7 +131,7 @@ def _serve(loaded: LoadedSettings) -> int:
     from paceline.engine.process.supervisor import EngineFailed
     from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.keys.record import KeysUnusable
-    from paceline.gateway.logs import start_logging
+    from paceline.gateway.process import start_logging
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
     from paceline.serve.screen import Screen

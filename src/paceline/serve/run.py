@@ -17,7 +17,7 @@ from typing import Any
 
 from paceline.engine.process.supervisor import EngineSupervisor
 from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
-from paceline.gateway.collector import collector_spared
+from paceline.gateway.process import rare_garbage_collection
 from paceline.serve.plan import EnginePlan, ServePlan
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ async def serve(
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
-                stack.enter_context(collector_spared())
+                stack.enter_context(rare_garbage_collection())
                 on_ready(gateway)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             _raise_first(ends)

@@ -1,0 +1,9 @@
+"""Admission: a bounded queue per model limits the requests that are sent to the replicas.
+
+Other rooms use `AdmissionQueues`, and `Overloaded` with its `RefusalReason`.
+"""
+
+from paceline.gateway.admission.queues import AdmissionQueues
+from paceline.gateway.admission.refusals import Overloaded, RefusalReason
+
+__all__ = ["AdmissionQueues", "Overloaded", "RefusalReason"]

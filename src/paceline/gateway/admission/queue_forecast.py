@@ -1,73 +1,59 @@
-"""How long would a request wait, and is that worth its while?
+"""`QueueForecast`: predicts how long a request would wait for a slot, and refuses it if too long.
 
-Decisions on values: the rate at which slots become free, learned from those that did, and what is
-said to a request that would have to wait. The queue itself is in `admission`.
+It learns the rate at which slots become free from the slots that were released. It does no I/O and
+reads no clock; the queue itself is `queue.AdmissionQueue`.
 """
 
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 
+from paceline.gateway.admission.refusals import RefusalReason
 from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.sliding_sum import SlidingSum
 
 _WINDOW_S = 30.0
-"""Chosen by hand: ten to a hundred answers of usual length, and soon forgotten after a change."""
+"""Chosen empirically: covers 10 to 100 answers of usual length, and forgets a change soon."""
 _NUM_HOLDS = 64
-"""The mean time that a slot is held is taken over about so many of the last ones."""
-_MOCK_VLLMG_SHARE = 0.8
-"""A queue stands when somebody waits for this share of the time. Less calls a busy server of few
-slots overloaded, more lets the queue of an overloaded one look empty now and then."""
-_MOCK_VLLMG_FRACTION = 0.25
-"""Longest wait once the queue stands, as a share of the time that a slot is held. Chosen in the
-simulation of `tests/unit/gateway/test_overload.py`: under 3x the load with tight deadlines 0.1 to
-0.25 keep most goodput; less lets slots idle between arrivals, more spends the deadlines waiting."""
+"""The mean hold time is taken over about this many of the last releases."""
+_STANDING_QUEUE_SHARE = 0.8
+"""A queue is standing when requests waited for this share of the time. A smaller share would call
+a busy server with few slots overloaded; a larger one would sometimes miss a real overload."""
+_STANDING_QUEUE_FRACTION = 0.25
+"""Longest wait in a standing queue, as a share of the mean hold time. Chosen in the simulation of
+`tests/unit/gateway/admission/test_overload.py`: at 3x the load with tight deadlines, 0.1 to 0.25
+keep most goodput. A smaller share leaves slots idle between arrivals; with a larger one requests
+spend their deadlines waiting."""
 MAX_RETRY_AFTER_S = 120
-"""Clients ignore more."""
-
-
-class RefusalReason(StrEnum):
-    """Why a request is not let in; also the metric label."""
-
-    QUEUE_FULL = "queue_full"
-    WAIT_TOO_LONG = "wait_too_long"
-    """It would wait too long, as far as can be known."""
-    DEADLINE = "deadline"
-    """It would not be complete by its own deadline."""
-    WAITED_TOO_LONG = "waited_too_long"
-    """It did wait, and the forecast was wrong."""
-    NO_REPLICA = "no_replica"
-    """There is no slot at all: no replica can take requests."""
+"""Clients ignore longer times."""
 
 
 class QueueForecast:
-    """Learns from the slots of one model, and judges who may wait.
+    """Learns from released slots of one model, and decides which requests may wait.
 
-    wait = position / (slots · r), where r is the rate at which one slot becomes free,
+        wait = position / (slots * r), where r is the rate at which one slot becomes free:
+        r = (ended + slots) / (slot seconds + slots * hold).
 
-        r = (ended + slots) / (slot seconds + slots · hold).
+    `ended` and `slot seconds` are counted over the last 30 s while requests waited, so while every
+    slot was held: their quotient is the measured rate. `hold` is the mean time for which the last
+    64 or so slots were held, under load or not. It weighs as much as one round of all slots, which
+    gives a forecast at the first burst after a quiet time, when no rate under load is known. Both
+    parts are per slot: when a replica leaves, the forecast follows at once.
 
-    `ended` and `slot seconds` are counted over the last 30 s while somebody waited, when every slot
-    was held: their quotient is the measured rate. `hold` is the mean time of the last 64 or so
-    slots, busy or not; it weighs as much as one round of all slots, so that there is a forecast at
-    the first burst after a quiet time, when no rate under load has been seen. Both parts are per
-    slot: when a replica leaves, the forecast follows at once.
+    A request may wait at most `max_queue_wait_s`, and only if wait + hold fits into its deadline. A
+    queue in which requests waited for `max_queue_wait_s` of the last 1.25 `max_queue_wait_s` is a
+    standing queue: it delays every request and raises no throughput (Nichols and Jacobson,
+    "Controlling queue delay", 2012; the two limits are Facebook's, Maurer, "Fail at scale", 2015).
+    The longest wait is then a quarter of `hold`. The first position is always given, or slots would
+    idle.
 
-    Who may wait: at most `max_queue_wait_s`, and such that wait + hold is within the request's
-    deadline. When somebody waited for `max_queue_wait_s` of the last 1.25 times as long, the queue
-    is a mock_vllmg one, which delays everybody and raises no throughput (Nichols and Jacobson,
-    "Controlling queue delay", 2012; the two limits are Facebook's, Maurer, "Fail at scale", 2015):
-    the wait allowed is then a quarter of `hold`. The first place in the queue is given even so, or
-    slots would idle.
-
-    Assumptions: requests are alike, in that any waiter takes the mean time once let in; the future
-    is like the last 30 s. Where it fails: (1) before the first slot has ended nothing is known, and
-    only `max_queue` bounds the queue; (2) after quiet times `hold` is that of an engine with few
-    requests and too short, so the first of a burst wait longer than forecast, until as many have
-    ended as there are slots; (3) requests ten times longer than the mean are let in that miss their
-    deadline, and short ones are refused that would have kept it; (4) when replicas fail fast, slots
-    end fast, and the forecast is too good.
+    Assumptions: requests are alike, so any waiting request will hold its slot for the mean time;
+    the future is like the last 30 s. Where it fails: (1) before the first slot is released nothing
+    is known, and only `max_queue` bounds the queue; (2) after a quiet time `hold` is that of an
+    engine with few requests and too short, so the first requests of a burst wait longer than
+    forecast, until as many have ended as there are slots; (3) it admits requests ten times longer
+    than the mean that miss their deadline, and refuses short ones that would have met it; (4) when
+    replicas fail fast, slots are released fast, and the forecast is too short.
 
     >>> forecast = QueueForecast(AdmissionSettings())
     >>> for second in range(64):
@@ -87,17 +73,17 @@ class QueueForecast:
         self._refused = SlidingSum(_WINDOW_S)
         self._counted_until_s = 0.0
         self._num_busy_slots = 0
-        """Slots there are while somebody waits; 0 while nobody does."""
-        self._waited = SlidingSum(settings.max_queue_wait_s / _MOCK_VLLMG_SHARE)
-        """Seconds in which somebody waited."""
+        """Number of slots while requests wait; 0 while none waits."""
+        self._waited = SlidingSum(settings.max_queue_wait_s / _STANDING_QUEUE_SHARE)
+        """Seconds during which requests waited."""
 
-    def queue_is(self, num_waiting: int, num_slots: int, now_s: float) -> None:
-        """Tell it after every change. Mutates."""
+    def queue_changed(self, num_waiting: int, num_slots: int, now_s: float) -> None:
+        """Note the queue's length; call it after every change. Mutates."""
         self._count_until(now_s)
         self._num_busy_slots = num_slots if num_waiting else 0
 
     def slot_ended(self, held_s: float, now_s: float) -> None:
-        """A request that had been let in is over. Mutates."""
+        """Note that an admitted request has ended. Mutates."""
         self._count_until(now_s)
         if self._num_busy_slots:
             self._busy_ended.add(1, now_s)
@@ -108,7 +94,7 @@ class QueueForecast:
             self._hold_s += (held_s - self._hold_s) / self._num_ended
 
     def wait_s(self, position: int, num_slots: int, now_s: float) -> float | None:
-        """How long the waiter at this position (1 is next) will wait; None while not known."""
+        """Forecast wait of the request at this position (1 is next); None while not known."""
         if self._hold_s is None or num_slots < 1:
             return None
         self._count_until(now_s)
@@ -118,7 +104,7 @@ class QueueForecast:
         return position * slot_s / (num_slots * (self._busy_ended.total(now_s) + num_slots))
 
     def longest_wait_s(self, time_left_s: float) -> float:
-        """How long a request may wait at most and still be complete in time; may be negative."""
+        """Longest wait after which the answer can still be complete in time; may be negative."""
         return min(self._settings.max_queue_wait_s, time_left_s - (self._hold_s or 0.0))
 
     def judge(
@@ -129,9 +115,9 @@ class QueueForecast:
         now_s: float,
         num_waiting_elsewhere: int = 0,
     ) -> RefusalReason | None:
-        """Why a request should not take this position in the queue; None when it may.
+        """The reason to refuse a request this position in the queue; None when it may wait.
 
-        Those that wait elsewhere wait for other slots, but fill the queue as well.
+        Requests that wait in other processes count towards `max_queue`, but wait for other slots.
         """
         if num_slots < 1:
             return RefusalReason.NO_REPLICA
@@ -144,17 +130,17 @@ class QueueForecast:
             return RefusalReason.DEADLINE
         if wait_s > self._settings.max_queue_wait_s:
             return RefusalReason.WAIT_TOO_LONG
-        stands = self._waited.total(now_s) >= self._settings.max_queue_wait_s
-        if position > 1 and stands and wait_s > _MOCK_VLLMG_FRACTION * self._hold_s:
+        is_standing = self._waited.total(now_s) >= self._settings.max_queue_wait_s
+        if position > 1 and is_standing and wait_s > _STANDING_QUEUE_FRACTION * self._hold_s:
             return RefusalReason.WAIT_TOO_LONG
         return None
 
     def refuse(self, num_waiting: int, num_slots: int, now_s: float) -> int:
-        """Note a refusal, and say after how many seconds to come again. Mutates.
+        """Count a refusal and return its Retry-After in seconds. Mutates.
 
-        The wait of somebody who stands behind all who wait and all who were refused in the last
-        30 s: they will come again too, and whoever is refused later is sent away for longer, so
-        that they do not come all at once.
+        It is the forecast wait after all waiting requests and all requests refused in the last
+        30 s, since those will come again too. Later refusals get longer times, so the clients do
+        not come back all at once.
         """
         self._refused.add(1, now_s)
         position = num_waiting + math.ceil(self._refused.total(now_s))

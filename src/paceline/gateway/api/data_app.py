@@ -16,9 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.slot_quota import PeerWorkers
-from paceline.gateway.admission.slots import Admissions, Overloaded, num_slots_of
+from paceline.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
 from paceline.gateway.api.deadline import Deadline, deadline_of
 from paceline.gateway.http.asgi import Receive, Scope, Send, header
 from paceline.gateway.http.body import ClientGone, check_headers, read_body
@@ -37,12 +35,14 @@ from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.metrics.metrics import RequestTimes
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.peers import PeerWorkers
 from paceline.gateway.proxy.journey import GatewayServices, Journey
 from paceline.gateway.replicas import (
     Replica,
     ReplicaSource,
     explain_unready,
     longest_context,
+    num_slots_of,
 )
 from paceline.gateway.requests.routes import ROUTES, Route
 from paceline.gateway.requests.validation import CheckedRequest, check_context, check_request
@@ -73,7 +73,7 @@ class DataApp:
         self._router = services.router
         self._metrics = services.metrics
         self._access = DataAccess(settings)
-        self.admissions = Admissions(
+        self.admissions = AdmissionQueues(
             settings.admission,
             lambda model: num_slots_of(self._router.open_to(model), settings.admission),
             services.metrics,

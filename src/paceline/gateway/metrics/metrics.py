@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from paceline.gateway.admission.queue_forecast import RefusalReason as AdmissionReason
+from paceline.gateway.admission import RefusalReason as AdmissionReason
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.metrics.replica_metrics import (
     ReplicaCollector,

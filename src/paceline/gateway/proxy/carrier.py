@@ -79,7 +79,7 @@ class Carrier:
     async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
         route, fields = self._request.route, dict(self._engine_fields(replica))
         self._memory = None
-        if self._request.is_stream and replica.tells_token_ids:
+        if self._request.is_stream and replica.reports_token_ids:
             memory = ResumableStream(self._request.parsed)
             if memory.is_tracked:
                 self._memory = memory

@@ -10,10 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
-from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
-from paceline.gateway.admission.slots import num_slots_of
+from paceline.gateway.peers import NoPeerWorkers, PeerWorkers
 from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.replicas import Replica, ReplicaSource
+from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of
 from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.capabilities import can_serve
@@ -93,7 +92,7 @@ class Router:
 
 
 def _can_go_on(replica: Replica, first: Replica) -> bool:
-    if not replica.tells_token_ids:
+    if not replica.reports_token_ids:
         return False
     if first.max_model_len is None or replica.max_model_len is None:
         return True

@@ -17,7 +17,7 @@ def _main() -> int:
 
     import uvloop
 
-    from paceline.gateway.logs import start_logging
+    from paceline.gateway.process import start_logging
     from paceline.gateway.workers.worker import run_worker
 
     start_logging()

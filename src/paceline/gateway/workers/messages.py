@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from paceline.gateway.admission.slot_quota import Demand
 from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.peers import SlotDemand
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.settings import GatewaySettings
@@ -91,7 +91,7 @@ class WorkerReport(msgspec.Struct, tag="report", frozen=True):
     """Version of the `PeerState` in use."""
     in_flight: dict[str, int] = {}
     """By replica; replicas without requests are omitted."""
-    demands: dict[str, Demand] = {}
+    demands: dict[str, SlotDemand] = {}
     """By model; models without requests are omitted."""
     breakers: dict[str, BreakerState] = {}
     """By replica."""

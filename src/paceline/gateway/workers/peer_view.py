@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.admission.slot_quota import SlotQuota
+from paceline.gateway.peers import SlotQuota
 from paceline.gateway.workers.messages import PeerState, SlotAllocation
 
 
@@ -19,7 +19,7 @@ class PeerWorkerView:
     def num_in_flight(self, replica_name: str) -> int:
         return self.state.in_flight.get(replica_name, 0)
 
-    def places(self, model: str, num_slots: int) -> SlotQuota:
+    def slot_quota(self, model: str, num_slots: int) -> SlotQuota:
         allocation = self.state.slots.get(model)
         if allocation is None or not allocation.num_slots:  # the parent has no slots of it yet
             return SlotQuota(num_slots=min(num_slots, 1), limit=0, num_reachable=num_slots)

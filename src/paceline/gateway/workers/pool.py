@@ -13,10 +13,9 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from paceline.gateway.admission.slots import num_slots_by_model
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
-from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.replicas import ReplicaSource, num_slots_by_model
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.workers.slot_allocator import SlotAllocator
 from paceline.gateway.workers.worker_process import (

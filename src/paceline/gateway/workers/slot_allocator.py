@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from paceline.gateway.admission.slot_quota import Demand
+from paceline.gateway.peers import SlotDemand
 from paceline.gateway.workers.messages import SlotAllocation, WorkerReport
 
-_NO_DEMAND = Demand()
+_NO_DEMAND = SlotDemand()
 
 
 class SlotAllocator:
@@ -28,7 +28,7 @@ class SlotAllocator:
     requests held at that moment may exceed it; and while breakers are open, each worker may hold
     one more (`PeerWorkerView`). In an idle gateway a worker has P / N slots at once and the others
     after a few messages, about 0.1 s later. Until then its requests wait, even where waiting is
-    not allowed (`Admission`), because idle slots will be assigned to it.
+    not allowed (`AdmissionQueue`), because idle slots will be assigned to it.
 
     Where it fails: with fewer slots than workers, the last workers get none while the first ones
     have demand. Slots held by a hung worker stay unused until it has been killed.
@@ -74,7 +74,7 @@ class SlotAllocator:
                 )
         return slots
 
-    def _limits(self, model: str, num_slots: int, demands: Sequence[Demand]) -> list[int]:
+    def _limits(self, model: str, num_slots: int, demands: Sequence[SlotDemand]) -> list[int]:
         taken = [
             max(demand.num_held, *(limits.get(model, 0) for _, limits in limits_in_use))
             for demand, limits_in_use in zip(demands, self._limits_in_use, strict=True)
@@ -88,7 +88,7 @@ class SlotAllocator:
         return limits
 
 
-def _targets(demands: Sequence[Demand], num_slots: int) -> list[int]:
+def _targets(demands: Sequence[SlotDemand], num_slots: int) -> list[int]:
     wanted = [demand.num_held + demand.num_waiting for demand in demands]
     shares = divide_fairly(wanted, num_slots)
     spare = divide_fairly([num_slots] * len(demands), num_slots - sum(shares))

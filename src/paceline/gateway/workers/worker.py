@@ -12,10 +12,10 @@ import os
 import socket
 from collections.abc import Sequence
 
-from paceline.gateway.collector import collector_spared
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.process import rare_garbage_collection
 from paceline.gateway.replicas import Replica
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
@@ -87,7 +87,7 @@ class _Worker:
             async with self._port.serving(self, listener, self._report_hung) as server:
                 self._report()
                 self._channel.send(WorkerReady())
-                with collector_spared():
+                with rare_garbage_collection():
                     await asyncio.wait({server, *tasks}, return_when=asyncio.FIRST_COMPLETED)
                     for task in (server, *tasks):
                         if task.done():
@@ -107,7 +107,7 @@ class _Worker:
                     self._peers.update(message)
                     self._has_peer_state.set()  # the parent sends the replicas first
                     if self._port.admissions is not None:
-                        self._port.admissions.look_again()
+                        self._port.admissions.recheck()
                     self._report()  # at once: other workers wait for slots that this one lost
                 case MetricsRequest():
                     self._send_metrics()

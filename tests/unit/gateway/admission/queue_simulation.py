@@ -1,10 +1,11 @@
-"""Overload with known truth: a queue before a number of slots, in simulated time.
+"""Simulation of an overloaded queue before a number of slots, with a known peak of goodput.
 
-Arrivals are Poisson, the time that a slot is held is log-normal, clients leave at their deadline
-and free their slot then. Peak goodput is known: slots / mean hold. One discipline is the gateway's
-`QueueForecast`, the others are what it is compared with.
+Arrivals are Poisson, the time for which a slot is held is log-normal, and clients leave at their
+deadline, which frees their slot. The peak is slots / mean hold. One discipline is the gateway's
+`QueueForecast`; the others are compared with it.
 
-`PYTHONPATH=tests python -m unit.gateway.admission.queue_simulation` prints the table behind docs/gateway.md.
+`PYTHONPATH=tests python -m unit.gateway.admission.queue_simulation` prints the table in
+docs/gateway.md.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class Result:
     goodput_fraction: float
     """Answers complete within their deadline, over slots / mean hold."""
     refused_late_fraction: float
-    """Requests that waited in vain, until their time was over."""
+    """Requests that waited, and were refused when their time was over."""
     wait_p50_s: float
     wait_p99_s: float
-    """Of those let in."""
+    """Of admitted requests."""
 
 
 def simulate(overload: Overload, discipline: Discipline, seed: int = 1) -> Result:
@@ -56,7 +57,7 @@ def simulate(overload: Overload, discipline: Discipline, seed: int = 1) -> Resul
     forecast = QueueForecast(AdmissionSettings(max_queue_wait_s=overload.max_queue_wait_s))
     events = _arrivals(overload, rng)
     queue: OrderedDict[int, tuple[float, float, float]] = OrderedDict()
-    num_held = num_good = num_counted = num_queued = num_let_in = 0
+    num_held = num_good = num_counted = num_queued = num_admitted = 0
     last_empty_s, waits = 0.0, []
     while events:
         now_s, is_end, number, hold_s, deadline_s = heapq.heappop(events)
@@ -78,25 +79,25 @@ def simulate(overload: Overload, discipline: Discipline, seed: int = 1) -> Resul
                 num_queued += is_counted
         while queue and num_held < overload.num_slots:
             is_lifo = discipline == "adaptive_lifo" and now_s - last_empty_s > 1.0
-            number, (asked_s, hold_s, deadline_s) = queue.popitem(last=is_lifo)
-            if now_s - asked_s > min(overload.max_queue_wait_s, deadline_s):
+            number, (arrived_s, hold_s, deadline_s) = queue.popitem(last=is_lifo)
+            if now_s - arrived_s > min(overload.max_queue_wait_s, deadline_s):
                 continue
             num_held += 1
-            if overload.counts(asked_s):
-                num_let_in += 1
-                waits.append(now_s - asked_s)
-            left_s = asked_s + deadline_s - now_s
+            if overload.counts(arrived_s):
+                num_admitted += 1
+                waits.append(now_s - arrived_s)
+            left_s = arrived_s + deadline_s - now_s
             is_good = hold_s <= left_s
             end = (now_s + min(hold_s, left_s), 1, number, min(hold_s, left_s), float(is_good))
             heapq.heappush(events, end)
         if not queue:
             last_empty_s = now_s
-        forecast.queue_is(len(queue), overload.num_slots, now_s)
+        forecast.queue_changed(len(queue), overload.num_slots, now_s)
     waits.sort()
     peak = (overload.length_s - overload.warm_up_s) * overload.num_slots / overload.hold_s
     return Result(
         num_good / peak,
-        (num_queued - num_let_in) / num_counted,
+        (num_queued - num_admitted) / num_counted,
         waits[len(waits) // 2],
         waits[len(waits) * 99 // 100],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.admission.queue_forecast import RefusalReason
+from paceline.gateway.admission import RefusalReason
 from paceline.gateway.metrics.metrics import REPLICA_METRICS, Continuation, GatewayMetrics
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState

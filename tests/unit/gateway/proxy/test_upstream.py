@@ -13,6 +13,8 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 
 LIMIT_S = 20.0
+GONE = Replica("gone", "/run/r0.sock", "tiny", "ready")
+KEPT = Replica("kept", "http://host:8000", "tiny", "ready")
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n"
 CLOSED_ENDS = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
@@ -70,3 +72,11 @@ async def test_a_body_that_breaks_off_raises(packets: Sequence[bytes]) -> None:
 async def test_a_complete_body_is_read_to_its_end(packets: Sequence[bytes]) -> None:
     async with answering(*packets) as response:
         assert await response.read_all(1000) == b"hello world"
+
+
+async def test_sessions_of_addresses_that_are_gone_are_closed() -> None:
+    async with Upstreams(GatewaySettings()) as upstreams:
+        sessions = [upstreams._session(replica)[0] for replica in (GONE, KEPT)]
+        await upstreams.keep_only([KEPT.address])
+        assert [session.closed for session in sessions] == [True, False]
+        assert upstreams._session(KEPT)[0] is sessions[1]

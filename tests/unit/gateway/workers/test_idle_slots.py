@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.slots import Admissions, Overloaded
+from paceline.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
 from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.workers.messages import PeerState, WorkerReport
 from paceline.gateway.workers.peer_view import PeerWorkerView
@@ -37,7 +36,7 @@ class Workers:
         self.num_slots = num_slots
         self._peer_views = [PeerWorkerView() for _ in range(num_workers)]
         self.queues = [
-            Admissions(settings, lambda model: num_slots, self.refused, peers)
+            AdmissionQueues(settings, lambda model: num_slots, self.refused, peers)
             for peers in self._peer_views
         ]
         self._allocator = SlotAllocator(num_workers)
@@ -53,7 +52,7 @@ class Workers:
         for worker_index, slots in enumerate(allocated):
             self._allocator.sent(worker_index, self._version, slots)
             self._peer_views[worker_index].update(PeerState(self._version, slots=slots))
-            self.queues[worker_index].look_again()
+            self.queues[worker_index].recheck()
 
     async def exchange_periodically(self) -> None:
         while True:

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.slot_quota import Demand
-from paceline.gateway.admission.slots import Admissions, Overloaded
+from paceline.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
+from paceline.gateway.peers import SlotDemand
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.needs import Needs
@@ -27,13 +26,13 @@ class IgnoringObserver:
     def admission_refused(self, reason: RefusalReason) -> None: ...
 
 
-def with_peers(max_queue: int = 8) -> tuple[Admissions, PeerWorkerView]:
+def with_peers(max_queue: int = 8) -> tuple[AdmissionQueues, PeerWorkerView]:
     peers = PeerWorkerView()
     settings = AdmissionSettings(max_queue=max_queue, max_queue_wait_s=5)
-    return Admissions(settings, lambda model: 8, IgnoringObserver(), peers), peers
+    return AdmissionQueues(settings, lambda model: 8, IgnoringObserver(), peers), peers
 
 
-async def hold(admissions: Admissions) -> None:
+async def hold(admissions: AdmissionQueues) -> None:
     async with admissions.of("m").slot(60.0):
         await asyncio.sleep(30)
 
@@ -51,11 +50,11 @@ async def test_a_request_without_a_slot_waits_and_is_admitted_when_the_limit_ris
     peers.update(PeerState(1, slots={"m": SlotAllocation(num_slots=8, limit=0, fair_share=4)}))
     holding = [asyncio.create_task(hold(admissions)) for _ in range(3)]
     await begin(*holding)
-    assert admissions.demands() == {"m": Demand(num_held=0, num_waiting=3)}
+    assert admissions.demands() == {"m": SlotDemand(num_held=0, num_waiting=3)}
     peers.update(PeerState(2, slots={"m": SlotAllocation(num_slots=8, limit=2, fair_share=4)}))
-    admissions.look_again()
+    admissions.recheck()
     await begin(*holding)
-    assert admissions.demands() == {"m": Demand(num_held=2, num_waiting=1)}
+    assert admissions.demands() == {"m": SlotDemand(num_held=2, num_waiting=1)}
     for one in holding:
         one.cancel()
     await asyncio.gather(*holding, return_exceptions=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from paceline.gateway.admission.slot_quota import Demand, SlotQuota
+from paceline.gateway.peers import SlotDemand, SlotQuota
 from paceline.gateway.workers import peer_view, slot_allocator
 from paceline.gateway.workers.messages import PeerState, SlotAllocation, WorkerReport
 from paceline.gateway.workers.peer_view import PeerWorkerView, quota_of
@@ -30,7 +30,7 @@ class OneWorker:
     """Reports not yet read by the parent."""
 
     def admit(self) -> None:
-        limit = self.peers.places("m", 1000).limit
+        limit = self.peers.slot_quota("m", 1000).limit
         num_more = max(0, min(self.num_waiting, limit - self.num_held))
         self.num_waiting -= num_more
         self.num_held += num_more
@@ -41,7 +41,7 @@ class OneWorker:
             self.admit()
 
     def report(self) -> None:
-        demands = {"m": Demand(self.num_held, self.num_waiting)}
+        demands = {"m": SlotDemand(self.num_held, self.num_waiting)}
         version = self.peers.state.version
         self.outgoing.append(WorkerReport(peers_version=version, demands=demands))
 
@@ -139,7 +139,7 @@ def test_unwanted_slots_are_divided_in_advance() -> None:
     workers = Workers(2, num_slots=10)
     workers.all[0].num_waiting = 4
     workers.exchange(4)
-    limits = [one.peers.places("m", 1000).limit for one in workers.all]
+    limits = [one.peers.slot_quota("m", 1000).limit for one in workers.all]
     assert limits == [7, 3]
 
 
@@ -222,23 +222,23 @@ def test_no_replica_differs_from_no_free_slot() -> None:
     assert quota_of(all_taken, 8) == SlotQuota(num_slots=4, limit=0)
     assert quota_of(SlotAllocation(8, limit=4, fair_share=4), 0).num_slots == 0
     assert quota_of(SlotAllocation(8, limit=4, fair_share=4), 16).limit == 4
-    before_first_message = PeerWorkerView().places("m", 8)
+    before_first_message = PeerWorkerView().slot_quota("m", 8)
     assert before_first_message == SlotQuota(
         num_slots=1, limit=0, num_reachable=8
     )  # the parent will allocate slots at once
-    assert PeerWorkerView().places("m", 0) == SlotQuota(num_slots=0, limit=0)
+    assert PeerWorkerView().slot_quota("m", 0) == SlotQuota(num_slots=0, limit=0)
 
 
 def test_each_worker_knows_how_many_requests_wait_in_its_peers() -> None:
     """These count towards the queue limit, which holds for the whole gateway."""
-    reports = [WorkerReport(demands={"m": Demand(0, waiting)}) for waiting in (3, 0, 4)]
+    reports = [WorkerReport(demands={"m": SlotDemand(0, waiting)}) for waiting in (3, 0, 4)]
     allocated = SlotAllocator(3).allocate({"m": 2}, reports)
     assert [slots["m"].num_waiting_in_peers for slots in allocated] == [4, 7, 3]
 
 
 def test_each_worker_knows_how_many_slots_no_peer_wants() -> None:
     """It may have all of them soon, whatever its limit is now."""
-    reports = [WorkerReport(demands={"m": Demand(*of)}) for of in ((3, 1), (2, 0), (0, 9))]
+    reports = [WorkerReport(demands={"m": SlotDemand(*of)}) for of in ((3, 1), (2, 0), (0, 9))]
     allocated = SlotAllocator(3).allocate({"m": 12}, reports)
     reachable = [quota_of(slots["m"], 12).num_reachable for slots in allocated]
     assert reachable == [12 - 2 - 9, 0, 12 - 4 - 2]

@@ -1,0 +1,67 @@
+"""An event relay passes whole events only, and finds end, error and usage by their bytes."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.gateway.http.sse import EventRelay, has_error, split_at_error
+
+STREAM = (
+    'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
+    ": keep-alive\n\n"
+    'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9,"completion_tokens":6}}\n\n'
+    "data: [DONE]\n\n"
+).encode()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_a_stream_cut_anywhere_passes_unchanged_in_whole_events(cuts: list[int]) -> None:
+    relay = EventRelay(max_event_bytes=10_000)
+    edges = [0, *sorted(cuts), len(STREAM)]
+    out = [relay.feed(STREAM[a:b]) for a, b in itertools.pairwise(edges)]
+    assert b"".join(out) == STREAM
+    assert all(part.endswith(b"\n\n") for part in out if part)
+    assert relay.saw_done
+    assert relay.num_output_tokens == 6
+
+
+def test_marks_inside_text_are_not_taken_for_marks() -> None:
+    relay = EventRelay(max_event_bytes=10_000)
+    event = b'data: {"content":"data: [DONE]\\n\\ndata: {\\"error\\": 1}"}\n\n'
+    assert relay.feed(event) == event
+    assert not relay.saw_done
+    assert not has_error(event)
+
+
+def test_half_an_event_is_held_back_up_to_the_limit() -> None:
+    relay = EventRelay(max_event_bytes=10)
+    assert relay.feed(b"data: a\n\ndata") == b"data: a\n\n"
+    assert not relay.is_inside_event
+    assert relay.feed(b": 0123456789") == b"data: 0123456789"
+    assert relay.is_inside_event
+    assert relay.feed(b"\n\n") == b"\n\n"
+    assert not relay.is_inside_event
+
+
+def test_events_with_carriage_returns_are_whole_too() -> None:
+    relay = EventRelay(max_event_bytes=1000)
+    assert relay.feed(b"data: a\r\n\r\ndata: b") == b"data: a\r\n\r\n"
+    assert relay.feed(b"\r\n\r\n") == b"data: b\r\n\r\n"
+
+
+def test_an_error_event_is_found_among_others() -> None:
+    events = b'data: 1\n\ndata: {"error": {"code": 500}}\n\ndata: [DONE]\n\n'
+    assert has_error(events)
+    assert split_at_error(events) == (b"data: 1\n\n", b'{"error": {"code": 500}}')
+
+
+def test_nothing_passes_after_an_error_event() -> None:
+    relay = EventRelay(max_event_bytes=1000)
+    assert relay.feed(b'data: 1\n\ndata: {"error": 1}\n\ndata: [DONE]\n\n') == b"data: 1\n\n"
+    assert relay.error == b'{"error": 1}'
+    assert not relay.saw_done
+    assert relay.feed(b"data: 2\n\n") == b""

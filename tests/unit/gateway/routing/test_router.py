@@ -1,0 +1,82 @@
+"""The router picks the least loaded replica that is ready and whose breaker admits the request."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.needs import Needs
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.router import Router
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import AdmissionSettings, FailureSettings
+from unit.gateway.conftest import FixedReplicas
+
+R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
+R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
+DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
+
+
+def leases_with(breakers: Breakers, **changes: float) -> LeaseTable:
+    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+
+
+async def test_the_least_loaded_ready_replica_is_chosen() -> None:
+    breakers = Breakers(FailureSettings())
+    leases, source = leases_with(breakers), FixedReplicas([R0, R1, DOWN])
+    router = Router(source, leases, breakers, AdmissionSettings())
+    assert router.choose("tiny", Needs()) is R0
+    async with leases.lease(R0):
+        assert router.choose("tiny", Needs()) is R1
+        assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
+    assert router.choose("tiny", Needs(), avoid=["r0", "r1"]) is None
+    assert router.choose("other", Needs()) is None
+    source.current = [DOWN]
+    assert router.choose("tiny", Needs()) is None
+
+
+async def test_a_replica_with_an_open_breaker_is_the_last_resort() -> None:
+    breakers = Breakers(FailureSettings())
+    router = Router(FixedReplicas([R0, R1]), leases_with(breakers), breakers, AdmissionSettings())
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    assert router.choose("tiny", Needs()) is R1
+    assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
+    assert router.choose("tiny", Needs(), avoid=["r1"], allow_open_breakers=False) is None
+
+
+async def test_a_half_open_breaker_gets_one_trial_request_among_idle_replicas() -> None:
+    breakers = Breakers(FailureSettings(open_s=1.0))
+    leases = leases_with(breakers)
+    router = Router(FixedReplicas([R0, R1]), leases, breakers, AdmissionSettings())
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    assert router.choose("tiny", Needs()) is R1
+    probe = breakers.began("r1", now_s)
+    assert router.choose("tiny", Needs()) is R0  # one request tries it, no more
+    breakers.ended(probe, Outcome.COMPLETED, now_s)
+    assert router.choose("tiny", Needs()) is R0
+    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    async with leases.lease(R1):
+        assert router.choose("tiny", Needs()) is R0
+
+
+async def test_load_is_the_share_of_slots_in_use() -> None:
+    breakers = Breakers(FailureSettings())
+    leases = leases_with(breakers)
+    small, large = replace(R0, max_in_flight=2), replace(R1, max_in_flight=8)
+    router = Router(FixedReplicas([small, large]), leases, breakers, AdmissionSettings())
+    async with leases.lease(small), leases.lease(large), leases.lease(large):
+        assert router.choose("tiny", Needs()) is large
+
+
+async def test_slots_of_a_replica_with_an_open_breaker_do_not_count() -> None:
+    breakers = Breakers(FailureSettings())
+    leases = leases_with(breakers)
+    router = Router(FixedReplicas([R0, R1]), leases, breakers, AdmissionSettings())
+    now_s = time.monotonic()
+    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    assert router.open_to("tiny") == [R1]

@@ -1,0 +1,41 @@
+"""Housekeeping forgets what was recorded of replicas that restarted or left."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from paceline.gateway.housekeeping import Housekeeping
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.upstream import Upstreams
+from paceline.gateway.replicas import Replica
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import FailureSettings
+from unit.gateway.conftest import SETTINGS, FixedReplicas
+
+R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
+R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
+
+
+def leases_with(breakers: Breakers, **changes: float) -> LeaseTable:
+    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+
+
+async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_forgotten() -> None:
+    breakers = Breakers(FailureSettings())
+    leases, source = leases_with(breakers), FixedReplicas([R0, R1])
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), lambda name: None)
+    now_s = time.monotonic()
+    for name in ("r0", "r1"):
+        breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
+    source.current = [replace(R0, state="down"), R1]
+    housekeeping.look()
+    assert set(leases.breaker_states()) == {"r0", "r1"}
+    source.current = [R0, R1]
+    housekeeping.look()
+    assert set(leases.breaker_states()) == {"r1"}
+    source.current = [R0]
+    housekeeping.look()
+    assert leases.breaker_states() == {}

@@ -1,0 +1,36 @@
+"""Replicas check their address, and share their limits as their model's."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.gateway.replicas import Replica, longest_context, num_slots_by_model, num_slots_of
+from paceline.gateway.settings import AdmissionSettings
+
+R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
+R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
+DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
+
+
+def test_the_longest_context_is_unknown_when_one_is() -> None:
+    assert longest_context([R0, R1]) == 200
+    assert longest_context([R0, DOWN]) is None
+    assert longest_context([]) is None
+
+
+@pytest.mark.parametrize("address", ["relative.sock", ""])
+def test_replica_addresses_of_other_kinds_are_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="Unix socket"):
+        Replica("r0", address, "tiny", "ready")
+
+
+def test_only_ready_replicas_have_slots() -> None:
+    replicas = [
+        Replica("a", "/a", "tiny", "ready", max_in_flight=4),
+        Replica("b", "/b", "tiny", "ready"),
+        Replica("c", "/c", "tiny", "starting", max_in_flight=100),
+        Replica("d", "/d", "tiny", "draining", max_in_flight=100),
+    ]
+    settings = AdmissionSettings(max_in_flight=16)
+    assert num_slots_of(replicas, settings) == 20
+    assert num_slots_by_model(replicas, settings) == {"tiny": 20}
