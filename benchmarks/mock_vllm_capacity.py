@@ -1,13 +1,13 @@
-"""How many streams and tokens per second does one process of the stand-in carry on one core?
+"""Measure how many streams and tokens per second one mock vLLM server delivers on one core.
 
-One `paceline mock-vllm`, held on one core, and a client on the others that reads and counts and
-nothing else. Each load runs several times; all streams begin together and have the same length.
+One `paceline mock-vllm` is pinned to one core; a client on the other cores only reads and counts.
+Each load runs several times. All streams start together and have the same length.
 
     python benchmarks/mock_vllm_capacity.py --results benchmarks/results
 
-A stream is late by how much longer it took from its first token to its last than (number of
-tokens - 1) times the time per token: what a gateway before it would be charged with wrongly. CPU
-per token is the server's own, user and system, so it holds also on a machine that others use.
+The lateness of a stream is its time from the first to the last token, minus (number of tokens - 1)
+times the time per token. A benchmark would wrongly attribute it to the gateway under test. The CPU
+time per token is the server's own, user and system, so it is valid on a shared machine too.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from paceline.bench.results.environment import describe_environment
 from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 LOADS = ((256, 20.0), (1024, 20.0), (1024, 40.0), (2048, 40.0), (4096, 100.0), (512, 10.0))
-"""(streams, milliseconds per token): 12,800 to 51,200 tokens per second asked for."""
+"""(streams, milliseconds per token): an offered load of 12,800 to 51,200 tokens per second."""
 SERVER_CORE = 0
 RUN_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One load, once."""
+    """One run of one load."""
 
     num_streams: int
     tpot_ms: float
@@ -56,7 +56,7 @@ class Run:
 
 
 class _Reader(asyncio.Protocol):
-    """Asks once and notes when events came."""
+    """Sends one request and records when its events arrive."""
 
     def __init__(self, request: bytes, ended: asyncio.Future[None]) -> None:
         self._request = request
@@ -86,7 +86,7 @@ class _Reader(asyncio.Protocol):
 
 
 async def run_once(server: SpawnedMockVllm, num_streams: int, tpot_ms: float) -> Run:
-    """All streams at once; returns when all have ended."""
+    """Run all streams at once; returns when all have ended."""
     num_tokens = round(RUN_S * 1000 / tpot_ms)
     body = json.dumps(
         {
@@ -123,7 +123,7 @@ async def run_once(server: SpawnedMockVllm, num_streams: int, tpot_ms: float) ->
     total = sum(reader.num_events for reader in readers)
     ideal_s = (num_tokens - 1) * tpot_ms / 1000
     late_ms = sorted((reader.last_s - reader.first_s - ideal_s) * 1000 for reader in readers)
-    # From the median first to the median last token: without the ramps at both ends
+    # Median time from first to last token, to exclude the ramps at both ends
     steady_s = statistics.median(r.last_s - r.first_s for r in readers)
     return Run(
         num_streams=num_streams,
@@ -158,13 +158,13 @@ def main() -> None:
                 runs.append(uvloop.run(run_once(server, num_streams, tpot_ms)))
             print(repeat, runs[-1], flush=True)
     result = {
-        "what": "capacity of the stand-in on one core",
+        "what": "capacity of the mock vLLM server on one core",
         "environment": asdict(describe_environment(["python", *sys.argv])),
         "versions": {name: metadata.version(name) for name in ("uvloop", "httptools")},
         "run_s": RUN_S,
         "runs": [asdict(run) for run in runs],
     }
-    path = arguments.results / f"mock_vllm-capacity-{time.strftime('%Y-%m-%d')}.json"
+    path = arguments.results / f"mock-vllm-capacity-{time.strftime('%Y-%m-%d')}.json"
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
     print(path)
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import aiohttp
 from chaos.expected_requests import Known, faults_of, known, num_struck
 from chaos.fleet import Fleet, running_fleet
-from chaos.transcript import Ending, Told, ask
+from chaos.transcript import Ending, Transcript, ask
 
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_document
@@ -56,7 +56,7 @@ def main() -> int:
 
 async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
     asked: list[Known] = []
-    told: list[Told] = []
+    told: list[Transcript] = []
     is_over = asyncio.Event()
 
     async def load(session: aiohttp.ClientSession, worker: int) -> None:

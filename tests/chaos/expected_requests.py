@@ -15,7 +15,7 @@ from chaos.fleet import MODEL, Fleet
 from chaos.transcript import Ending, Transcript, ask
 from paceline.mock_vllm import (
     Answer,
-    Record,
+    RequestRecord,
     encode_chat,
     encode_text,
     expected_answer,
@@ -36,7 +36,7 @@ class Known:
     prompt_ids: tuple[int, ...]
     expected: Answer
 
-    def faults(self, told: Transcript, records: Sequence[Record] = ()) -> list[str]:
+    def faults(self, told: Transcript, records: Sequence[RequestRecord] = ()) -> list[str]:
         """What is wrong with the answer; with `records`, also with how it came about."""
         if told.ending is not Ending.COMPLETED:
             return [f"{told.ending}: status {told.status}, {told.error}, {told.broke}"]
@@ -61,7 +61,7 @@ class Known:
             faults += self._faults_behind(records)
         return faults
 
-    def _faults_behind(self, records: Sequence[Record]) -> Iterable[str]:
+    def _faults_behind(self, records: Sequence[RequestRecord]) -> Iterable[str]:
         """One replica came to the end: it went on behind the first k tokens and sent the rest."""
         ids = self.expected.ids
         num_prompt = len(self.prompt_ids)
@@ -132,7 +132,7 @@ async def ask_all(
 
 def faults_of(fleet: Fleet, asked: Sequence[Known], told: Sequence[Transcript]) -> list[str]:
     """Of all of them, compared with the expected answers and with the replicas' own ledgers."""
-    by_id: defaultdict[str, list[Record]] = defaultdict(list)
+    by_id: defaultdict[str, list[RequestRecord]] = defaultdict(list)
     for record in fleet.records():
         by_id[record.request_id].append(record)
     faults = []

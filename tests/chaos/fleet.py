@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from chaos.served import HTTP, Served, serve
-from paceline.mock_vllm import Record, SpawnedMockVllm, read_ledger, spawn_mock_vllm
+from paceline.mock_vllm import RequestRecord, SpawnedMockVllm, read_request_log, spawn_mock_vllm
 
 MODEL = "known"
 MAX_MODEL_LEN = 4096
@@ -84,11 +84,11 @@ class Fleet:
         body = {"model": MODEL, "prompt": f"try {number}", "max_tokens": 8}
         HTTP.post(f"{self.served.url}/v1/completions", json=body, timeout=10)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[RequestRecord]:
         """What all replicas did, all processes of each."""
-        return [record for ledger in self.ledgers for record in read_ledger(ledger)]
+        return [record for ledger in self.ledgers for record in read_request_log(ledger)]
 
-    def records_of(self, request_id: str) -> list[Record]:
+    def records_of(self, request_id: str) -> list[RequestRecord]:
         found = [record for record in self.records() if record.request_id == request_id]
         return sorted(found, key=lambda record: record.begun_s)
 
@@ -128,7 +128,7 @@ def running_fleet(
             stack.enter_context(
                 spawn_mock_vllm(
                     *("--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN)),
-                    *(("--ledger", str(ledger)) if keeps_ledger else ()),
+                    *(("--request-log", str(ledger)) if keeps_ledger else ()),
                     *flags,
                 )
             )

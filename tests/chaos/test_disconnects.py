@@ -14,7 +14,7 @@ import pytest
 from chaos.expected_requests import Known, ask_all, faults_of, known
 from chaos.fleet import IDLE, Fleet, running_fleet, until
 from chaos.leaving import Moment, leave
-from paceline.mock_vllm import Record
+from paceline.mock_vllm import RequestRecord
 
 ABORT_WITHIN_S = 5.0
 """Room for a busy machine; `make soak` measures it: 99 of 100 within 100 ms."""
@@ -33,7 +33,7 @@ def at_base(fleet: Fleet) -> bool:
     return fleet.served.num_in_flight == 0 and fleet.loads() == [IDLE] * len(fleet.mock_vllms)
 
 
-def the_record(fleet: Fleet, name: str) -> Record | None:
+def the_record(fleet: Fleet, name: str) -> RequestRecord | None:
     return next(iter(fleet.records_of(name)), None)
 
 

@@ -1,14 +1,15 @@
-"""A simulated vLLM server with known tokens, known times and scripted faults.
+"""A mock vLLM server with known tokens, known times and scripted faults.
 
-It speaks the HTTP dialect of vLLM 0.32 and runs no model: what it answers is a pure function of
-the request (`expected_answer`), so that whoever stands before it, a gateway or a client, can be
-tested for losing, repeating or mixing up tokens.
+It speaks the HTTP dialect of vLLM 0.32 and runs no model. Its answers are a pure function of the
+request (`expected_answer`), so that a test of a gateway or a client can detect every token that was
+lost, repeated or mixed up.
 """
 
-from paceline.mock_vllm.faults.fault_book import Fault, FaultKind, load_faults, read_faults
+from paceline.mock_vllm.faults.fault import Fault, FaultKind
+from paceline.mock_vllm.faults.fault_script import load_faults, read_faults
 from paceline.mock_vllm.model.answer import Answer, expected_answer
 from paceline.mock_vllm.model.vocabulary import decode, encode_chat, encode_text
-from paceline.mock_vllm.request_log import Record, hash_of_ids, read_ledger
+from paceline.mock_vllm.request_log import RequestRecord, hash_of_ids, read_request_log
 from paceline.mock_vllm.server import MockVllm
 from paceline.mock_vllm.settings import MockVllmSettings
 from paceline.mock_vllm.spawn import SpawnedMockVllm, spawn_mock_vllm
@@ -19,7 +20,7 @@ __all__ = [
     "FaultKind",
     "MockVllm",
     "MockVllmSettings",
-    "Record",
+    "RequestRecord",
     "SpawnedMockVllm",
     "decode",
     "encode_chat",
@@ -28,6 +29,6 @@ __all__ = [
     "hash_of_ids",
     "load_faults",
     "read_faults",
-    "read_ledger",
+    "read_request_log",
     "spawn_mock_vllm",
 ]

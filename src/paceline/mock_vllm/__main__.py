@@ -1,4 +1,4 @@
-"""`python -m paceline.mock_vllm`: the command without the other commands' imports."""
+"""Run the command as `python -m paceline.mock_vllm`, without importing the other commands."""
 
 from paceline.mock_vllm.command import mock_vllm
 

@@ -1,4 +1,4 @@
-"""`paceline mock-vllm`: a simulated vLLM server as a command."""
+"""The command `paceline mock-vllm`."""
 
 from __future__ import annotations
 
@@ -10,73 +10,83 @@ from pathlib import Path
 import click
 import uvloop
 
-from paceline.mock_vllm.faults.fault_book import load_faults
-from paceline.mock_vllm.server import MockVllm, die_in_earnest
+from paceline.mock_vllm.faults.fault_script import load_faults
+from paceline.mock_vllm.server import MockVllm, exit_process
 from paceline.mock_vllm.settings import MockVllmSettings
 
 _DEFAULTS = MockVllmSettings()
 
 
-def _counts(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+def _parse_counts(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in value.split(","))
     except ValueError:
-        raise click.BadParameter("must be counts such as 1 or 1,3,2") from None
+        raise click.BadParameter(f"must be integers such as 1 or 1,3,2; got {value}") from None
 
 
 @click.command(
-    epilog="What it imitates and what not: docs/mock-vllm.md.",
+    epilog="docs/mock-vllm.md lists what the server imitates and what it does not.",
     context_settings={"show_default": True},
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--port", default=8100, type=click.IntRange(0, 65535), help="Port; 0: a free one.")
+@click.option(
+    "--port", default=8100, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
 @click.option(
     "--socket",
     "socket_path",
     type=click.Path(path_type=Path),
-    help="Listen on this Unix socket instead.",
+    help="Listen on this Unix socket instead of a port.",
 )
-@click.option("--model", default=_DEFAULTS.model, help="Name of the model.")
-@click.option("--max-model-len", default=_DEFAULTS.max_model_len, help="Context, in tokens.")
-@click.option("--tpot-ms", default=_DEFAULTS.tpot_ms, help="Time per output token.")
+@click.option("--model", default=_DEFAULTS.model, help="Model name.")
+@click.option("--max-model-len", default=_DEFAULTS.max_model_len, help="Context length in tokens.")
+@click.option("--tpot-ms", default=_DEFAULTS.tpot_ms, help="Time per output token in ms.")
 @click.option(
     "--prefill-tokens-per-s",
     default=_DEFAULTS.prefill_tokens_per_s,
-    help="Rate at which prompts are read, one after another.",
+    help="Prefill rate; prompts are prefilled one after another.",
 )
-@click.option("--max-num-seqs", default=_DEFAULTS.max_num_seqs, help="Sequences at once.")
+@click.option(
+    "--max-num-seqs", default=_DEFAULTS.max_num_seqs, help="Maximum number of running sequences."
+)
 @click.option(
     "--tokens-per-chunk",
     default="1",
-    callback=_counts,
-    help="Tokens of each chunk in turn, as under speculation, e.g. 1,3,2.",
+    callback=_parse_counts,
+    help="Tokens in each chunk of a stream, as a repeating pattern such as 1,3,2.",
 )
-@click.option("--speculates", is_flag=True, help="Refuse min_p and logit_bias as vLLM then does.")
-@click.option("--api-key", default="", help="Bearer token that /v1 wants; empty: none.")
+@click.option(
+    "--speculates",
+    is_flag=True,
+    help="Refuse min_p and logit_bias, as vLLM does with speculative decoding.",
+)
+@click.option("--api-key", default="", help="Bearer token required under /v1; empty requires none.")
 @click.option(
     "--eos-every-tokens",
     default=_DEFAULTS.eos_every_tokens,
-    help="Answers end by themselves after so many tokens on average; 0: never.",
+    help="Average number of tokens before an answer ends with EOS; 0 means never.",
 )
 @click.option(
     "--num-kv-blocks",
     default=_DEFAULTS.num_kv_blocks,
-    help="Blocks of 16 tokens in the virtual KV cache; 0: as many as all sequences can need.",
+    help="Blocks of 16 tokens in the virtual KV cache; 0 holds --max-num-seqs full contexts.",
 )
 @click.option(
     "--faults",
     "faults_path",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A fault script, YAML or JSON.",
+    help="Fault script in YAML or JSON.",
 )
 @click.option(
-    "--ledger",
-    "ledger_path",
+    "--request-log",
+    "request_log_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append a record of every request to this file.",
+    help="Append a record of every request to this file, as JSON lines.",
 )
-@click.option("--lifeline-fd", type=int, hidden=True, help="End when this pipe's writer ends.")
-@click.option("--seed", default=_DEFAULTS.seed, help="For what is drawn.")
+@click.option("--parent-fd", type=int, hidden=True, help="Exit when this pipe is closed.")
+@click.option("--seed", default=_DEFAULTS.seed, help="Seed of all random draws.")
 def mock_vllm(
     host: str,
     port: int,
@@ -92,22 +102,22 @@ def mock_vllm(
     eos_every_tokens: int,
     num_kv_blocks: int,
     faults_path: Path | None,
-    ledger_path: Path | None,
-    lifeline_fd: int | None,
+    request_log_path: Path | None,
+    parent_fd: int | None,
     seed: int,
 ) -> None:
-    """Run a simulated vLLM server: no model, known tokens, known times.
+    """Run a mock vLLM server: no model, known tokens, known times, scripted faults.
 
     \b
     Examples:
       paceline mock-vllm --port 8100 --model m
-          http://127.0.0.1:8100/v1, 50 tokens/s for each of 256 streams
+          Serve http://127.0.0.1:8100/v1 at 50 tokens/s for each of up to 256 streams.
       paceline mock-vllm --tpot-ms 5 --tokens-per-chunk 1,3,2 --speculates
-          Chunks of several tokens, as under speculation
-      paceline mock-vllm --faults faults.yaml --ledger ledger.jsonl
-          Faults from a script, and the server's own record of every request
+          Send chunks of several tokens, as speculative decoding does.
+      paceline mock-vllm --faults faults.yaml --request-log requests.jsonl
+          Inject the faults of a script and record every request.
       curl localhost:8100/mock_vllm/faults -d '[{"kind": "die", "after_tokens": 30}]'
-          A fault of a running server; DELETE ends all
+          Add a fault to a running server. A DELETE of the same path clears all faults.
     """
     try:
         settings = MockVllmSettings(
@@ -132,22 +142,23 @@ def mock_vllm(
         port=port,
         socket_path=socket_path,
         faults=faults,
-        ledger_path=ledger_path,
-        die=die_in_earnest,
+        request_log_path=request_log_path,
+        exit_process=exit_process,
     )
     try:
-        uvloop.run(_serve(server, lifeline_fd))
+        uvloop.run(_serve(server, parent_fd))
     except OSError as error:
-        raise click.ClickException(f"Cannot start: {error}") from None
+        text = f"Cannot start: {error}. Check --port, --socket and --request-log."
+        raise click.ClickException(text) from None
 
 
-async def _serve(server: MockVllm, lifeline_fd: int | None) -> None:
+async def _serve(server: MockVllm, parent_fd: int | None) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    if lifeline_fd is not None:
-        loop.add_reader(lifeline_fd, stopped.set)
+    if parent_fd is not None:
+        loop.add_reader(parent_fd, stopped.set)
     async with server:
-        print(f"Simulated vLLM on {server.url}", file=sys.stderr)
+        print(f"Mock vLLM server on {server.url}", file=sys.stderr)
         await stopped.wait()

@@ -1,11 +1,12 @@
-"""What did this server really do? Its own record of every request, independent of who asked.
+"""Record what the mock server did for each request, independently of its clients.
 
-One record per request in memory, bounded; and, where a path is given, up to three lines per
-request in a file, each written with one O_APPEND write, so that they survive SIGKILL:
+A bounded number of records is kept in memory. If a file is given, each request also appends up to
+three lines to it, each with a single O_APPEND write, so that they survive SIGKILL:
 
     {"event": "begun", ...}, {"event": "first_token", ...}, {"event": "ended", ...}
 
-`read_ledger` puts them together; a request that began and never ended died with its process.
+`read_request_log` combines the lines into records. A request with no "ended" line was running when
+its process was killed, or is still running.
 """
 
 from __future__ import annotations
@@ -24,49 +25,49 @@ import msgspec
 from paceline.mock_vllm.model.vocabulary import pack_ids
 
 MAX_RECORDS = 20_000
-"""Ended requests that are remembered; at some 1 KB each, 20 MB."""
+"""Ended requests kept in memory: about 1 KB each, 20 MB in all."""
 
 
 def hash_of_ids(ids: Sequence[int]) -> str:
-    """How a ledger names token ids: CRC-32 of them as little-endian 32-bit numbers, in hex."""
+    """Hash token ids as records do: hex CRC-32 of the ids as little-endian 32-bit integers."""
     return f"{zlib.crc32(pack_ids(ids)):08x}"
 
 
 @dataclass(slots=True)
-class Record:
+class RequestRecord:
     """One request. Times are seconds since the epoch."""
 
     number: int
-    """Counts the requests of this process from 1."""
+    """Number of the request within its process, from 1."""
     pid: int
     request_id: str
-    """The header x-request-id; empty when there was none."""
+    """The header x-request-id; empty if the request had none."""
     route: str
     prompt_hash: str
     """`hash_of_ids` of the first prompt."""
     num_prompt_tokens: int
     max_tokens: int
     seed: int | None
-    """None when greedy; else also when the server drew it."""
+    """None for greedy decoding. If a sampling request named none, the seed the server drew."""
     begun_s: float
     first_token_s: float | None = None
     ended_s: float | None = None
     num_tokens: int = 0
-    """Tokens that went out to the peer."""
+    """Tokens sent to the client."""
     answer_hash: str | None = None
-    """`hash_of_ids` of the tokens that went out; None with several choices."""
+    """`hash_of_ids` of the tokens sent; None for several choices."""
     ending: str | None = None
-    """finished, aborted (the peer left), died, stopped (the server closed), or `fault:` and the
-    kind of what ended it. None while it goes on."""
+    """finished, aborted (the client disconnected), died, stopped (the server was closed), or
+    `fault:` and the kind of the fault that ended the request. None while the request runs."""
 
 
 class RequestLog:
     """The records of one server."""
 
     def __init__(self, path: Path | None) -> None:
-        """Opens the file for appending; raises `OSError` when it cannot."""
-        self._open: dict[int, Record] = {}
-        self._ended: OrderedDict[int, Record] = OrderedDict()
+        """Open the file for appending, if one is given. Raises `OSError` if that fails."""
+        self._open: dict[int, RequestRecord] = {}
+        self._ended: OrderedDict[int, RequestRecord] = OrderedDict()
         self._num_begun = 0
         self._file = None
         if path is not None:
@@ -85,9 +86,9 @@ class RequestLog:
         prompts: Sequence[Sequence[int]],
         max_tokens: int,
         seed: int | None,
-    ) -> Record:
+    ) -> RequestRecord:
         self._num_begun += 1
-        record = Record(
+        record = RequestRecord(
             number=self._num_begun,
             pid=os.getpid(),
             request_id=request_id,
@@ -102,12 +103,12 @@ class RequestLog:
         self._write("begun", asdict(record))
         return record
 
-    def first_token(self, record: Record) -> None:
+    def first_token(self, record: RequestRecord) -> None:
         record.first_token_s = time.time()
         self._write("first_token", _key(record) | {"first_token_s": record.first_token_s})
 
-    def end(self, record: Record, ending: str) -> None:
-        """Counts once: a later ending of the same request changes nothing."""
+    def end(self, record: RequestRecord, ending: str) -> None:
+        """Record how the request ended. A second ending of the same request is ignored."""
         if record.ending is not None:
             return
         record.ending, record.ended_s = ending, time.time()
@@ -115,15 +116,15 @@ class RequestLog:
         self._ended[record.number] = record
         if len(self._ended) > MAX_RECORDS:
             self._ended.popitem(last=False)
-        told = {name: getattr(record, name) for name in _TOLD_AT_END}
-        self._write("ended", _key(record) | told)
+        fields = {name: getattr(record, name) for name in _FIELDS_AT_END}
+        self._write("ended", _key(record) | fields)
 
     def end_all(self, ending: str) -> None:
         for record in list(self._open.values()):
             self.end(record, ending)
 
     def render(self) -> bytes:
-        """The answer of GET /mock_vllm/ledger."""
+        """Render the answer of GET /mock_vllm/requests."""
         records = [*self._ended.values(), *self._open.values()]
         return msgspec.json.encode(
             {
@@ -139,17 +140,17 @@ class RequestLog:
             os.write(self._file, msgspec.json.encode({"event": event} | fields) + b"\n")
 
 
-_TOLD_AT_END = ("ended_s", "num_tokens", "answer_hash", "ending")
+_FIELDS_AT_END = ("ended_s", "num_tokens", "answer_hash", "ending")
 
 
-def _key(record: Record) -> dict[str, Any]:
+def _key(record: RequestRecord) -> dict[str, Any]:
     return {"number": record.number, "pid": record.pid}
 
 
-def read_ledger(path: Path) -> Iterator[Record]:
-    """The records of a ledger file, in the order in which they began, of all processes.
+def read_request_log(path: Path) -> Iterator[RequestRecord]:
+    """Read the records of all processes that wrote to this file, in the order they began.
 
-    The ending of a request that never ended is None; its process was killed or still runs.
+    `ending` is None for a request whose process was killed, or that is still running.
     """
     records: dict[tuple[int, int], dict[str, Any]] = {}
     with path.open("rb") as lines:
@@ -157,4 +158,4 @@ def read_ledger(path: Path) -> Iterator[Record]:
             fields = msgspec.json.decode(line)
             fields.pop("event")
             records.setdefault((fields["pid"], fields["number"]), {}).update(fields)
-    return (Record(**fields) for fields in records.values())
+    return (RequestRecord(**fields) for fields in records.values())

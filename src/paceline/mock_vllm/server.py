@@ -1,4 +1,4 @@
-"""The simulated server: how is it opened and closed, and how does it fail as a whole?"""
+"""The mock server in this process: it listens, accepts connections and closes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from paceline.mock_vllm.engine.clockwork import Clockwork
+from paceline.mock_vllm.app import App
 from paceline.mock_vllm.engine.engine import Engine
-from paceline.mock_vllm.faults.fault_book import Fault, FaultBook, FaultKind
-from paceline.mock_vllm.http.app import App
-from paceline.mock_vllm.http.replies import AnswerSender
-from paceline.mock_vllm.http.wire import FLUSH_S, Connection, Exchange
+from paceline.mock_vllm.engine.engine_runner import EngineRunner
+from paceline.mock_vllm.faults.fault import Fault
+from paceline.mock_vllm.faults.fault_book import FaultBook
+from paceline.mock_vllm.faults.server_faults import ServerFaults
+from paceline.mock_vllm.http.wire import Connection, Exchange
 from paceline.mock_vllm.request_log import RequestLog
 from paceline.mock_vllm.settings import MockVllmSettings
 
-_STALLING = (FaultKind.HANG, FaultKind.FREEZE, FaultKind.STALL)
-"""Faults that keep the reply that met them from sending what it has."""
-
 
 class MockVllm:
-    """A simulated vLLM server in this process.
+    """A mock vLLM server, as an async context manager.
 
     async with MockVllm(MockVllmSettings(model="m")) as server:
         ...  # server.url
 
-    A fault that kills the process only plays dead here: the port closes and all connections are
-    reset. `spawn_mock_vllm` gives a process that really dies.
+    By default the fault `die` does not end this process: it closes the port and resets all
+    connections. `spawn_mock_vllm` runs the server in a process of its own, which does die.
     """
 
     def __init__(
@@ -41,57 +38,53 @@ class MockVllm:
         port: int = 0,
         socket_path: Path | None = None,
         faults: Sequence[Fault] = (),
-        ledger_path: Path | None = None,
-        die: Callable[[int | None], None] | None = None,
+        request_log_path: Path | None = None,
+        exit_process: Callable[[int | None], None] | None = None,
     ) -> None:
-        """Port 0 takes a free one; `socket_path` opens a Unix socket instead.
+        """Port 0 takes a free port; `socket_path` opens a Unix socket instead of a port.
 
-        `die` ends the process with an exit code, or by SIGKILL when that is None.
+        `exit_process` carries out the fault `die`: it gets an exit code, or None for SIGKILL.
         """
         self.settings = settings or MockVllmSettings()
         self._host, self._port, self._socket_path = host, port, socket_path
-        self._script = list(faults)
-        self._ledger_path = ledger_path
-        self._die = die
+        self._initial_faults = list(faults)
+        self._request_log_path = request_log_path
+        self._exit_process = exit_process
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._unanswered: list[Exchange] = []
-        self._is_hung = False
-        self._is_frozen = False
-        self._timers: list[asyncio.TimerHandle] = []
-        self._stalled: dict[FaultKind, list[AnswerSender]] = {kind: [] for kind in _STALLING}
 
     async def __aenter__(self) -> MockVllm:
         self._loop = asyncio.get_running_loop()
-        self._clockwork = Clockwork(Engine(self.settings))
-        self.ledger = RequestLog(self._ledger_path)
-        self._book = FaultBook(self.settings.seed)
-        self._app = App(self.settings, self._clockwork, self.ledger, self._book, self)
-        await self._listen()
-        self.set_faults(self._script)
+        self._runner = EngineRunner(Engine(self.settings))
+        self.request_log = RequestLog(self._request_log_path)
+        book = FaultBook(self.settings.seed)
+        self._faults = ServerFaults(book, self._runner, self.request_log, self)
+        self._app = App(self.settings, self._runner, self.request_log, book, self._faults)
+        await self.listen()
+        self._faults.add(self._initial_faults)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-        for timer in self._timers:
-            timer.cancel()
-        self.ledger.end_all("stopped")
-        self._play_dead()
-        self.ledger.close()
+        self._faults.close()
+        self.request_log.end_all("stopped")
+        self._close_abruptly()
+        self.request_log.close()
         await asyncio.sleep(0)
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 for a Unix socket."""
+        """The port that the server listens on; 0 for a Unix socket."""
         return 0 if self._socket_path else self._port
 
     @property
     def url(self) -> str:
         return "http://localhost" if self._socket_path else f"http://{self._host}:{self._port}"
 
-    async def _listen(self) -> None:
+    async def listen(self) -> None:
+        """Listen on the port or socket. Does nothing if the server listens already."""
+        if self._listener is not None:
+            return
+
         def protocol() -> Connection:
             return Connection(self.route, self._connections)
 
@@ -106,7 +99,8 @@ class MockVllm:
             )
             self._port = self._listener.sockets[0].getsockname()[1]
 
-    def _stop_listening(self) -> None:
+    def stop_listening(self) -> None:
+        """Close the port or socket; open connections continue."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -114,94 +108,28 @@ class MockVllm:
                 self._socket_path.unlink(missing_ok=True)
 
     def route(self, exchange: Exchange) -> None:
-        """Answer now, or when the server is no longer frozen."""
-        if self._is_frozen:
-            self._unanswered.append(exchange)
+        """Answer a request, or hold it while the server is frozen."""
+        if self._faults.is_frozen:
+            self._faults.hold(exchange)
         else:
             self._app.route(exchange)
 
-    def set_faults(self, faults: list[Fault]) -> None:
-        for fault in faults:
-            if fault.after_s:
-                self._later(fault.after_s, partial(self._set_fault, fault))
-            else:
-                self._set_fault(fault)
+    def die(self, exit_code: int | None) -> None:
+        """End the process if `exit_process` was given, else close abruptly."""
+        if self._exit_process is not None:
+            self._exit_process(exit_code)
+        else:
+            self._close_abruptly()
 
-    def _set_fault(self, fault: Fault) -> None:
-        entry = self._book.add(fault)
-        if fault.strikes_at_once and self._book.strike(entry):
-            self.strike(fault)
-
-    def clear_faults(self) -> None:
-        self._book.clear()
-        for timer in self._timers:
-            timer.cancel()
-        self._timers = []
-        for kind in FaultKind:
-            self._recover(kind)
-
-    def strike(self, fault: Fault, reply: AnswerSender | None = None) -> None:
-        kind = fault.kind
-        if kind is FaultKind.DIE:
-            self._freeze()
-            self.ledger.end_all("died")
-            self._loop.call_later(FLUSH_S, self._die or self._play_dead, fault.exit_code)
-            return
-        if kind is FaultKind.SLOW:
-            self._clockwork.engine.slow_factor = fault.factor
-        elif kind is FaultKind.REFUSE:
-            self._stop_listening()
-        elif kind is FaultKind.FREEZE:
-            self._freeze()
-        elif kind is FaultKind.HANG:
-            self._is_hung = True
-            self._clockwork.stop()
-        if reply is not None and kind in _STALLING:
-            reply.stall()
-            self._stalled[kind].append(reply)
-            if kind is FaultKind.STALL:
-                self._clockwork.hold(reply.sequences)
-        if fault.duration_s is not None:
-            self._later(fault.duration_s, lambda: self._recover(kind))
-
-    def _freeze(self) -> None:
-        self._is_frozen = True
-        self._clockwork.stop()
-
-    def _recover(self, kind: FaultKind) -> None:
-        """End a fault that lasts; harmless when there is none."""
-        if kind is FaultKind.SLOW:
-            self._clockwork.engine.slow_factor = 1.0
-        elif kind is FaultKind.REFUSE and self._listener is None:
-            self._opening = self._loop.create_task(self._listen())
-        elif kind is FaultKind.HANG:
-            self._is_hung = False
-        elif kind is FaultKind.FREEZE:
-            self._is_frozen = False
-        if not self._is_hung and not self._is_frozen:
-            self._clockwork.go_on()
-        stalled = self._stalled.get(kind, [])
-        while stalled:
-            reply = stalled.pop()
-            reply.resume()
-            self._clockwork.release(reply.sequences)
-        while self._unanswered and not self._is_frozen:
-            exchange = self._unanswered.pop(0)
-            if not exchange.is_gone:
-                self.route(exchange)
-
-    def _later(self, delay_s: float, act: Callable[[], None]) -> None:
-        self._timers.append(self._loop.call_later(delay_s, act))
-
-    def _play_dead(self, _: int | None = None) -> None:
-        self._stop_listening()
-        self._clockwork.stop()
+    def _close_abruptly(self) -> None:
+        self.stop_listening()
+        self._runner.pause()
         for connection in list(self._connections):
             connection.reset()
 
 
-def die_in_earnest(exit_code: int | None) -> NoReturn:
-    """End this process at once: by SIGKILL, or with an exit code."""
+def exit_process(exit_code: int | None) -> NoReturn:
+    """End this process immediately, with the exit code or, if that is None, by SIGKILL."""
     if exit_code is None:
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(exit_code or 0)

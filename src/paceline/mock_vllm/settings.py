@@ -1,4 +1,4 @@
-"""What kind of server is imitated, and how fast is it?"""
+"""The settings of the mock server: model name, limits, speed and token pattern."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class MockVllmSettings:
     model: str = "mock_vllm"
     max_model_len: int = 4096
     tpot_ms: float = 20.0
-    """Time per output token of every running request, whatever the load."""
+    """Time per output token of each running request, independent of the load."""
     prefill_tokens_per_s: float = 20_000.0
-    """Prompts are read one after another at this rate; what the prefix cache holds is free."""
+    """Prefill rate. Prompts are prefilled one after another; cached tokens take no time."""
     max_num_seqs: int = 256
-    """Sequences that run at once; others wait."""
+    """Maximum number of running sequences; further sequences are queued."""
     num_kv_blocks: int = 0
     """Blocks of 16 tokens in the virtual KV cache; 0: enough for `max_num_seqs` full contexts."""
     tokens_per_chunk: tuple[int, ...] = (1,)
-    """How many tokens each chunk of a stream has, in turn and again from the start."""
+    """Tokens in each chunk of a stream; the pattern repeats."""
     speculates: bool = False
-    """Refuse `min_p` and `logit_bias`, as vLLM does while it drafts."""
+    """Refuse `min_p` and `logit_bias`, as vLLM does with speculative decoding."""
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS
-    """An answer ends by itself after so many tokens on average; 0: never."""
+    """Average number of tokens before an answer ends with EOS; 0: it never does."""
     api_key: str = ""
-    """The bearer token that routes under /v1 and some others want; empty: none."""
+    """Bearer token required under /v1 and on some other paths; empty: none is required."""
     seed: int = 0
-    """For what is drawn: seeds of requests that sample without one, and faults with a rate."""
+    """Seed of the random draws: seeds of sampling requests that name none, faults with a rate."""
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("model must not be empty.")
+            raise ValueError("model must not be empty: it is the name that requests must give.")
         if self.tpot_ms < 0:
             raise ValueError(f"tpot_ms must not be negative, got {self.tpot_ms}.")
         if self.prefill_tokens_per_s <= 0:
@@ -52,8 +52,8 @@ class MockVllmSettings:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
         if 0 < self.num_kv_blocks < self._blocks_per_sequence:
             raise ValueError(
-                f"num_kv_blocks must hold one context: at least {self._blocks_per_sequence}, "
-                f"got {self.num_kv_blocks}."
+                f"num_kv_blocks must hold one full context (max_model_len={self.max_model_len}): "
+                f"0 or at least {self._blocks_per_sequence}, got {self.num_kv_blocks}."
             )
         if not self.tokens_per_chunk or min(self.tokens_per_chunk) < 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""How does a test run a stand-in as a process of its own, to be killed or stopped?"""
+"""Run a mock server in a child process that a test can kill, stop and restart."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from types import TracebackType
 
 
 class SpawnedMockVllm:
-    """A stand-in in a child process. Restarting keeps its port. Close it, or use `with`."""
+    """A mock server in a child process. A restart keeps its port. Call `close`, or use `with`."""
 
     def __init__(self, flags: Sequence[str], port: int, environment: Mapping[str, str]) -> None:
         self.port = port
         self._flags = tuple(flags)
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
-        self._lifeline_fd: int | None = None
+        self._parent_pipe_fd: int | None = None
 
     @property
     def url(self) -> str:
@@ -28,69 +28,72 @@ class SpawnedMockVllm:
 
     @property
     def pid(self) -> int:
-        """Of the running process, or of the last one."""
+        """The id of the running process, or of the last one."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """How the process ended; None while it runs. Negative: the signal that killed it."""
+        """The exit code, or the negative number of the killing signal; None while it runs."""
         assert self._process is not None
         return self._process.poll()
 
     def start(self, timeout_s: float = 20.0) -> None:
-        """Start, or start again on the same port; returns when it listens.
+        """Start or restart the server on the same port; returns when it listens.
 
-        Raises `RuntimeError` when it ends before, `TimeoutError` when it takes too long.
+        Raises `RuntimeError` if the process ends first, `TimeoutError` after `timeout_s`.
         """
         if self._process is not None and self._process.poll() is None:
-            raise RuntimeError("This stand-in runs already.")
-        self._let_go()
-        # The child ends when this process does, however it does: then the pipe closes.
-        theirs, self._lifeline_fd = os.pipe()
+            raise RuntimeError(f"The mock server on port {self.port} is already running.")
+        self._close_pipe()
+        # When this process ends, even by SIGKILL, the pipe closes, and then the child exits.
+        read_fd, self._parent_pipe_fd = os.pipe()
         command = [sys.executable, "-m", "paceline.mock_vllm", "--port", str(self.port)]
-        command += ["--lifeline-fd", str(theirs), *self._flags]
+        command += ["--parent-fd", str(read_fd), *self._flags]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, env=self._environment, pass_fds=(theirs,)
+            command, stdout=subprocess.DEVNULL, env=self._environment, pass_fds=(read_fd,)
         )
-        os.close(theirs)
+        os.close(read_fd)
         deadline_s = time.monotonic() + timeout_s
-        while not self._listens():
+        while not self._is_listening():
             if self._process.poll() is not None:
-                raise RuntimeError(f"The stand-in ended with {self._process.returncode}.")
+                code = self._process.returncode
+                raise RuntimeError(f"The mock server exited with {code} before it listened.")
             if time.monotonic() > deadline_s:
                 self.close()
-                raise TimeoutError(f"The stand-in did not listen within {timeout_s} s.")
+                raise TimeoutError(
+                    f"The mock server did not listen on port {self.port} within {timeout_s} s."
+                )
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait for the process to end."""
         self._signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> None:
-        """SIGSTOP: the port stays open and nothing answers."""
+        """Send SIGSTOP: the port stays open and nothing answers."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT, after `stop`."""
+        """Send SIGCONT, after `stop`."""
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """SIGTERM, and wait until it is gone."""
+        """Send SIGTERM and wait for the process to end."""
         self._signal(signal.SIGTERM)
         self.wait()
 
     def wait(self, timeout_s: float = 20.0) -> int:
-        """The return code, once the process has ended."""
+        """Wait for the process to end and return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
 
     def close(self) -> None:
-        """Kill it if it runs; harmless twice."""
+        """Kill the process if it runs. May be called more than once."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
-        self._let_go()
+        self._close_pipe()
 
     def __enter__(self) -> SpawnedMockVllm:
         return self
@@ -100,17 +103,17 @@ class SpawnedMockVllm:
     ) -> None:
         self.close()
 
-    def _let_go(self) -> None:
-        if self._lifeline_fd is not None:
-            os.close(self._lifeline_fd)
-            self._lifeline_fd = None
+    def _close_pipe(self) -> None:
+        if self._parent_pipe_fd is not None:
+            os.close(self._parent_pipe_fd)
+            self._parent_pipe_fd = None
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _listens(self) -> bool:
+    def _is_listening(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return True
@@ -121,7 +124,7 @@ class SpawnedMockVllm:
 def spawn_mock_vllm(*flags: str, port: int | None = None) -> SpawnedMockVllm:
     """Start `paceline mock-vllm` with these flags in a child process; returns when it listens.
 
-    A free port is chosen when none is given. `flags` are those of the command but `--port`:
+    Without `port`, a free one is chosen. `flags` are those of the command except `--port`:
 
     with spawn_mock_vllm("--model", "m", "--tpot-ms", "5") as server:
         ...
@@ -134,7 +137,7 @@ def spawn_mock_vllm(*flags: str, port: int | None = None) -> SpawnedMockVllm:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with its import path, so that the child runs the same Paceline."""
+    """This process's environment and import path, so that the child runs the same Paceline."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

@@ -1,4 +1,4 @@
-"""`paceline mock-vllm` as a user types it."""
+"""The command `paceline mock-vllm`: its help, its errors and its end."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from paceline.cli import main
 from paceline.mock_vllm import spawn_mock_vllm
 
 
-def test_help_has_every_flag_and_examples() -> None:
+def test_help_lists_every_flag_and_examples() -> None:
     text = CliRunner().invoke(main, ["mock-vllm", "--help"]).output
     flags = "host port socket model max-model-len tpot-ms prefill-tokens-per-s max-num-seqs seed"
-    for flag in [*flags.split(), "speculates", "faults", "ledger", "tokens-per-chunk"]:
+    for flag in [*flags.split(), "speculates", "faults", "request-log", "tokens-per-chunk"]:
         assert f"--{flag}" in text
     assert "Examples:" in text
 
 
-def test_it_is_among_the_commands() -> None:
+def test_paceline_lists_the_command() -> None:
     assert "mock-vllm" in CliRunner().invoke(main, ["--help"]).output
 
 
@@ -31,18 +31,21 @@ def test_it_is_among_the_commands() -> None:
     [
         (["--tpot-ms", "-1"], "tpot_ms must not be negative"),
         (["--max-num-seqs", "0"], "max_num_seqs must be at least 1"),
-        (["--tokens-per-chunk", "1,x"], "must be counts such as 1 or 1,3,2"),
+        (["--tokens-per-chunk", "1,x"], "must be integers such as 1 or 1,3,2; got 1,x"),
         (["--tokens-per-chunk", "0"], "counts of at least 1"),
-        (["--num-kv-blocks", "3"], "num_kv_blocks must hold one context: at least 257"),
+        (
+            ["--num-kv-blocks", "3"],
+            "(max_model_len=4096): 0 or at least 257, got 3",
+        ),
     ],
 )
-def test_wrong_flags_are_refused_and_say_why(flags: list[str], message: str) -> None:
+def test_wrong_flags_are_refused_with_the_reason(flags: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["mock-vllm", *flags])
     assert result.exit_code == 2
     assert message in result.output
 
 
-def test_a_wrong_fault_script_is_refused_and_says_why(tmp_path: Path) -> None:
+def test_a_wrong_fault_script_is_refused_with_the_reason(tmp_path: Path) -> None:
     script = tmp_path / "faults.yaml"
     script.write_text("- kind: sneeze\n")
     result = CliRunner().invoke(main, ["mock-vllm", "--faults", str(script)])
@@ -50,7 +53,7 @@ def test_a_wrong_fault_script_is_refused_and_says_why(tmp_path: Path) -> None:
     assert "Fault 1: kind must be one of die" in result.output
 
 
-def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with spawn_mock_vllm() as server:
         command = [sys.executable, "-m", "paceline.mock_vllm", "--port", str(server.port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -59,9 +62,9 @@ def test_a_port_that_is_taken_is_said_in_one_line() -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_sigterm_ends_it_in_good_order_and_notes_open_requests(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    with spawn_mock_vllm("--ledger", str(path)) as server:
+def test_sigterm_ends_the_server_and_records_running_requests_as_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    with spawn_mock_vllm("--request-log", str(path)) as server:
         body = {"prompt": "a", "max_tokens": 3000, "stream": True, "ignore_eos": True}
         with httpx.stream("POST", f"{server.url}/v1/completions", json=body) as answer:
             parts = answer.iter_raw()

@@ -1,4 +1,4 @@
-"""The server's own record, in memory and in a file that survives SIGKILL."""
+"""The request log, in memory and in a file that survives SIGKILL."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from paceline.mock_vllm import (
     encode_text,
     expected_answer,
     hash_of_ids,
-    read_ledger,
+    read_request_log,
     spawn_mock_vllm,
 )
-from paceline.mock_vllm import request_log as ledger_module
+from paceline.mock_vllm import request_log as request_log_module
 from paceline.mock_vllm.request_log import RequestLog
 
 BODY = {"model": "m", "prompt": "abc", "max_tokens": 12, "temperature": 0}
@@ -32,10 +32,10 @@ async def test_a_finished_request_is_recorded_with_its_tokens() -> None:
         for stream in (True, False):
             body = BODY | {"stream": stream}
             await http.post("/v1/completions", json=body, headers={"x-request-id": "r1"})
-        told = (await http.get("/mock_vllm/ledger")).json()
-    assert (told["num_begun"], told["num_open"], told["num_forgotten"]) == (2, 0, 0)
+        log = (await http.get("/mock_vllm/requests")).json()
+    assert (log["num_begun"], log["num_open"], log["num_forgotten"]) == (2, 0, 0)
     ids = expected_answer(encode_text("abc"), 12).ids
-    for record in told["records"]:
+    for record in log["records"]:
         assert record["request_id"] == "r1"
         assert record["ending"] == "finished"
         assert record["prompt_hash"] == hash_of_ids(encode_text("abc"))
@@ -44,24 +44,26 @@ async def test_a_finished_request_is_recorded_with_its_tokens() -> None:
         assert record["begun_s"] <= record["first_token_s"] <= record["ended_s"]
 
 
-async def test_a_request_that_samples_without_a_seed_can_be_checked_by_its_record() -> None:
+async def test_the_record_has_the_seed_that_the_server_drew() -> None:
     async with (
         MockVllm(MockVllmSettings(model="m", tpot_ms=1, seed=3)) as server,
         httpx.AsyncClient(base_url=server.url) as http,
     ):
         answer = await http.post("/v1/completions", json=BODY | {"temperature": 1})
-        (record,) = (await http.get("/mock_vllm/ledger")).json()["records"]
+        (record,) = (await http.get("/mock_vllm/requests")).json()["records"]
     expected = expected_answer(encode_text("abc"), 12, seed=record["seed"])
     assert answer.json()["choices"][0]["text"] == expected.text
 
 
 async def _records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
-    return list((await http.get("/mock_vllm/ledger")).json()["records"])
+    return list((await http.get("/mock_vllm/requests")).json()["records"])
 
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("is_queued", [True, False])
-async def test_a_peer_that_leaves_is_an_abort_at_once(stream: bool, is_queued: bool) -> None:
+async def test_a_client_that_disconnects_aborts_its_request(
+    stream: bool, is_queued: bool
+) -> None:
     settings = MockVllmSettings(model="m", tpot_ms=20, max_num_seqs=1, eos_every_tokens=0)
     async with (
         MockVllm(settings) as server,
@@ -95,10 +97,10 @@ async def test_a_peer_that_leaves_is_an_abort_at_once(stream: bool, is_queued: b
     assert f'vllm:num_requests_running{{engine="0",model_name="m"}} {float(is_queued)}' in metrics
 
 
-def test_a_killed_process_leaves_its_record(tmp_path: Path) -> None:
-    """And the restarted one appends to it."""
-    path = tmp_path / "ledger.jsonl"
-    flags = ("--model", "m", "--tpot-ms", "5", "--ledger", str(path))
+def test_the_log_file_survives_sigkill(tmp_path: Path) -> None:
+    """A restarted server appends to the same file."""
+    path = tmp_path / "requests.jsonl"
+    flags = ("--model", "m", "--tpot-ms", "5", "--request-log", str(path))
     with spawn_mock_vllm(*flags) as server:
         url = f"{server.url}/v1/completions"
         httpx.post(url, json=BODY, headers={"x-request-id": "whole"})
@@ -109,7 +111,7 @@ def test_a_killed_process_leaves_its_record(tmp_path: Path) -> None:
             server.kill()
         server.start()
         httpx.post(url, json=BODY, headers={"x-request-id": "again"})
-    records = list(read_ledger(path))
+    records = list(read_request_log(path))
     assert [(r.request_id, r.number, r.ending) for r in records] == [
         ("whole", 1, "finished"),
         ("cut", 2, None),
@@ -119,13 +121,13 @@ def test_a_killed_process_leaves_its_record(tmp_path: Path) -> None:
     assert len({record.pid for record in records}) == 2
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "MAX_RECORDS", 10)
-    ledger = RequestLog(None)
+def test_the_number_of_records_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_log_module, "MAX_RECORDS", 10)
+    log = RequestLog(None)
     for _ in range(25):
-        record = ledger.begin(request_id="", route="", prompts=[[1]], max_tokens=1, seed=None)
-        ledger.end(record, "finished")
-        ledger.end(record, "aborted")
-    rendered = ledger.render()
+        record = log.begin(request_id="", route="", prompts=[[1]], max_tokens=1, seed=None)
+        log.end(record, "finished")
+        log.end(record, "aborted")
+    rendered = log.render()
     assert b'"num_begun":25,"num_open":0,"num_forgotten":15' in rendered
     assert b"aborted" not in rendered

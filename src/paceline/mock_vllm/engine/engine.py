@@ -1,11 +1,12 @@
-"""Which sequence runs when?
+"""Schedule sequences in virtual time, so that the time of every token is known in advance.
 
-Time is passed in; nothing here waits. A sequence waits until there is room among the running
-(`max_num_seqs`) and in the virtual KV cache. Then what the cache does not hold of its prompt is
-read, one prompt after another at `prefill_tokens_per_s`, and its first token comes when that is
-done. Token k follows exactly k steps of `tpot_ms` later: steps are each sequence's own, so that
-the times are known whatever the load. When the cache is full, the sequence that started last is
-preempted: it loses its blocks, waits in front of the others, and its tokens are read again.
+The caller passes the time in; nothing in this module waits. A sequence is queued until fewer than
+`max_num_seqs` run and the virtual KV cache has room for it. Then the part of its prompt that is not
+cached is prefilled; prompts are prefilled one after another at `prefill_tokens_per_s`. The first
+token is due when the prefill ends, and token k is due k * `tpot_ms` later. Each sequence has its
+own steps, so these times do not depend on the load. When the cache is full, the sequence that
+started last is preempted: it loses its blocks, goes to the front of the queue, and its tokens are
+prefilled again.
 """
 
 from __future__ import annotations
@@ -15,48 +16,48 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable
 
-from paceline.mock_vllm.engine.kv_cache import Holding, KvCache
-from paceline.mock_vllm.model.answer import Piece, Writing
+from paceline.mock_vllm.engine.kv_cache import KvCache, SequenceBlocks
+from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
 from paceline.mock_vllm.settings import MockVllmSettings
 
 
 class Sequence:
-    """One choice of one request in the engine, which alone changes it."""
+    """One choice of one request. Only the engine mutates it."""
 
     __slots__ = (
+        "blocks",
         "cache_salt",
         "due_s",
-        "holding",
+        "generator",
         "ids",
-        "is_gone",
+        "is_ended",
         "is_held",
         "num_chunks",
-        "on_piece",
-        "writing",
+        "on_delta",
     )
 
     def __init__(
         self,
         prompt_ids: list[int],
         cache_salt: str,
-        writing: Writing,
-        on_piece: Callable[[Piece], None],
+        generator: AnswerGenerator,
+        on_delta: Callable[[AnswerDelta], None],
     ) -> None:
         self.ids = list(prompt_ids)
-        """The prompt and all that was made."""
+        """The prompt and all tokens generated so far."""
         self.cache_salt = cache_salt
-        self.writing = writing
-        self.on_piece = on_piece
+        self.generator = generator
+        self.on_delta = on_delta
         self.due_s = 0.0
         self.num_chunks = 0
-        self.holding: Holding | None = None
-        """None while it does not run."""
+        self.blocks: SequenceBlocks | None = None
+        """None while the sequence does not run."""
         self.is_held = False
-        self.is_gone = False
+        self.is_ended = False
 
 
 class Engine:
-    """Waiting and running sequences, and counters as vLLM has them."""
+    """The waiting and the running sequences, with vLLM's counters."""
 
     def __init__(self, settings: MockVllmSettings) -> None:
         self._settings = settings
@@ -66,10 +67,10 @@ class Engine:
         self._order = itertools.count()
         self._prefill_free_s = 0.0
         self.cache = KvCache(settings.kv_blocks)
-        self.is_stopped = False
-        """Nothing is done; set it within `on_piece`, and what else is due waits too."""
+        self.is_paused = False
+        """While true, `advance` does nothing. It takes effect at once when set in `on_delta`."""
         self.slow_factor = 1.0
-        """Multiplies all times."""
+        """Factor on all prefill times and times per token."""
         self.prompt_tokens_total = 0
         self.generation_tokens_total = 0
         self.preemptions_total = 0
@@ -88,37 +89,37 @@ class Engine:
         self._admit(now_s)
 
     def abort(self, sequence: Sequence, now_s: float) -> None:
-        """Nothing more comes of it; harmless when it has ended."""
-        if sequence.is_gone:
+        """End the sequence without further tokens. Does nothing if it has ended."""
+        if sequence.is_ended:
             return
-        sequence.is_gone = True
+        sequence.is_ended = True
         self.finished_total["abort"] += 1
-        if sequence.holding is None:
+        if sequence.blocks is None:
             self._waiting.remove(sequence)
         else:
             self._stop(sequence)
             self._admit(now_s)
 
     def hold(self, sequence: Sequence) -> None:
-        """It makes no more tokens until `release`, and keeps its place."""
+        """Generate no tokens for the sequence until `release`; it keeps its slot and its blocks."""
         sequence.is_held = True
 
     def release(self, sequence: Sequence, now_s: float) -> None:
         if sequence.is_held:
             sequence.is_held = False
-            if sequence.holding is not None:
+            if sequence.blocks is not None:
                 self._push(sequence, now_s + self._tpot_s)
 
     def next_due_s(self) -> float | None:
-        """When something is to happen next."""
+        """When `advance` has to be called next; None while no sequence is due."""
         return self._due[0][0] if self._due else None
 
     def advance(self, now_s: float) -> None:
-        """Do all that is due; each `on_piece` is called from within."""
+        """Run all steps that are due; calls `on_delta` of each sequence that steps."""
         due = self._due
-        while due and due[0][0] <= now_s and not self.is_stopped:
+        while due and due[0][0] <= now_s and not self.is_paused:
             due_s, _, sequence = heapq.heappop(due)
-            is_current = due_s == sequence.due_s and sequence.holding is not None
+            is_current = due_s == sequence.due_s and sequence.blocks is not None
             if is_current and not sequence.is_held:
                 self._step(sequence, now_s)
 
@@ -127,24 +128,24 @@ class Engine:
         num_wanted = pattern[sequence.num_chunks % len(pattern)]
         if not self._make_room(sequence, len(sequence.ids) + num_wanted, now_s):
             return
-        piece = sequence.writing.advance(num_wanted)
+        delta = sequence.generator.advance(num_wanted)
         sequence.num_chunks += 1
-        sequence.ids += piece.ids
-        self.generation_tokens_total += len(piece.ids)
-        if piece.finish_reason is not None:
-            sequence.is_gone = True
-            self.finished_total[piece.finish_reason] += 1
+        sequence.ids += delta.ids
+        self.generation_tokens_total += len(delta.ids)
+        if delta.finish_reason is not None:
+            sequence.is_ended = True
+            self.finished_total[delta.finish_reason] += 1
             self._stop(sequence)
             self._admit(now_s)
         else:
             num_next = pattern[sequence.num_chunks % len(pattern)]
             self._push(sequence, sequence.due_s + num_next * self._tpot_s)
-        sequence.on_piece(piece)
+        sequence.on_delta(delta)
 
     def _make_room(self, sequence: Sequence, num_tokens: int, now_s: float) -> bool:
-        """False when the sequence itself had to give way."""
-        assert sequence.holding is not None
-        while not self.cache.grow(sequence.holding, num_tokens):
+        """Preempt until the sequence fits; returns False if it was itself preempted."""
+        assert sequence.blocks is not None
+        while not self.cache.grow(sequence.blocks, num_tokens):
             victim = next(reversed(self._running))
             self._stop(victim)
             self._waiting.appendleft(victim)
@@ -162,24 +163,24 @@ class Engine:
         heapq.heappush(self._due, (due_s, next(self._order), sequence))
 
     def _stop(self, sequence: Sequence) -> None:
-        assert sequence.holding is not None
+        assert sequence.blocks is not None
         del self._running[sequence]
-        self.cache.end(sequence.holding, sequence.ids, sequence.cache_salt)
-        sequence.holding = None
+        self.cache.free(sequence.blocks, sequence.ids, sequence.cache_salt)
+        sequence.blocks = None
 
     def _admit(self, now_s: float) -> None:
         while self._waiting and len(self._running) < self._settings.max_num_seqs:
             sequence = self._waiting[0]
-            holding = self.cache.begin(sequence.ids, sequence.cache_salt)
-            if holding is None:
+            blocks = self.cache.allocate(sequence.ids, sequence.cache_salt)
+            if blocks is None:
                 return
             self._waiting.popleft()
             self._running[sequence] = None
-            sequence.holding = holding
+            sequence.blocks = blocks
             num_tokens = len(sequence.ids)
             if not sequence.num_chunks:
                 self.prompt_tokens_total += num_tokens
-            num_to_read = num_tokens - holding.num_cached_tokens
-            prefill_s = num_to_read / self._settings.prefill_tokens_per_s * self.slow_factor
+            num_uncached = num_tokens - blocks.num_cached_tokens
+            prefill_s = num_uncached / self._settings.prefill_tokens_per_s * self.slow_factor
             self._prefill_free_s = max(now_s, self._prefill_free_s) + prefill_s
             self._push(sequence, self._prefill_free_s)

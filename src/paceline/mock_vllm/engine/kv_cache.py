@@ -1,9 +1,9 @@
-"""How full is the virtual KV cache, and what of a prompt does it hold already?
+"""A virtual KV cache with prefix caching: it counts blocks and stores no keys or values.
 
-Blocks of 16 tokens, found again by a hash over all tokens up to their end and the request's
-`cache_salt`, as vLLM's prefix cache. Blocks that nobody uses stay until they are needed, the
-longest unused first. The hash is CRC-32 twice with different starts, 64 bits: enough against
-chance, not against malice.
+A block holds 16 tokens. As in vLLM's prefix cache, a full block is identified by a hash of the
+request's `cache_salt` and all tokens up to the end of the block. Blocks that no sequence uses stay
+cached and are evicted in least-recently-used order. The 64-bit hash is two CRC-32 values with
+different start values: safe against accidental collisions, not against deliberate ones.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from paceline.mock_vllm.settings import BLOCK_TOKENS
 _BLOCK_BYTES = 4 * BLOCK_TOKENS
 
 
-class Holding:
+class SequenceBlocks:
     """The blocks of one running sequence."""
 
     __slots__ = ("hashes", "num_blocks", "num_cached_tokens")
 
     def __init__(self, hashes: list[int], num_blocks: int, num_cached_tokens: int) -> None:
         self.hashes = hashes
-        """Of the prompt's full blocks."""
+        """Hashes of the prompt's full blocks."""
         self.num_blocks = num_blocks
         self.num_cached_tokens = num_cached_tokens
-        """Tokens of the prompt that need not be read again."""
+        """Prompt tokens that were cached and need no prefill."""
 
 
 class KvCache:
-    """Blocks in use, and blocks that are kept for the next prompt like it."""
+    """The blocks in use and the idle blocks that are still cached."""
 
     def __init__(self, num_blocks: int) -> None:
         self._num_blocks = num_blocks
@@ -50,11 +50,11 @@ class KvCache:
     def _num_used(self) -> int:
         return len(self._uses) + self._num_unhashed
 
-    def begin(self, ids: Sequence[int], cache_salt: str) -> Holding | None:
-        """Blocks for a prompt and its first token; None, and no change, when there is no room."""
+    def allocate(self, ids: Sequence[int], cache_salt: str) -> SequenceBlocks | None:
+        """Allocate blocks for a prompt and one token; returns None, unchanged, without room."""
         hashes = _hashes_of(ids, cache_salt)
         num_hit = 0
-        # The last token is always computed, since its output is what is wanted.
+        # The last prompt token is never taken from the cache: its output is the first new token.
         for block in hashes[: (len(ids) - 1) // BLOCK_TOKENS]:
             if block not in self._uses and block not in self._idle:
                 break
@@ -70,28 +70,28 @@ class KvCache:
         self._evict()
         self.queried_tokens_total += len(ids)
         self.hit_tokens_total += num_hit * BLOCK_TOKENS
-        return Holding(hashes, num_blocks, num_hit * BLOCK_TOKENS)
+        return SequenceBlocks(hashes, num_blocks, num_hit * BLOCK_TOKENS)
 
-    def grow(self, holding: Holding, num_tokens: int) -> bool:
-        """Room for `num_tokens` in all; False, and no change, when there is none."""
-        num_more = num_tokens // BLOCK_TOKENS + 1 - holding.num_blocks
+    def grow(self, blocks: SequenceBlocks, num_tokens: int) -> bool:
+        """Extend `blocks` to `num_tokens` tokens; returns False, unchanged, without room."""
+        num_more = num_tokens // BLOCK_TOKENS + 1 - blocks.num_blocks
         if num_more <= 0:
             return True
         if self._num_used + num_more > self._num_blocks:
             return False
-        holding.num_blocks += num_more
+        blocks.num_blocks += num_more
         self._num_unhashed += num_more
         self._evict()
         return True
 
-    def end(self, holding: Holding, ids: Sequence[int], cache_salt: str) -> None:
-        """Give the blocks back; the full ones of `ids`, prompt and answer, are kept for others."""
-        self._num_unhashed -= holding.num_blocks - len(holding.hashes)
-        for block in holding.hashes:
+    def free(self, blocks: SequenceBlocks, ids: Sequence[int], cache_salt: str) -> None:
+        """Free the blocks; the full blocks of `ids` (prompt and answer) stay cached."""
+        self._num_unhashed -= blocks.num_blocks - len(blocks.hashes)
+        for block in blocks.hashes:
             self._uses[block] -= 1
             if not self._uses[block]:
                 del self._uses[block]
-        # The end of a text is less likely to be wanted again than its beginning.
+        # In reverse, so that the end of a text, which is reused less, is evicted first.
         for block in reversed(_hashes_of(ids, cache_salt)):
             if block not in self._uses:
                 self._idle[block] = None

@@ -1,6 +1,6 @@
-"""The load and the counts, under vLLM 0.32's names and in its words.
+"""Render the engine's load, cache and token counters as the metrics of vLLM 0.32.
 
-vLLM has many more families; here are those that tell load, cache and output.
+Names, help texts and labels are vLLM's. Only a part of vLLM's metric families is included.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 
-class Metrics:
-    """Read from the engine at each scrape."""
+class EngineMetrics:
+    """Reads the engine's state at each scrape."""
 
     def __init__(self, engine: Engine, model: str) -> None:
         self._registry = CollectorRegistry()

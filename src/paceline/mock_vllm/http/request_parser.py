@@ -1,7 +1,7 @@
-"""What does a request ask for, and what would vLLM refuse about it?
+"""Parse and check a request for an answer, as vLLM does.
 
-Messages and their order are vLLM 0.32's. Fields that do not matter here are ignored, as vLLM
-ignores those that it does not know.
+The error messages and the order of the checks are vLLM 0.32's. Fields that the mock server does not
+use are ignored, as vLLM ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.mock_vllm.http.refusals import (
-    Refused,
-    check_types,
-    ill_formed,
-    invalid,
-    is_list_of,
-    wrong,
-)
+from paceline.mock_vllm.http.field_checks import check_types
+from paceline.mock_vllm.http.prompts import chat_prompt, completion_prompts
+from paceline.mock_vllm.http.refusals import RequestRefused, invalid
 from paceline.mock_vllm.model.answer import SamplingParams
-from paceline.mock_vllm.model.vocabulary import VOCABULARY_SIZE, encode_chat, encode_text
+from paceline.mock_vllm.model.vocabulary import VOCABULARY_SIZE
 from paceline.mock_vllm.settings import MockVllmSettings
 
 _SAMPLING_EPS = 1e-5
@@ -33,7 +28,7 @@ class ParsedRequest:
     is_chat: bool
     prompts: tuple[list[int], ...]
     sampling: SamplingParams
-    """Its `max_tokens` is what the context leaves of it for the longest prompt."""
+    """Its `max_tokens` is limited to the context left after the longest prompt."""
     seeds: tuple[int | None, ...]
     """One for each of the n choices."""
     stream: bool
@@ -48,15 +43,15 @@ def check_model(body: Mapping[str, Any], settings: MockVllmSettings) -> None:
     model = body.get("model")
     if model and model != settings.model:
         text = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
-        raise Refused(404, text, "NotFoundError", "model")
+        raise RequestRefused(404, text, "NotFoundError", "model")
 
 
-def read_asked(
+def parse_request(
     body: Mapping[str, Any], settings: MockVllmSettings, *, is_chat: bool, drawn_seed: int
 ) -> ParsedRequest:
-    """Check a request as vLLM would; `drawn_seed` is for one that samples and names none.
+    """Check a request as vLLM does; `drawn_seed` is used if it samples and names no seed.
 
-    Raises `Refused`.
+    Raises `RequestRefused`.
     """
     check_types(body)
     stream, options = bool(body.get("stream")), body.get("stream_options") or {}
@@ -64,7 +59,7 @@ def read_asked(
         raise invalid("Stream options can only be defined when `stream=True`.", "stream_options")
     if not is_chat and not body.get("prompt"):
         raise invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
-    prompts = [_chat_prompt(body)] if is_chat else _completion_prompts(body["prompt"])
+    prompts = [chat_prompt(body)] if is_chat else completion_prompts(body["prompt"])
     check_model(body, settings)
     if is_chat and not body["messages"]:
         raise invalid(
@@ -75,7 +70,7 @@ def read_asked(
     seeds: tuple[int | None, ...] = (None,)
     if _number(body, "temperature", 1.0) >= _SAMPLING_EPS:
         first = drawn_seed if body.get("seed") is None else body["seed"]
-        seeds = tuple(first + place for place in range(n))
+        seeds = tuple(first + index for index in range(n))
     include_usage = bool(options.get("include_usage"))
     return ParsedRequest(
         is_chat=is_chat,
@@ -89,14 +84,6 @@ def read_asked(
         echo=not is_chat and bool(body.get("echo")),
         cache_salt=body.get("cache_salt") or "",
     )
-
-
-def read_prompt(body: Mapping[str, Any]) -> list[int]:
-    """The tokens of a chat or a text, of any length, as /tokenize gives them."""
-    if "messages" in body:
-        return _chat_prompt(body)
-    prompt = body.get("prompt")
-    return encode_text(prompt) if isinstance(prompt, str) else []
 
 
 def _sampling(
@@ -148,7 +135,7 @@ def _sampling(
 
 def _check_prompt(prompt: list[int], limit: int) -> None:
     if len(prompt) > limit:
-        # vLLM's tokenizer stops one past the limit, hence its "at least".
+        # vLLM's tokenizer stops one token after the limit, hence its "at least".
         qualifier = "at least " if len(prompt) == limit + 1 else ""
         raise invalid(
             f"This model's maximum context length is {limit} tokens. However, your prompt "
@@ -192,43 +179,6 @@ def _check_numbers(body: Mapping[str, Any], *, max_tokens: int, min_tokens: int,
         )
     if temperature < _SAMPLING_EPS and n > 1:
         raise invalid(f"n must be 1 when using greedy sampling, got {n}.")
-
-
-def _completion_prompts(prompt: Any) -> list[list[int]]:
-    """A text, token ids, or a list of either."""
-    if isinstance(prompt, str):
-        return [encode_text(prompt)]
-    if is_list_of(prompt, int):
-        return [prompt]
-    if is_list_of(prompt, str):
-        return [encode_text(part) for part in prompt]
-    if isinstance(prompt, list) and all(is_list_of(part, int) for part in prompt):
-        return list(prompt)
-    kinds = ("list", "list", "string", "list")
-    details = [
-        wrong("body.prompt", f"{kind}_type", f"Input should be a valid {kind}", prompt)
-        for kind in kinds
-    ]
-    raise ill_formed("body.prompt", *details)
-
-
-def _chat_prompt(body: Mapping[str, Any]) -> list[int]:
-    if "messages" not in body:
-        raise ill_formed("body.messages", wrong("body.messages", "missing", "Field required", body))
-    pairs = []
-    for place, message in enumerate(body["messages"]):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            name = f"body.messages.{place}.role"
-            raise ill_formed(name, wrong(name, "missing", "Field required", message))
-        pairs.append((message["role"], _text_of(message.get("content"))))
-    return encode_chat(pairs, add_generation_prompt=body.get("add_generation_prompt") is not False)
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "\n".join(text for text in parts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
 
 
 def _number(body: Mapping[str, Any], name: str, default: float) -> float:

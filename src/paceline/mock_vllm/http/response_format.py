@@ -1,8 +1,8 @@
-"""How does vLLM 0.32 write an answer down, byte for byte?
+"""Render answers in the format of vLLM 0.32, byte for byte.
 
 Keys, their order and their nulls are those of vLLM's protocol classes as its serving classes fill
-them in (entrypoints/openai/{chat_completion,completion}). Ids, times and fingerprints aside, the
-tests compare this with recorded answers of vLLM.
+them in (entrypoints/openai/{chat_completion,completion}). The tests compare them with recorded
+answers of vLLM, except for ids, times and fingerprints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from paceline.mock_vllm.http.request_parser import ParsedRequest
-from paceline.mock_vllm.model.answer import Piece
+from paceline.mock_vllm.model.answer import AnswerDelta
 from paceline.mock_vllm.model.vocabulary import decode
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -36,7 +36,7 @@ def render_error(status: int, message: str, kind: str, param: str | None = None)
 
 
 def render_error_event(status: int, message: str, kind: str) -> bytes:
-    """The event that vLLM writes into a stream; `json.dumps` puts spaces after its marks."""
+    """Render vLLM's error event, with a space after every colon and comma as in `json.dumps`."""
     text = _encode(message).decode()
     return (
         f'data: {{"error": {{"message": {text}, "type": "{kind}", "param": null, '
@@ -44,18 +44,18 @@ def render_error_event(status: int, message: str, kind: str) -> bytes:
     ).encode()
 
 
-def answer_id(asked: ParsedRequest, request_id: str) -> str:
-    return f"{'chatcmpl' if asked.is_chat else 'cmpl'}-{request_id or uuid.uuid4().hex[:16]}"
+def make_answer_id(request: ParsedRequest, request_id: str) -> str:
+    return f"{'chatcmpl' if request.is_chat else 'cmpl'}-{request_id or uuid.uuid4().hex[:16]}"
 
 
 class EventWriter:
     """Renders the events of one stream."""
 
-    def __init__(self, asked: ParsedRequest, settings: MockVllmSettings, identity: str) -> None:
-        self._asked = asked
-        kind = "chat.completion.chunk" if asked.is_chat else "text_completion"
+    def __init__(self, request: ParsedRequest, settings: MockVllmSettings, answer_id: str) -> None:
+        self._request = request
+        kind = "chat.completion.chunk" if request.is_chat else "text_completion"
         head = {
-            "id": identity,
+            "id": answer_id,
             "object": kind,
             "created": int(time.time()),
             "model": settings.model,
@@ -64,29 +64,35 @@ class EventWriter:
         self._fingerprint = fingerprint(settings)
 
     def first(self, choice: int) -> bytes:
-        """A chat's first event: the role, and the prompt's ids where asked for."""
-        asked = self._asked
-        ids = _encode(asked.prompts[0]) if asked.return_token_ids else b"null"
+        """Render the first event of a chat: the role and, if requested, the prompt's token ids."""
+        request = self._request
+        ids = _encode(request.prompts[0]) if request.return_token_ids else b"null"
         return (
             self._head
             + b',"choices":[{"index":%d,"delta":{"role":"assistant","content":""},' % choice
             + b'"logprobs":null,"finish_reason":null}]'
-            + self._continuous_usage(len(asked.prompts[0]), 0)
+            + self._continuous_usage(len(request.prompts[0]), 0)
             + b',"prompt_token_ids":%b,"prompt_text":null}\n\n' % ids
         )
 
-    def piece(
-        self, choice: int, piece: Piece, num_tokens: int, prompt: Sequence[int], *, is_first: bool
+    def delta(
+        self,
+        choice: int,
+        delta: AnswerDelta,
+        num_tokens: int,
+        prompt: Sequence[int],
+        *,
+        is_first: bool,
     ) -> bytes:
-        """An event with some of a choice's tokens; `num_tokens` counts all of it until here."""
-        asked = self._asked
-        text = _encode(piece.text)
-        ids = _encode(piece.ids) if asked.return_token_ids else b"null"
-        reason = _encode(piece.finish_reason)
-        if asked.is_chat:
+        """Render an event with new tokens of a choice; `num_tokens` counts its tokens so far."""
+        request = self._request
+        text = _encode(delta.text)
+        ids = _encode(delta.ids) if request.return_token_ids else b"null"
+        reason = _encode(delta.finish_reason)
+        if request.is_chat:
             stop = b""
-            if piece.finish_reason is not None:
-                stop = b',"stop_reason":' + _encode(piece.stop_reason)
+            if delta.finish_reason is not None:
+                stop = b',"stop_reason":' + _encode(delta.stop_reason)
             body = b'"delta":{"content":%b},"logprobs":null,"finish_reason":%b%b,"token_ids":%b' % (
                 text,
                 reason,
@@ -94,17 +100,17 @@ class EventWriter:
                 ids,
             )
         else:
-            shows_prompt = is_first and (asked.return_token_ids or asked.echo)
+            shows_prompt = is_first and (request.return_token_ids or request.echo)
             prompt_ids = _encode(prompt) if shows_prompt else b"null"
             if is_first:
-                text = _encode(_echo(asked, prompt) + piece.text)
+                text = _encode(_echo(request, prompt) + delta.text)
             body = (
                 b'"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
                 b'"prompt_token_ids":%b,"token_ids":%b'
-                % (text, reason, _encode(piece.stop_reason), prompt_ids, ids)
+                % (text, reason, _encode(delta.stop_reason), prompt_ids, ids)
             )
         end = b"}\n\n"
-        if piece.finish_reason is not None and not asked.include_usage:
+        if delta.finish_reason is not None and not request.include_usage:
             end = b',"system_fingerprint":"%b"}\n\n' % self._fingerprint.encode()
         return b'%b,"choices":[{"index":%d,%b}]%b%b' % (
             self._head,
@@ -115,7 +121,7 @@ class EventWriter:
         )
 
     def usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
-        """The last event where usage was asked for."""
+        """Render the last event of a stream whose request has `include_usage`."""
         usage = _encode(_usage(num_prompt_tokens, num_tokens))
         return self._head + b',"choices":[],"usage":%b,"system_fingerprint":"%b"}\n\n' % (
             usage,
@@ -123,31 +129,31 @@ class EventWriter:
         )
 
     def _continuous_usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
-        if not self._asked.continuous_usage:
+        if not self._request.continuous_usage:
             return b""
         usage = _usage(num_prompt_tokens, num_tokens)
-        if self._asked.is_chat:
+        if self._request.is_chat:
             usage["completion_tokens_details"] = None
         return b',"usage":' + _encode(usage)
 
 
 def render_whole(
-    asked: ParsedRequest,
+    request: ParsedRequest,
     settings: MockVllmSettings,
-    identity: str,
-    answers: Sequence[tuple[int, Piece]],
+    answer_id: str,
+    answers: Sequence[tuple[int, AnswerDelta]],
 ) -> bytes:
-    """An answer that is not streamed; `answers` are (index of the prompt, whole choice)."""
-    num_prompt_tokens = sum(map(len, asked.prompts))
-    num_tokens = sum(len(piece.ids) for _, piece in answers)
+    """Render an answer that is not streamed; `answers` are pairs (prompt index, whole choice)."""
+    num_prompt_tokens = sum(map(len, request.prompts))
+    num_tokens = sum(len(delta.ids) for _, delta in answers)
     choices = [
-        (_chat_choice if asked.is_chat else _completion_choice)(asked, index, prompt, piece)
-        for index, (prompt, piece) in enumerate(answers)
+        (_chat_choice if request.is_chat else _completion_choice)(request, index, prompt, delta)
+        for index, (prompt, delta) in enumerate(answers)
     ]
     details = {"prompt_tokens_details": None, "completion_tokens_details": None}
     body: dict[str, Any] = {
-        "id": identity,
-        "object": "chat.completion" if asked.is_chat else "text_completion",
+        "id": answer_id,
+        "object": "chat.completion" if request.is_chat else "text_completion",
         "created": int(time.time()),
         "model": settings.model,
         "choices": choices,
@@ -155,48 +161,48 @@ def render_whole(
         "system_fingerprint": fingerprint(settings),
         "usage": _usage(num_prompt_tokens, num_tokens) | details,
     }
-    if asked.is_chat:
+    if request.is_chat:
         body["prompt_logprobs"] = None
-        body["prompt_token_ids"] = asked.prompts[0] if asked.return_token_ids else None
+        body["prompt_token_ids"] = request.prompts[0] if request.return_token_ids else None
         body["prompt_text"] = None
     body |= {"kv_transfer_params": None, "ec_transfer_params": None, "metrics": None}
     return _encode(body)
 
 
-def _chat_choice(asked: ParsedRequest, index: int, _: int, piece: Piece) -> dict[str, Any]:
-    message = {"role": "assistant", "content": piece.text} | dict.fromkeys(
+def _chat_choice(request: ParsedRequest, index: int, _: int, delta: AnswerDelta) -> dict[str, Any]:
+    message = {"role": "assistant", "content": delta.text} | dict.fromkeys(
         ("refusal", "annotations", "audio", "function_call", "reasoning")
     )
     return {
         "index": index,
         "message": message,
         "logprobs": None,
-        "finish_reason": piece.finish_reason,
-        "stop_reason": piece.stop_reason,
-        "token_ids": piece.ids if asked.return_token_ids else None,
+        "finish_reason": delta.finish_reason,
+        "stop_reason": delta.stop_reason,
+        "token_ids": delta.ids if request.return_token_ids else None,
         "routed_experts": None,
     }
 
 
 def _completion_choice(
-    asked: ParsedRequest, index: int, prompt: int, piece: Piece
+    request: ParsedRequest, index: int, prompt: int, delta: AnswerDelta
 ) -> dict[str, Any]:
     return {
         "index": index,
-        "text": _echo(asked, asked.prompts[prompt]) + piece.text,
+        "text": _echo(request, request.prompts[prompt]) + delta.text,
         "logprobs": None,
-        "finish_reason": piece.finish_reason,
-        "stop_reason": piece.stop_reason,
-        "token_ids": piece.ids if asked.return_token_ids else None,
+        "finish_reason": delta.finish_reason,
+        "stop_reason": delta.stop_reason,
+        "token_ids": delta.ids if request.return_token_ids else None,
         "prompt_logprobs": None,
-        "prompt_token_ids": asked.prompts[prompt] if asked.return_token_ids else None,
+        "prompt_token_ids": request.prompts[prompt] if request.return_token_ids else None,
         "routed_experts": None,
     }
 
 
-def _echo(asked: ParsedRequest, prompt: Sequence[int]) -> str:
-    """The prompt's text, which vLLM leaves out where it gives the ids."""
-    is_shown = asked.echo and not asked.return_token_ids
+def _echo(request: ParsedRequest, prompt: Sequence[int]) -> str:
+    """Return the prompt's text for `echo`; vLLM omits it if the token ids are requested."""
+    is_shown = request.echo and not request.return_token_ids
     return decode(prompt, skip_special_tokens=False) if is_shown else ""
 
 

@@ -1,8 +1,8 @@
-"""How do HTTP requests come in and answers go out?
+"""HTTP/1.1 connections on asyncio transports, without a task per request.
 
-HTTP/1.1 on asyncio transports with httptools and no task per request: an `Exchange` is handed to
-`route` once its request is complete, and answered whenever. Headers and framing are uvicorn's,
-under which vLLM runs: one chunk per event. Closing or half-closing by the peer is an abort.
+Each complete request is passed to `route` as an `Exchange`, which may be answered at any later
+time. Headers and framing are those of uvicorn, vLLM's server: one HTTP chunk per event. A client
+that closes or half-closes its connection aborts its request.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import httptools
 
 _CRLF = b"\r\n"
 FLUSH_S = 0.01
-"""Before a connection is reset or the process ends, so that what was written reaches the kernel:
-uvloop writes at the end of its round. Chosen by hand."""
-_LINGER_NOT = struct.pack("ii", 1, 0)
-"""SO_LINGER with which closing a socket resets the connection."""
+"""Delay before a connection is reset or the process ends, so that written bytes reach the kernel:
+uvloop writes at the end of each loop iteration. Chosen empirically."""
+_ZERO_LINGER = struct.pack("ii", 1, 0)
+"""SO_LINGER value with which closing a socket resets the connection."""
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _date = (0, b"")
 
@@ -40,7 +40,7 @@ class Exchange:
         "is_answered",
         "is_begun",
         "method",
-        "on_gone",
+        "on_disconnect",
         "on_writable",
         "path",
     )
@@ -54,10 +54,10 @@ class Exchange:
         self.body = b""
         self.is_begun = False
         self.is_answered = False
-        self.on_gone: Callable[[], None] | None = None
-        """Called at most once, when the peer leaves before the answer is complete."""
+        self.on_disconnect: Callable[[], None] | None = None
+        """Called at most once, if the client disconnects before the answer is complete."""
         self.on_writable: Callable[[], None] | None = None
-        """Called when the peer reads again after `is_writable` was false."""
+        """Called when the client reads again after `is_writable` was false."""
 
     @property
     def is_writable(self) -> bool:
@@ -70,7 +70,7 @@ class Exchange:
         content_type: str | None = "application/json",
         extra: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """A whole answer."""
+        """Send a complete answer."""
         head = [_head(status), b"content-length: %d\r\n" % len(body)]
         if content_type is not None:
             head.append(b"content-type: %b\r\n" % content_type.encode())
@@ -79,15 +79,15 @@ class Exchange:
         self.write(b"".join([*head, _CRLF, body]))
         self.end()
 
-    def promise(self, num_bytes: int) -> None:
-        """The head of a whole answer of that length, whatever will be written."""
+    def begin_body(self, num_bytes: int) -> None:
+        """Send the head of an answer with this content length; the body may stay incomplete."""
         self.is_begun = True
         self.write(
             _head(200) + b"content-length: %d\r\ncontent-type: application/json\r\n\r\n" % num_bytes
         )
 
     def begin_stream(self) -> None:
-        """The head of a stream; harmless when it is out already."""
+        """Send the head of a stream. Does nothing if a head was sent."""
         if self.is_begun:
             return
         self.is_begun = True
@@ -98,7 +98,7 @@ class Exchange:
         )
 
     def send(self, *events: bytes) -> None:
-        """One HTTP chunk for each event, in one write."""
+        """Send one HTTP chunk per event, all in one write."""
         self.write(b"".join([b"%x\r\n%b\r\n" % (len(event), event) for event in events]))
 
     def end_stream(self) -> None:
@@ -106,35 +106,35 @@ class Exchange:
         self.end()
 
     @property
-    def is_gone(self) -> bool:
-        """The peer has left."""
+    def is_disconnected(self) -> bool:
+        """Whether the client has closed its connection."""
         return self._connection.is_lost
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Send bytes as they are."""
         self._connection.write(data)
 
     def end(self) -> None:
-        """The answer is complete; the next request on the connection may be answered."""
+        """Mark the answer as complete, so that the connection's next request is answered."""
         self.is_answered = True
-        self.on_gone = self.on_writable = None
+        self.on_disconnect = self.on_writable = None
         self._connection.answered(self._keeps_alive)
 
     def reset(self) -> None:
-        """Close with a TCP reset, once what was written is out."""
+        """Close the connection with a TCP reset, after the written bytes are sent."""
         asyncio.get_running_loop().call_later(FLUSH_S, self._connection.reset)
 
     def half_close(self) -> None:
-        """Say that no more comes, and leave the connection open."""
+        """Close the connection for writing and keep it open for reading."""
         self._connection.half_close()
 
     def close(self) -> None:
-        """Close in good order after what was written, complete or not."""
+        """Close the connection normally after the written bytes, whether complete or not."""
         self._connection.close()
 
 
 class Connection(asyncio.Protocol):
-    """One connection; requests on it are answered one after another."""
+    """One connection; its requests are answered one after another."""
 
     def __init__(self, route: Callable[[Exchange], None], connections: set[Connection]) -> None:
         self._route = route
@@ -157,8 +157,8 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         self._queued.clear()
         current, self._current = self._current, None
-        if current is not None and current.on_gone is not None:
-            current.on_gone()
+        if current is not None and current.on_disconnect is not None:
+            current.on_disconnect()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         if self._current is not None and self._current.on_writable is not None:
             self._current.on_writable()
 
-    # httptools calls these
+    # Callbacks of httptools
     def on_message_begin(self) -> None:
         self._incoming = Exchange(self)
         self._parts, self._url = [], b""
@@ -224,9 +224,9 @@ class Connection(asyncio.Protocol):
     def reset(self) -> None:
         if self.is_lost:
             return
-        bare = self._transport.get_extra_info("socket")
-        if bare is not None and bare.family != socket.AF_UNIX:
-            bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ZERO_LINGER)
         self._transport.abort()
 
     def half_close(self) -> None:

@@ -1,0 +1,11 @@
+"""The mock model: a vocabulary, a token function and the answers that follow from them."""
+
+from paceline.mock_vllm.model.answer import (
+    Answer,
+    AnswerDelta,
+    AnswerGenerator,
+    SamplingParams,
+    expected_answer,
+)
+
+__all__ = ["Answer", "AnswerDelta", "AnswerGenerator", "SamplingParams", "expected_answer"]

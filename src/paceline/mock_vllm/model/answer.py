@@ -1,8 +1,9 @@
-"""How does an answer come about: tokens, their text, and where it stops?
+"""Generate an answer: its tokens, its text, and the point where it stops.
 
-The order of the checks, the hold-back before stop strings and what counts as output are vLLM's
-(`check_stop` in v1/core/sched/utils.py, `BaseIncrementalDetokenizer` in v1/engine/detokenizer.py).
-`expected_answer` is the whole answer as a pure function, for whoever checks a client.
+The order of the stop checks, the text held back before stop strings and the rule for which tokens
+count as output are vLLM's (`check_stop` in v1/core/sched/utils.py, `BaseIncrementalDetokenizer` in
+v1/engine/detokenizer.py). `expected_answer` computes the whole answer as a pure function, so that
+tests can compare it with what a client received.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from paceline.mock_vllm.model.token_function import TokenSource
 from paceline.mock_vllm.model.vocabulary import END
 
 DEFAULT_EOS_EVERY_TOKENS = 512
-"""Chosen by hand: most answers of a few hundred tokens end by `max_tokens`, some by themselves."""
+"""Chosen empirically: most answers of a few hundred tokens reach `max_tokens`, some end earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """What a request says about its answer, with vLLM's names."""
+    """The sampling parameters of one request, under vLLM's names."""
 
     max_tokens: int
     seed: int | None = None
-    """None: greedy."""
+    """None for greedy decoding."""
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     include_stop_str_in_output: bool = False
@@ -34,8 +35,8 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What one step adds to an answer."""
+class AnswerDelta:
+    """The tokens and the text that one engine step adds to an answer."""
 
     ids: list[int]
     text: str
@@ -45,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer."""
+    """A complete answer."""
 
     ids: tuple[int, ...]
     text: str
@@ -53,8 +54,8 @@ class Answer:
     stop_reason: str | int | None
 
 
-class Writing:
-    """One answer in the making."""
+class AnswerGenerator:
+    """Generates one answer, a few tokens at a time."""
 
     __slots__ = (
         "_detokenizer",
@@ -84,8 +85,11 @@ class Writing:
         self.num_tokens = 0
         self.is_finished = False
 
-    def advance(self, num_tokens: int) -> Piece:
-        """The next tokens, at most `num_tokens`. Call it only while not finished."""
+    def advance(self, num_tokens: int) -> AnswerDelta:
+        """Generate the next `num_tokens` tokens, or fewer if the answer ends before.
+
+        Must not be called once `is_finished` is true.
+        """
         ids: list[int] = []
         texts: list[str] = []
         finish_reason: str | None = None
@@ -95,11 +99,11 @@ class Writing:
             ids.append(token)
             texts.append(text)
         if not self._sampling.stop:
-            return Piece(ids, "".join(texts), finish_reason, stop_reason)
-        # With stop strings the text is kept whole, since a match may cut what is held back.
+            return AnswerDelta(ids, "".join(texts), finish_reason, stop_reason)
+        # With stop strings the whole text is kept: a match may cut text that is still held back.
         end = len(self._text) - (0 if finish_reason else self._stop_buffer_chars)
         sent, self._num_sent_chars = self._num_sent_chars, max(end, self._num_sent_chars)
-        return Piece(ids, self._text[sent : self._num_sent_chars], finish_reason, stop_reason)
+        return AnswerDelta(ids, self._text[sent : self._num_sent_chars], finish_reason, stop_reason)
 
     def _step(self) -> tuple[int, str, str | None, str | int | None]:
         sampling = self._sampling
@@ -127,7 +131,7 @@ class Writing:
         return token, text, finish_reason, stop_reason
 
     def _find_stop(self, num_new_chars: int) -> str | None:
-        """The stop string that completes first; cuts the text there."""
+        """Return the stop string that is completed first, and cut the text at it."""
         best: tuple[int, int, str] | None = None
         for stop in self._sampling.stop:
             begin = self._text.find(stop, max(0, len(self._text) - num_new_chars - len(stop) + 1))
@@ -154,14 +158,16 @@ def expected_answer(
     skip_special_tokens: bool = True,
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS,
 ) -> Answer:
-    """The answer that a stand-in gives; `seed` is None when greedy (`temperature` 0).
+    """Compute the answer of the mock server; `seed` is None for greedy decoding (`temperature` 0).
+
+    An answer can be continued from its token ids:
 
     >>> whole = expected_answer([65, 66], 12)
     >>> rest = expected_answer([65, 66, *whole.ids[:5]], 12 - 5)
     >>> whole.ids[5:] == rest.ids
     True
     """
-    writing = Writing(
+    generator = AnswerGenerator(
         prompt_ids,
         SamplingParams(
             max_tokens=max_tokens,
@@ -175,6 +181,6 @@ def expected_answer(
         ),
         eos_every_tokens,
     )
-    piece = writing.advance(max_tokens)
-    assert piece.finish_reason is not None
-    return Answer(tuple(piece.ids), piece.text, piece.finish_reason, piece.stop_reason)
+    delta = generator.advance(max_tokens)
+    assert delta.finish_reason is not None
+    return Answer(tuple(delta.ids), delta.text, delta.finish_reason, delta.stop_reason)

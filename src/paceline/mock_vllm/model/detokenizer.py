@@ -1,7 +1,7 @@
-"""When does a token's text go out?
+"""Turn tokens into text incrementally, as vLLM's detokenizer does.
 
-As in vLLM, whose detokenizer is `DecodeStream` of Hugging Face's `tokenizers`: text is held back
-while it ends inside a character, and lost when the answer ends there.
+vLLM uses `DecodeStream` of Hugging Face's `tokenizers`: text that ends inside a character is held
+back, and is lost if the answer ends there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _UNKNOWN = "\ufffd"
 
 
 class Detokenizer:
-    """Tokens in, text out.
+    """Decodes one token at a time.
 
-    One oddity is kept: when the prompt itself ends inside a character, as it may when a broken
-    answer is continued from its ids, the first text that goes out is the whole prompt's with it.
+    A quirk of `DecodeStream` is reproduced: if the prompt ends inside a character, which happens
+    when an interrupted answer is continued from its ids, the first decoded text includes the text
+    of the whole prompt.
     """
 
     __slots__ = ("_end", "_held")
@@ -36,7 +37,7 @@ class Detokenizer:
             self._held = bytes_of(prompt_ids, skip_special_tokens=skip_special_tokens)
 
     def feed(self, token: int) -> str:
-        """The text that this token lets out."""
+        """Return the text that can be emitted after this token; empty inside a character."""
         if token >= self._end:
             return ""
         held = self._held

@@ -1,15 +1,16 @@
-"""Which token comes next?
+"""Choose the next token as a pure function of all previous tokens and the seed.
 
-A pure function of all tokens so far, prompt and answer alike, and of the seed when the request
-samples. So an answer that is continued elsewhere from its ids is the same, token by token, as one
-that was never broken:
+Prompt and answer tokens count alike, and the seed counts only when the request samples. An answer
+that another server continues from its ids is therefore identical, token by token, to an answer
+that was never interrupted:
 
     crc   = CRC-32 of all ids so far, as little-endian 32-bit numbers
     salt  = 0 when greedy, else a function of the seed
     x     = mix64(crc xor salt)
 
-and x chooses: the rest of a character that has begun, or with probability 1/`eos_every_tokens`
-the end, or with probability 1/16 the start of a multi-byte character, or a word.
+x selects the next token. Inside a multi-byte character it is the next part of that character.
+Otherwise it is the end token with probability 1/`eos_every_tokens`, the start of a multi-byte
+character with probability 1/16, and a word in all other cases.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ID_BYTES: Final = tuple(pack_ids([token]) for token in range(VOCABULARY_SIZE))
 
 
 def _next_unfinished() -> dict[bytes, list[bytes]]:
-    """For every start of a character, and none: token → the start that follows it."""
+    """Map each unfinished character (or none) to a table from token to the next unfinished one."""
     following = {}
     for start in (b"", *CONTINUATIONS):
         row = []
@@ -55,16 +56,16 @@ _NEXT_UNFINISHED: Final = _next_unfinished()
 
 
 class TokenSource:
-    """The tokens after a prompt, one by one. Mutated by `next_token` only."""
+    """Yields the tokens after a prompt, one by one. Only `next_token` mutates it."""
 
     __slots__ = ("_crc", "_eos_every_tokens", "_salt", "_unfinished")
 
     def __init__(
         self, context_ids: Sequence[int], *, seed: int | None, eos_every_tokens: int
     ) -> None:
-        """`context_ids` is the prompt and what was emitted before; `seed` is None when greedy.
+        """`context_ids`: the prompt and the tokens emitted so far. `seed`: None for greedy.
 
-        With `eos_every_tokens` 0 an answer never ends by itself.
+        With `eos_every_tokens` 0, the end token is never chosen.
         """
         self._crc = zlib.crc32(pack_ids(context_ids))
         self._salt = 0 if seed is None else ((2 * seed + 1) * _MIX_2) & _MASK
@@ -72,7 +73,7 @@ class TokenSource:
         self._unfinished = unfinished_character(context_ids)
 
     def next_token(self, *, may_end: bool = True) -> int:
-        """Without `may_end` the end is never chosen, as vLLM does below `min_tokens`."""
+        """Return the next token; with `may_end=False` (below `min_tokens`) never the end token."""
         x = ((self._crc ^ self._salt) * _GOLDEN) & _MASK
         x = ((x ^ (x >> 29)) * _MIX_1) & _MASK
         x ^= x >> 32

@@ -1,12 +1,12 @@
-"""What tokens does the simulated model have, and how do bytes and chats become tokens?
+"""The vocabulary of the mock model and its tokenizer for texts and chats.
 
-Ids 0 to 255 are the bytes: a prompt's text is its UTF-8 bytes. Above them are words, pieces of
-characters that take several bytes, and special tokens. A chat is tokenised as, for each message,
+Ids 0 to 255 are bytes: a text is tokenized into its UTF-8 bytes. Higher ids are words, fragments
+of multi-byte characters, and special tokens. Each message of a chat is tokenized as
 
     <|role|> content <|end|>
 
-and `<|assistant|>` at the end, where the roles are system, user, assistant and tool (all others
-count as user).
+and `<|assistant|>` follows the last one. The roles are system, user, assistant and tool; any other
+role counts as user.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _WORDS = (
         "42",
     ),
     *("al", "ion", "es", "ing", "ed", "ly", "tion", "er", " def", " return", "():", " = ", "``"),
-    # What trips parsers that search for marks instead of reading
+    # Texts that break clients which search for markers instead of parsing
     *('"}', '\\"', "\\n", "</s>", "\x00\x1f", "\x7f\x08", "\u2028", "\ufeff"),
     *("data: [DONE]", "\n\ndata: [DONE]\n\n", '{"error":', '"usage":{', '"finish_reason":"stop"'),
 )
-_PIECES = (
+_FRAGMENTS = (
     b"\xf0\x9f",
     b"\x9f\x98",
     *(bytes((0x98, last)) for last in range(0x80, 0xA0)),  # two halves of an emoji
@@ -54,23 +54,23 @@ _PIECES = (
 _SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 
 FIRST_WORD: Final = 256
-FIRST_PIECE: Final = FIRST_WORD + len(_WORDS)
-FIRST_SPECIAL: Final = FIRST_PIECE + len(_PIECES)
+FIRST_FRAGMENT: Final = FIRST_WORD + len(_WORDS)
+FIRST_SPECIAL: Final = FIRST_FRAGMENT + len(_FRAGMENTS)
 VOCABULARY_SIZE: Final = FIRST_SPECIAL + len(_SPECIAL)
 
 TOKEN_BYTES: Final = (
     *(bytes((value,)) for value in range(256)),
     *(word.encode() for word in _WORDS),
-    *_PIECES,
+    *_FRAGMENTS,
     *(name.encode() for name in _SPECIAL),
 )
-"""What each token adds to the text; for special tokens, when they are not skipped."""
+"""The bytes that each token adds to the text; special tokens add them only if not skipped."""
 
 END: Final = FIRST_SPECIAL
-"""The token that ends an answer (EOS)."""
+"""The end-of-sequence (EOS) token."""
 ROLES: Final = {
-    name: FIRST_SPECIAL + 1 + place
-    for place, name in enumerate(("system", "user", "assistant", "tool"))
+    name: FIRST_SPECIAL + 1 + index
+    for index, name in enumerate(("system", "user", "assistant", "tool"))
 }
 
 NUM_WORDS: Final = len(_WORDS)
@@ -95,16 +95,16 @@ CONTINUATIONS: Final[Mapping[bytes, tuple[int, ...]]] = {
     b"\xe6\x9c": (0xAC,),
     b"\xc3": (0xA9, 0xBC, 0xA0),
 }
-"""The start of a character → the tokens that may follow it; all of them lead to valid UTF-8."""
+"""The first bytes of a character → the tokens that may follow; all of them lead to valid UTF-8."""
 
 
 def encode_text(text: str) -> list[int]:
-    """The tokens of a text: its UTF-8 bytes. Lone surrogates become U+FFFD."""
+    """Tokenize a text into its UTF-8 bytes. Lone surrogates become "?"."""
     return list(text.encode("utf-8", "replace"))
 
 
 def encode_chat(messages: Iterable[tuple[str, str]], *, add_generation_prompt: bool) -> list[int]:
-    """The tokens of (role, content) pairs after the template above."""
+    """Tokenize (role, content) pairs with the chat template above."""
     ids: list[int] = []
     for role, content in messages:
         ids.append(ROLES.get(role, ROLES["user"]))
@@ -116,7 +116,7 @@ def encode_chat(messages: Iterable[tuple[str, str]], *, add_generation_prompt: b
 
 
 def decode(ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-    """The whole text of some tokens; U+FFFD for what is no UTF-8."""
+    """Return the text of some tokens, with U+FFFD for bytes that are not valid UTF-8."""
     return bytes_of(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", "replace")
 
 
@@ -126,14 +126,14 @@ def bytes_of(ids: Sequence[int], *, skip_special_tokens: bool = True) -> bytes:
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
-    """The ids as little-endian 32-bit numbers, for hashing."""
+    """Return the ids as little-endian 32-bit integers, for hashing."""
     return struct.pack(f"<{len(ids)}I", *ids)
 
 
 def unfinished_character(ids: Sequence[int]) -> bytes:
-    """The start of a character with which these tokens end; empty when they end with a whole one.
+    """Return the bytes of the unfinished character at the end of these tokens, or b"".
 
-    Only starts that `CONTINUATIONS` knows count.
+    Only the unfinished characters that are keys of `CONTINUATIONS` are recognized.
     """
     tail = b""
     for token in ids[-3:]:

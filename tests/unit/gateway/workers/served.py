@@ -12,7 +12,12 @@ import httpx
 
 from paceline.gateway import RunningGateway, serve_gateway
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
-from paceline.mock_vllm import Record, SpawnedMockVllm, read_ledger, spawn_mock_vllm
+from paceline.mock_vllm import (
+    RequestRecord,
+    SpawnedMockVllm,
+    read_request_log,
+    spawn_mock_vllm,
+)
 from unit.gateway.conftest import FixedReplicas, chat
 from unit.gateway.workers.conftest import WORKERS
 
@@ -25,7 +30,7 @@ class Running:
 
     gateway: RunningGateway
     mock_vllm: SpawnedMockVllm
-    ledger: Path
+    request_log: Path
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
 
@@ -60,14 +65,14 @@ class Running:
             while (await self.admin.get("/admin/replicas")).json()["replicas"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
-    def records(self) -> list[Record]:
-        return list(read_ledger(self.ledger))
+    def records(self) -> list[RequestRecord]:
+        return list(read_request_log(self.request_log))
 
 
 @asynccontextmanager
 async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator[Running]:
-    ledger = folder / "ledger.jsonl"
-    with spawn_mock_vllm("--model", "known", "--ledger", str(ledger), *flags) as mock_vllm:
+    request_log = folder / "requests.jsonl"
+    with spawn_mock_vllm("--model", "known", "--request-log", str(request_log), *flags) as mock_vllm:
         fleet = FleetSettings(
             entries=(ReplicaEntry(url=mock_vllm.url, name="r0", key="s3cret"),),
             poll_period_s=0.1,
@@ -81,12 +86,12 @@ async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator
             httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits) as http,
             httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
         ):
-            running = Running(gateway, mock_vllm, ledger, http, admin)
+            running = Running(gateway, mock_vllm, request_log, http, admin)
             await running.until_ready()
             yield running
 
 
-def most_at_once(records: list[Record]) -> int:
+def most_at_once(records: list[RequestRecord]) -> int:
     """Most requests in flight at one moment, on the replica's own clock."""
     changes = [(one.begun_s, 1) for one in records]
     changes += [(one.ended_s, -1) for one in records if one.ended_s is not None]

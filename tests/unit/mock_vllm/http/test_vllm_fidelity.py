@@ -1,8 +1,8 @@
-"""The stand-in's answers beside those that vLLM 0.32 gave to the same requests.
+"""The mock server's answers compared with recorded answers of vLLM 0.32 to the same requests.
 
-Recorded by `record_vllm`. Compared are status, headers, and of every JSON value its keys, their
-order, and the kinds of its values; what must be equal is compared literally: objects' kinds,
-reasons, roles, error texts, the marks between events.
+`record_vllm` records them. The tests compare the status, the headers, and for every JSON value its
+keys, their order and the types of its values. Object types, finish reasons, roles, error texts and
+the separators between events must be identical.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ import httpx
 import pytest
 
 from paceline.mock_vllm import MockVllm, MockVllmSettings
-from unit.mock_vllm.shapes import ANSWERS, MAX_MODEL_LEN, MODEL, REFUSALS, Shape
+from unit.mock_vllm.http.recorded_requests import (
+    ANSWERS,
+    MAX_MODEL_LEN,
+    MODEL,
+    REFUSALS,
+    RecordedRequest,
+)
 
 DATA = Path(__file__).parent / "data"
-RECORDED = json.loads((DATA / "vllm-0.32.0.json").read_text())
+ANSWERS_OF_VLLM = json.loads((DATA / "vllm-0.32.0.json").read_text())
 SETTINGS = MockVllmSettings(
     model=MODEL, max_model_len=MAX_MODEL_LEN, tpot_ms=0, speculates=True, eos_every_tokens=0
 )
@@ -27,15 +33,15 @@ _LITERAL = {"object", "finish_reason", "role", "owned_by", "type", "param", "cod
 _EQUAL_HEADERS = ("content-type", "server", "transfer-encoding", "allow", "vary")
 
 
-async def _ask(shape: Shape) -> httpx.Response:
+async def _send(request: RecordedRequest) -> httpx.Response:
     async with MockVllm(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as http:
-        content = shape.raw if shape.body is None else json.dumps(shape.body).encode()
-        headers = {"content-type": shape.content_type} if content is not None else {}
-        return await http.request(shape.method, shape.path, content=content, headers=headers)
+        content = request.raw if request.body is None else json.dumps(request.body).encode()
+        headers = {"content-type": request.content_type} if content is not None else {}
+        return await http.request(request.method, request.path, content=content, headers=headers)
 
 
 def _form(value: Any, name: str = "") -> Any:
-    """A value's keys, order and kinds; long lists by their first element."""
+    """Return a value's keys in order and the types of its values; a list by its first element."""
     if isinstance(value, dict):
         return [(key, _form(part, key)) for key, part in value.items()]
     if isinstance(value, list):
@@ -52,9 +58,11 @@ def _parse_stream(text: str) -> list[Any]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
-def _per_choice(chunks: list[Any]) -> list[Any]:
-    """The forms of a stream's chunks, choice by choice, several alike in a row counted as one:
-    how the tokens fall into chunks, and whose come first, is the scheduler's."""
+def _forms_by_choice(chunks: list[Any]) -> list[Any]:
+    """Return the forms of a stream's chunks for each choice, without consecutive repetitions.
+
+    How tokens are grouped into chunks, and which choice comes first, depends on the scheduler.
+    """
     forms: dict[Any, list[Any]] = {}
     for chunk in chunks:
         choices = chunk["choices"]
@@ -65,19 +73,19 @@ def _per_choice(chunks: list[Any]) -> list[Any]:
     return sorted(forms.items())
 
 
-@pytest.mark.parametrize("shape", ANSWERS, ids=lambda shape: shape.name)
-async def test_an_answer_has_vllms_form(shape: Shape) -> None:
-    recorded, answer = RECORDED[shape.name], await _ask(shape)
+@pytest.mark.parametrize("case", ANSWERS, ids=lambda case: case.name)
+async def test_an_answer_has_vllms_format(case: RecordedRequest) -> None:
+    recorded, answer = ANSWERS_OF_VLLM[case.name], await _send(case)
     assert answer.status_code == recorded["status"]
     for name in _EQUAL_HEADERS:
         assert answer.headers.get(name) == recorded["headers"].get(name), name
     assert ("date" in answer.headers) == ("date" in recorded["headers"])
-    if shape.body is not None and shape.body.get("stream"):
+    if case.body is not None and case.body.get("stream"):
         ours, theirs = _parse_stream(answer.text), _parse_stream(recorded["body"])
-        assert _per_choice(ours) == _per_choice(theirs)
+        assert _forms_by_choice(ours) == _forms_by_choice(theirs)
     elif recorded["body"]:
         assert _form(answer.json()) == _form(json.loads(recorded["body"]))
-        # without spaces, and characters as they are
+        # no spaces, and no escapes of non-ASCII characters
         for text in (answer.text, recorded["body"]):
             assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     else:
@@ -85,16 +93,16 @@ async def test_an_answer_has_vllms_form(shape: Shape) -> None:
 
 
 _WORDS_DIFFER = {"no JSON", "detokenize a word"}
-"""Only the place of the error in the text, and pydantic's words, differ."""
+"""Only the position of the JSON error and pydantic's wording differ."""
 
 
-@pytest.mark.parametrize("shape", REFUSALS, ids=lambda shape: shape.name)
-async def test_a_refusal_is_vllms_to_the_letter(shape: Shape) -> None:
-    recorded, answer = RECORDED[shape.name], await _ask(shape)
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.name)
+async def test_a_refusal_is_identical_to_vllms(case: RecordedRequest) -> None:
+    recorded, answer = ANSWERS_OF_VLLM[case.name], await _send(case)
     assert answer.status_code == recorded["status"]
     for name in _EQUAL_HEADERS:
         assert answer.headers.get(name) == recorded["headers"].get(name), name
-    if shape.name not in _WORDS_DIFFER:
+    if case.name not in _WORDS_DIFFER:
         assert answer.text == recorded["body"]
         return
     ours, theirs = (json.loads(text)["error"] for text in (answer.text, recorded["body"]))
@@ -104,15 +112,15 @@ async def test_a_refusal_is_vllms_to_the_letter(shape: Shape) -> None:
     assert ours["param"].split(".")[0] == theirs["param"].split(".")[0]
 
 
-async def test_metrics_are_a_part_of_vllms_text() -> None:
-    """Every family that we expose is there with the same help, kind, labels and order."""
-    answer = await _ask(Shape("metrics", "/metrics", method="GET"))
+async def test_metrics_are_a_subset_of_vllms() -> None:
+    """Every metric family of the mock has vLLM's help text, type, labels and order."""
+    answer = await _send(RecordedRequest("metrics", "/metrics", method="GET"))
     head, *theirs = (DATA / "vllm-0.32.0-metrics.txt").read_text().splitlines()
     assert f"content-type: {answer.headers['content-type']}" == head
     ours = [_without_value(line) for line in answer.text.splitlines()]
     assert len(ours) > 40
-    places = [[_without_value(line) for line in theirs].index(line) for line in ours]
-    assert places == sorted(places)
+    positions = [[_without_value(line) for line in theirs].index(line) for line in ours]
+    assert positions == sorted(positions)
 
 
 def _without_value(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Connections: pipelining, keep-alive, back-pressure, Unix sockets, and bytes that are no HTTP."""
+"""Connections: pipelining, keep-alive, back-pressure, Unix sockets, and invalid HTTP."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def _connected(
         writer.close()
 
 
-async def test_pipelined_requests_are_answered_in_their_order() -> None:
-    """Also when the later ones come while the first, which takes 0.2 s, is being answered."""
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """Even if later requests arrive while the first, which takes 0.2 s, is being answered."""
     body = {"model": "m", "prompt": "a" * 200, "max_tokens": 5, "temperature": 0}
     async with _connected(MockVllmSettings(model="m", prefill_tokens_per_s=1000)) as (
         reader,
@@ -48,11 +48,11 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
         read = b""
         while read.count(b"HTTP/1.1 ") < 3:
             read += await asyncio.wait_for(reader.read(65536), 2)
-        places = [read.index(part) for part in (b"text_completion", b"0.32.0", b"404 Not Found")]
-        assert places == sorted(places)
+        positions = [read.index(part) for part in (b"text_completion", b"0.32.0", b"404 Not Found")]
+        assert positions == sorted(positions)
 
 
-async def test_a_body_may_come_in_pieces() -> None:
+async def test_a_request_may_arrive_byte_by_byte() -> None:
     async with _connected() as (reader, writer):
         for byte in _request("/tokenize", {"prompt": "ab"}):
             writer.write(bytes((byte,)))
@@ -60,19 +60,19 @@ async def test_a_body_may_come_in_pieces() -> None:
         assert b"200 OK" in await asyncio.wait_for(reader.readline(), 2)
 
 
-async def test_a_connection_closes_when_asked_to() -> None:
+async def test_connection_close_closes_the_connection() -> None:
     async with _connected() as (reader, writer):
         writer.write(_request("/health", None, "connection: close"))
         assert (await asyncio.wait_for(reader.read(), 2)).startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_bytes_that_are_no_http_are_a_400_and_the_end() -> None:
+async def test_invalid_http_is_answered_with_400_and_closes_the_connection() -> None:
     async with _connected() as (reader, writer):
         writer.write(b"hello\r\n\r\n")
         assert (await asyncio.wait_for(reader.read(), 2)).startswith(b"HTTP/1.1 400")
 
 
-async def test_100_continue_is_said_before_the_body_comes() -> None:
+async def test_100_continue_is_sent_before_the_body_arrives() -> None:
     async with _connected() as (reader, writer):
         head, _, body = _request("/tokenize", {"prompt": "a"}, "expect: 100-continue").partition(
             b"\r\n\r\n"
@@ -84,8 +84,8 @@ async def test_100_continue_is_said_before_the_body_comes() -> None:
         assert b"200 OK" in await asyncio.wait_for(reader.readline(), 2)
 
 
-async def test_a_peer_that_does_not_read_gets_what_was_made_meanwhile_as_one_event() -> None:
-    """And the server holds one event for it, not thousands."""
+async def test_a_client_that_does_not_read_gets_the_tokens_of_that_time_as_one_event() -> None:
+    """So the server buffers one event for it, not thousands."""
     body = {"model": "m", "prompt": "a", "temperature": 0, "stream": True}
     settings = MockVllmSettings(
         model="m", tpot_ms=0, eos_every_tokens=0, max_model_len=100_000, max_num_seqs=1
@@ -115,7 +115,7 @@ async def test_a_peer_that_does_not_read_gets_what_was_made_meanwhile_as_one_eve
     assert max(sizes) > 1000
 
 
-async def test_a_unix_socket_is_served_and_removed(tmp_path: Path) -> None:
+async def test_a_unix_socket_is_opened_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with MockVllm(SETTINGS, socket_path=path) as server:
         transport = httpx.AsyncHTTPTransport(uds=str(path))

@@ -1,4 +1,4 @@
-"""The requests whose answers are recorded from vLLM and compared with the stand-in's."""
+"""The requests whose answers from vLLM are recorded and compared with the mock server's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MAX_MODEL_LEN = 1024
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One request. `body` is sent as JSON; `raw` as it is."""
+class RecordedRequest:
+    """One request. `body` is sent as JSON, `raw` as it is."""
 
     name: str
     path: str
@@ -21,15 +21,15 @@ class Shape:
     content_type: str = "application/json"
 
 
-def _chat(name: str, **body: Any) -> Shape:
+def _chat(name: str, **body: Any) -> RecordedRequest:
     messages = [{"role": "user", "content": "add two numbers"}]
     base = {"model": MODEL, "messages": messages, "max_tokens": 8, "temperature": 0}
-    return Shape(name, "/v1/chat/completions", {**base, **body})
+    return RecordedRequest(name, "/v1/chat/completions", {**base, **body})
 
 
-def _completion(name: str, **body: Any) -> Shape:
+def _completion(name: str, **body: Any) -> RecordedRequest:
     base = {"model": MODEL, "prompt": "def add(", "max_tokens": 8, "temperature": 0}
-    return Shape(name, "/v1/completions", {**base, **body})
+    return RecordedRequest(name, "/v1/completions", {**base, **body})
 
 
 _USAGE = {"include_usage": True}
@@ -63,14 +63,16 @@ ANSWERS = (
     _completion("completion of lists of ids", prompt=[[1, 2], [3]]),
     _completion("completion of two", n=2, temperature=1, seed=1),
     _completion("completion that echoes", echo=True),
-    Shape("models", "/v1/models", method="GET"),
-    Shape("version", "/version", method="GET"),
-    Shape("health", "/health", method="GET"),
-    Shape("ping", "/ping", method="GET"),
-    Shape("tokenize", "/tokenize", {"model": MODEL, "prompt": "ab"}),
-    Shape("tokenize strings", "/tokenize", {"prompt": "ab", "return_token_strs": True}),
-    Shape("tokenize chat", "/tokenize", {"messages": [{"role": "user", "content": "ab"}]}),
-    Shape("detokenize", "/detokenize", {"model": MODEL, "tokens": [5, 6]}),
+    RecordedRequest("models", "/v1/models", method="GET"),
+    RecordedRequest("version", "/version", method="GET"),
+    RecordedRequest("health", "/health", method="GET"),
+    RecordedRequest("ping", "/ping", method="GET"),
+    RecordedRequest("tokenize", "/tokenize", {"model": MODEL, "prompt": "ab"}),
+    RecordedRequest("tokenize strings", "/tokenize", {"prompt": "ab", "return_token_strs": True}),
+    RecordedRequest(
+        "tokenize chat", "/tokenize", {"messages": [{"role": "user", "content": "ab"}]}
+    ),
+    RecordedRequest("detokenize", "/detokenize", {"model": MODEL, "tokens": [5, 6]}),
 )
 
 REFUSALS = (
@@ -105,14 +107,14 @@ REFUSALS = (
     _completion("stream_options without stream", stream_options=_USAGE),
     _completion("min_p while drafting", min_p=0.1, temperature=1),
     _completion("logit_bias while drafting", logit_bias={"5": 1}),
-    Shape("no messages", "/v1/chat/completions", {"model": MODEL}),
+    RecordedRequest("no messages", "/v1/chat/completions", {"model": MODEL}),
     _chat("messages a word", messages="hello"),
     _chat("empty messages", messages=[]),
-    Shape("no JSON", "/v1/completions", raw=b'{"model": '),
-    Shape("a list", "/v1/completions", raw=b"[1]"),
-    Shape("not said to be JSON", "/v1/completions", raw=b"{}", content_type="text/plain"),
-    Shape("no such route", "/v1/nothing", method="GET"),
-    Shape("wrong method", "/v1/completions", method="GET"),
-    Shape("tokenize of nobody", "/tokenize", {"model": "nobody", "prompt": "a"}),
-    Shape("detokenize a word", "/detokenize", {"tokens": "a"}),
+    RecordedRequest("no JSON", "/v1/completions", raw=b'{"model": '),
+    RecordedRequest("a list", "/v1/completions", raw=b"[1]"),
+    RecordedRequest("not said to be JSON", "/v1/completions", raw=b"{}", content_type="text/plain"),
+    RecordedRequest("no such route", "/v1/nothing", method="GET"),
+    RecordedRequest("wrong method", "/v1/completions", method="GET"),
+    RecordedRequest("tokenize of nobody", "/tokenize", {"model": "nobody", "prompt": "a"}),
+    RecordedRequest("detokenize a word", "/detokenize", {"tokens": "a"}),
 )

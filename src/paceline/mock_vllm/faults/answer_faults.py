@@ -1,33 +1,32 @@
-"""How does one answer go wrong on the wire?
+"""Inject the faults that concern a single answer, as bytes on its connection.
 
-For the faults of a single request. Each leaves the exchange ended or broken, or, where the stream
-goes on, as it was.
+After each of them the exchange has ended or its connection is broken, except after the faults of
+`CONTINUING_KINDS` in a stream.
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
 
-from paceline.mock_vllm.faults.fault_book import Fault, FaultKind
+from paceline.mock_vllm.faults.fault import Fault, FaultKind
 from paceline.mock_vllm.http.response_format import DONE, render_error, render_error_event
 from paceline.mock_vllm.http.wire import Exchange
 
-GOES_ON = frozenset({FaultKind.LONG_LINE, FaultKind.BAD_JSON})
-"""After these the stream goes on; all others of this module end it."""
+CONTINUING_KINDS = frozenset({FaultKind.LONG_LINE, FaultKind.BAD_JSON})
+"""A stream continues after these faults; all others of this module end it."""
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-# As vLLM names its own errors; for others it takes the phrase
-_KINDS = {500: "InternalServerError", 503: "ServiceUnavailableError"}
-_TORN = b'data: {"id":"torn","object":'
+# vLLM's names for its own errors; for other statuses it uses the phrase
+_ERROR_TYPES = {500: "InternalServerError", 503: "ServiceUnavailableError"}
+_TORN_EVENT = b'data: {"id":"torn","object":'
 _TORN_BODY = b'{"id":"torn","choices":[{"index":0,"text":"'
 
 
-def spoil(exchange: Exchange, fault: Fault) -> None:
-    """Do the fault to an answer that has or has not begun; it is not complete."""
+def inject_into_stream(exchange: Exchange, fault: Fault) -> None:
+    """Inject the fault into a stream, before its head or at any point before its end."""
     kind = fault.kind
     if kind is FaultKind.STATUS or (kind is FaultKind.ERROR_EVENT and not exchange.is_begun):
-        status = fault.status if kind is FaultKind.STATUS else 500
-        _refuse(exchange, status)
+        _respond_with_error(exchange, fault.status if kind is FaultKind.STATUS else 500)
         return
     if kind is FaultKind.RESET:
         exchange.reset()
@@ -36,7 +35,7 @@ def spoil(exchange: Exchange, fault: Fault) -> None:
     if kind is FaultKind.HALF_CLOSE:
         exchange.half_close()
     elif kind is FaultKind.TEAR:
-        exchange.send(_TORN)
+        exchange.send(_TORN_EVENT)
         exchange.close()
     elif kind is FaultKind.NO_DONE:
         exchange.end_stream()
@@ -52,24 +51,27 @@ def spoil(exchange: Exchange, fault: Fault) -> None:
         exchange.send(render_error_event(500, text, "InternalServerError"), DONE)
         exchange.end_stream()
     else:
-        raise AssertionError(f"{kind} is no fault of a single answer.")
+        raise AssertionError(f"{kind} is not a fault of a single answer.")
 
 
-def spoil_whole(exchange: Exchange, fault: Fault) -> None:
-    """The same for an answer that is not streamed: of what it has, only the head or a part."""
-    if fault.kind in (FaultKind.STATUS, FaultKind.ERROR_EVENT, FaultKind.RESET):
-        spoil(exchange, fault)
+def inject_into_whole_answer(exchange: Exchange, fault: Fault) -> None:
+    """Inject the fault instead of an unstreamed answer: an error or an incomplete body."""
+    if fault.kind in (
+        FaultKind.STATUS,
+        FaultKind.ERROR_EVENT,
+        FaultKind.RESET,
+        FaultKind.BAD_CHUNKING,
+    ):
+        inject_into_stream(exchange, fault)
     elif fault.kind in (FaultKind.TEAR, FaultKind.HALF_CLOSE):
-        exchange.promise(1000)
+        exchange.begin_body(1000)
         exchange.write(_TORN_BODY)
         (exchange.close if fault.kind is FaultKind.TEAR else exchange.half_close)()
-    elif fault.kind is FaultKind.BAD_CHUNKING:
-        spoil(exchange, fault)
     else:
         size = fault.size_bytes if fault.kind is FaultKind.LONG_LINE else 0
         exchange.respond(200, _TORN_BODY + b"x" * size)
 
 
-def _refuse(exchange: Exchange, status: int) -> None:
+def _respond_with_error(exchange: Exchange, status: int) -> None:
     phrase = _PHRASES.get(status, "Error")
-    exchange.respond(status, render_error(status, phrase, _KINDS.get(status, phrase)))
+    exchange.respond(status, render_error(status, phrase, _ERROR_TYPES.get(status, phrase)))

@@ -1,15 +1,15 @@
-"""Records vLLM's answers to `shapes` as test data:
+"""Record vLLM's answers to `recorded_requests` as test data:
 
-    python -m tests.unit.mock_vllm.record_vllm http://127.0.0.1:8000
+    PYTHONPATH=tests python -m unit.mock_vllm.http.record_vllm http://127.0.0.1:8000
 
-The server is vLLM 0.32 with the bundled pair, which drafts, so that the refusals of min_p and
-logit_bias are among the answers:
+The server must be vLLM 0.32 with the bundled pair and speculative decoding, so that the answers
+include the refusals of min_p and logit_bias:
 
     vllm serve TARGET --served-model-name target --max-model-len 1024 --enforce-eager
         --speculative-config '{"method": "draft_model", "model": DRAFT,
                                "num_speculative_tokens": 2}'
 
-where `paceline.demo` knows TARGET and DRAFT.
+`paceline.demo.target_path()` and `draft_path()` return TARGET and DRAFT.
 """
 
 from __future__ import annotations
@@ -21,23 +21,20 @@ from pathlib import Path
 
 import httpx
 
-if __package__:
-    from unit.mock_vllm.shapes import ANSWERS, REFUSALS
-else:  # run as a file
-    from shapes import ANSWERS, REFUSALS  # type: ignore[import-not-found,no-redef]
+from unit.mock_vllm.http.recorded_requests import ANSWERS, REFUSALS
 
-_FOLDER = re.compile(r'"root":"[^"]*"')  # where the model lay is of no interest
+_FOLDER = re.compile(r'"root":"[^"]*"')  # the folder of the model depends on the machine
 DATA = Path(__file__).parent / "data"
 
 
 def main(url: str) -> None:
     recorded = {}
     with httpx.Client(base_url=url, timeout=120) as http:
-        for shape in (*ANSWERS, *REFUSALS):
-            content = shape.raw if shape.body is None else json.dumps(shape.body).encode()
-            headers = {"content-type": shape.content_type} if content is not None else {}
-            answer = http.request(shape.method, shape.path, content=content, headers=headers)
-            recorded[shape.name] = {
+        for request in (*ANSWERS, *REFUSALS):
+            content = request.raw if request.body is None else json.dumps(request.body).encode()
+            headers = {"content-type": request.content_type} if content is not None else {}
+            answer = http.request(request.method, request.path, content=content, headers=headers)
+            recorded[request.name] = {
                 "status": answer.status_code,
                 "headers": dict(answer.headers),
                 "body": _FOLDER.sub('"root":"target"', answer.text),

@@ -1,7 +1,7 @@
-"""What moves the engine: the event loop's clock, which faults can stop.
+"""Run the engine on the event loop's clock, which faults can pause.
 
-One timer serves all sequences. While stopped, the engine's time stands still, so that after a
-pause all goes on as if there had been none.
+One timer serves all sequences. While the runner is paused, the engine's time does not advance, so
+the engine continues afterwards as if there had been no pause.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import asyncio
 from paceline.mock_vllm.engine.engine import Engine, Sequence
 
 _TICK_S = 0.001
-"""Wake-ups are at least so far apart, so that many sequences share one. Chosen by hand: a
-twentieth of the usual time per token."""
+"""Minimum time between wake-ups, so that many sequences share one. Chosen empirically: a twentieth
+of the default time per token."""
 
 
-class Clockwork:
-    """An engine that runs by itself on the current event loop."""
+class EngineRunner:
+    """Calls the engine on the current event loop whenever a sequence is due."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = 0.0
-        self._stopped_at_s: float | None = None
-        self._lost_s = 0.0
+        self._paused_at_s: float | None = None
+        self._total_paused_s = 0.0
 
     def submit(self, sequences: list[Sequence]) -> None:
         now_s = self._now_s()
@@ -39,6 +39,7 @@ class Clockwork:
         self._schedule()
 
     def hold(self, sequences: list[Sequence]) -> None:
+        """Stop these sequences only, until `release`."""
         for sequence in sequences:
             self.engine.hold(sequence)
 
@@ -48,30 +49,31 @@ class Clockwork:
             self.engine.release(sequence, now_s)
         self._schedule()
 
-    def stop(self) -> None:
-        """Time stands still; harmless twice."""
-        if self._stopped_at_s is None:
-            self._stopped_at_s = self._loop.time()
-            self.engine.is_stopped = True
+    def pause(self) -> None:
+        """Stop the engine's time. Does nothing if it is paused."""
+        if self._paused_at_s is None:
+            self._paused_at_s = self._loop.time()
+            self.engine.is_paused = True
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
 
-    def go_on(self) -> None:
-        if self._stopped_at_s is not None:
-            self._lost_s += self._loop.time() - self._stopped_at_s
-            self._stopped_at_s = None
-            self.engine.is_stopped = False
+    def resume(self) -> None:
+        """Continue the engine's time. Does nothing if it is not paused."""
+        if self._paused_at_s is not None:
+            self._total_paused_s += self._loop.time() - self._paused_at_s
+            self._paused_at_s = None
+            self.engine.is_paused = False
             self._schedule()
 
     def _now_s(self) -> float:
-        return (self._stopped_at_s or self._loop.time()) - self._lost_s
+        return (self._paused_at_s or self._loop.time()) - self._total_paused_s
 
     def _schedule(self) -> None:
         due_s = self.engine.next_due_s()
-        if due_s is None or self._stopped_at_s is not None:
+        if due_s is None or self._paused_at_s is not None:
             return
-        due_s += self._lost_s
+        due_s += self._total_paused_s
         if self._timer is not None:
             if self._timer_due_s <= due_s:
                 return

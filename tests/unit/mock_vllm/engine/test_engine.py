@@ -1,27 +1,33 @@
-"""The engine in simulated time: queue, prefill, cache, preemption."""
+"""The engine in virtual time: queue, prefill, cache, preemption."""
 
 from __future__ import annotations
 
 from paceline.mock_vllm.engine.engine import Engine, Sequence
-from paceline.mock_vllm.engine.kv_cache import KvCache
-from paceline.mock_vllm.model.answer import Piece, SamplingParams, Writing, expected_answer
+from paceline.mock_vllm.model.answer import (
+    AnswerDelta,
+    AnswerGenerator,
+    SamplingParams,
+    expected_answer,
+)
 from paceline.mock_vllm.settings import MockVllmSettings
 
 
-class _Run:
-    """An engine with time of its own, and what each sequence made when."""
+class _VirtualRun:
+    """Runs an engine in virtual time and records when each sequence generated which tokens."""
 
     def __init__(self, **settings: object) -> None:
         defaults = {"tpot_ms": 10, "prefill_tokens_per_s": 1000, "max_model_len": 256}
         self.settings = MockVllmSettings(**(defaults | settings))  # type: ignore[arg-type]
         self.engine = Engine(self.settings)
         self.now_s = 0.0
-        self.made: dict[str, list[tuple[float, Piece]]] = {}
+        self.deltas: dict[str, list[tuple[float, AnswerDelta]]] = {}
 
     def submit(self, name: str, prompt: list[int], max_tokens: int, salt: str = "") -> Sequence:
-        made = self.made.setdefault(name, [])
-        writing = Writing(prompt, SamplingParams(max_tokens, ignore_eos=True), 0)
-        sequence = Sequence(prompt, salt, writing, lambda piece: made.append((self.now_s, piece)))
+        deltas = self.deltas.setdefault(name, [])
+        generator = AnswerGenerator(prompt, SamplingParams(max_tokens, ignore_eos=True), 0)
+        sequence = Sequence(
+            prompt, salt, generator, lambda delta: deltas.append((self.now_s, delta))
+        )
         self.engine.submit(sequence, self.now_s)
         return sequence
 
@@ -32,14 +38,14 @@ class _Run:
         self.now_s = end_s
 
     def times_s(self, name: str) -> list[float]:
-        return [round(at_s, 6) for at_s, _ in self.made[name]]
+        return [round(at_s, 6) for at_s, _ in self.deltas[name]]
 
     def ids(self, name: str) -> tuple[int, ...]:
-        return tuple(token for _, piece in self.made[name] for token in piece.ids)
+        return tuple(token for _, delta in self.deltas[name] for token in delta.ids)
 
 
-def test_prompts_are_read_one_after_another_and_tokens_follow_in_steps() -> None:
-    run = _Run()
+def test_prompts_are_prefilled_one_after_another_and_tokens_follow_in_steps() -> None:
+    run = _VirtualRun()
     run.submit("a", [1] * 20, 3)
     run.submit("b", [2] * 30, 2)
     run.until(9)
@@ -47,22 +53,22 @@ def test_prompts_are_read_one_after_another_and_tokens_follow_in_steps() -> None
     assert run.times_s("b") == [0.05, 0.06]
 
 
-def test_a_late_wake_up_delays_nothing_but_itself() -> None:
-    run = _Run()
+def test_a_late_step_does_not_delay_the_next_one() -> None:
+    run = _VirtualRun()
     run.submit("a", [1] * 20, 3)
     run.engine.advance(0.025)
     assert run.engine.next_due_s() == 0.03
 
 
-def test_chunks_of_several_tokens_take_as_long_as_their_tokens() -> None:
-    run = _Run(tokens_per_chunk=(1, 3))
+def test_a_chunk_of_several_tokens_takes_the_time_of_its_tokens() -> None:
+    run = _VirtualRun(tokens_per_chunk=(1, 3))
     run.submit("a", [1] * 20, 8)
     run.until(9)
     assert run.times_s("a") == [0.02, 0.05, 0.06, 0.09]
 
 
-def test_who_does_not_fit_waits_and_starts_when_another_ends() -> None:
-    run = _Run(max_num_seqs=1)
+def test_a_sequence_beyond_the_limit_waits_until_another_ends() -> None:
+    run = _VirtualRun(max_num_seqs=1)
     run.submit("a", [1] * 20, 3)
     run.submit("b", [2] * 10, 1)
     assert (run.engine.num_running, run.engine.num_waiting) == (1, 1)
@@ -71,8 +77,8 @@ def test_who_does_not_fit_waits_and_starts_when_another_ends() -> None:
     assert (run.engine.num_running, run.engine.num_waiting) == (0, 0)
 
 
-def test_an_aborted_sequence_makes_no_more_and_makes_room() -> None:
-    run = _Run(max_num_seqs=1)
+def test_an_aborted_sequence_generates_no_more_tokens_and_frees_its_slot() -> None:
+    run = _VirtualRun(max_num_seqs=1)
     first = run.submit("a", [1] * 20, 100)
     queued = run.submit("b", [2] * 10, 1)
     run.submit("c", [3] * 10, 1)
@@ -81,14 +87,14 @@ def test_an_aborted_sequence_makes_no_more_and_makes_room() -> None:
     run.engine.abort(first, run.now_s)
     run.engine.abort(first, run.now_s)
     run.until(9)
-    assert (len(run.made["a"]), len(run.made["b"]), len(run.made["c"])) == (2, 0, 1)
+    assert (len(run.deltas["a"]), len(run.deltas["b"]), len(run.deltas["c"])) == (2, 0, 1)
     assert run.engine.finished_total == {"abort": 2, "length": 1}
     assert run.engine.cache.used_fraction == 0
 
 
-def test_what_the_cache_holds_of_a_prompt_is_not_read_again() -> None:
-    """Full blocks of 16 only, never the last token, and not under another salt."""
-    run = _Run()
+def test_cached_blocks_of_a_prompt_are_not_prefilled_again() -> None:
+    """Only full blocks of 16 count, never the last token, and only under the same salt."""
+    run = _VirtualRun()
     prompt = list(range(64))
     for name, salt in (("a", ""), ("b", ""), ("c", "s"), ("d", "s")):
         run.submit(name, prompt, 1, salt)
@@ -101,8 +107,8 @@ def test_what_the_cache_holds_of_a_prompt_is_not_read_again() -> None:
     assert run.engine.cache.hit_tokens_total == 2 * 48
 
 
-def test_an_answers_own_blocks_are_found_by_the_next_turn() -> None:
-    run = _Run()
+def test_the_blocks_of_an_answer_are_cached_for_the_next_turn() -> None:
+    run = _VirtualRun()
     run.submit("a", [1] * 16, 17)
     run.until(1)
     run.submit("b", [1] * 16 + list(run.ids("a")) + [2] * 10, 1)
@@ -110,32 +116,8 @@ def test_an_answers_own_blocks_are_found_by_the_next_turn() -> None:
     assert run.engine.cache.hit_tokens_total == 32
 
 
-def test_running_sequences_share_the_blocks_of_a_common_prompt() -> None:
-    cache = KvCache(num_blocks=10)
-    held = [cache.begin([5] * 65, "") for _ in range(3)]
-    assert None not in held
-    assert cache.used_fraction == (4 + 3) / 10
-    for holding in held:
-        assert holding is not None
-        cache.end(holding, [5] * 65, "")
-    assert cache.used_fraction == 0
-
-
-def test_the_longest_unused_blocks_give_way() -> None:
-    cache = KvCache(num_blocks=8)
-    for value in (1, 2, 3):  # two full blocks each, and one in the making
-        holding = cache.begin([value] * 32, "")
-        assert holding is not None
-        cache.end(holding, [value] * 32, "")
-    assert cache.begin([4] * 60, "") is not None  # 4 blocks: only 4 of the 6 kept stay
-    hits_before = cache.hit_tokens_total
-    assert cache.begin([3] * 33, "") is not None
-    assert cache.hit_tokens_total - hits_before == 32
-    assert cache.begin([1] * 33, "") is None
-
-
-def test_the_last_to_start_gives_way_and_goes_on_with_the_same_tokens() -> None:
-    run = _Run(num_kv_blocks=17, max_model_len=256, max_num_seqs=2)
+def test_the_last_started_sequence_is_preempted_and_continues_with_the_same_tokens() -> None:
+    run = _VirtualRun(num_kv_blocks=17, max_model_len=256, max_num_seqs=2)
     run.submit("a", [1] * 100, 100)
     run.submit("b", [2] * 100, 100)
     run.until(0.3)
@@ -154,13 +136,13 @@ def test_the_last_to_start_gives_way_and_goes_on_with_the_same_tokens() -> None:
     assert run.engine.prompt_tokens_total == 210
 
 
-def test_a_held_sequence_keeps_its_place_and_goes_on_later() -> None:
-    run = _Run()
+def test_a_held_sequence_keeps_its_slot_and_continues_when_released() -> None:
+    run = _VirtualRun()
     sequence = run.submit("a", [1] * 20, 4)
     run.until(0.035)
     run.engine.hold(sequence)
     run.until(5)
-    assert len(run.made["a"]) == 2
+    assert len(run.deltas["a"]) == 2
     assert run.engine.num_running == 1
     run.engine.release(sequence, 5)
     run.until(9)

@@ -1,0 +1,63 @@
+"""A mock server with faults in this process, and readers of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from paceline.mock_vllm import Fault, MockVllm, MockVllmSettings
+
+SETTINGS = MockVllmSettings(model="m", tpot_ms=1, prefill_tokens_per_s=1e6, eos_every_tokens=0)
+
+
+BODY = {"model": "m", "prompt": "abc", "max_tokens": 20, "temperature": 0, "return_token_ids": True}
+
+
+@asynccontextmanager
+async def serving(*faults: Fault) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        MockVllm(SETTINGS, faults=faults) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=5) as http,
+    ):
+        yield http
+
+
+async def read_stream(http: httpx.AsyncClient, **body: Any) -> tuple[str, str]:
+    """Read a stream: return its text and how it ended: done, end, broken or silent.
+
+    `end` is a complete body without [DONE]; `silent` is no end within 0.5 s.
+    """
+    text = ""
+    request = {**BODY, "stream": True, **body}
+    try:
+        async with (
+            asyncio.timeout(0.5),
+            http.stream("POST", "/v1/completions", json=request) as answer,
+        ):
+            async for part in answer.aiter_text():
+                text += part
+    except TimeoutError:
+        return text, "silent"
+    except httpx.HTTPError:
+        return text, "broken"
+    return text, "done" if text.endswith("data: [DONE]\n\n") else "end"
+
+
+def token_ids(text: str) -> list[int]:
+    ids: list[int] = []
+    for event in text.split("\n\n"):
+        try:
+            for choice in json.loads(event.removeprefix("data: "))["choices"]:
+                ids += choice["token_ids"]
+        except (ValueError, KeyError):
+            pass
+    return ids
+
+
+async def request_records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    return list((await http.get("/mock_vllm/requests")).json()["records"])
