@@ -61,9 +61,7 @@ async def _records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("is_queued", [True, False])
-async def test_a_client_that_disconnects_aborts_its_request(
-    stream: bool, is_queued: bool
-) -> None:
+async def test_a_client_that_disconnects_aborts_its_request(stream: bool, is_queued: bool) -> None:
     settings = MockVllmSettings(model="m", tpot_ms=20, max_num_seqs=1, eos_every_tokens=0)
     async with (
         MockVllm(settings) as server,

@@ -72,7 +72,9 @@ class Running:
 @asynccontextmanager
 async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator[Running]:
     request_log = folder / "requests.jsonl"
-    with spawn_mock_vllm("--model", "known", "--request-log", str(request_log), *flags) as mock_vllm:
+    with spawn_mock_vllm(
+        "--model", "known", "--request-log", str(request_log), *flags
+    ) as mock_vllm:
         fleet = FleetSettings(
             entries=(ReplicaEntry(url=mock_vllm.url, name="r0", key="s3cret"),),
             poll_period_s=0.1,
