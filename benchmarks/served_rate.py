@@ -30,9 +30,9 @@ from paceline.bench.run.config import RunConfig
 from paceline.bench.run.measure import measure
 from paceline.bench.run.progress import terminal_progress
 from paceline.demo import heldout_path, target_path
-from paceline.engine.launch.core_environment import PREFIX
+from paceline.engine.launch.environment import ENGINE_CORE_PREFIX
 from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
 
 KV_CACHE_BYTES = 512 * 1024**2
 MAX_TOKENS = 96
@@ -88,10 +88,10 @@ def main() -> None:
     parser.add_argument("--num-questions", type=int, default=8, help="per repeat and arm")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
-    layout = choose_layout(read_hardware(), LayoutWishes(kv_cache_bytes=KV_CACHE_BYTES))
+    layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=KV_CACHE_BYTES))
     engine_args = [*layout.vllm_args, "--max-model-len", "2048"]
     # Here the process that is started is the one that computes: it gets the binding at once.
-    own_environment = {k.removeprefix(PREFIX): v for k, v in layout.environment.items()}
+    own_environment = {k.removeprefix(ENGINE_CORE_PREFIX): v for k, v in layout.environment.items()}
     engine = subprocess.Popen(
         [sys.executable, __file__, "--engine", str(arguments.model), *engine_args],
         stdin=subprocess.PIPE,

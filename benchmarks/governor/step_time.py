@@ -128,7 +128,7 @@ class Engine:
             _, drafted, accepted = zip(*found, strict=True)
             steering.count_drafts(drafted, accepted)
         sample = observer.step_finished(
-            output, after, verified=found, now_s=self.now_s, goes_on=True, may_speculate=True
+            output, after, verified=found, now_s=self.now_s, has_more_work=True, may_speculate=True
         )
         assert sample is not None
         steering.observe(sample)

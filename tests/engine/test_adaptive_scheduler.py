@@ -239,10 +239,10 @@ def test_a_failing_policy_never_stops_serving() -> None:
 
 
 def test_without_speculation_the_scheduler_is_vllms() -> None:
-    """No --speculative-config: it generates, and says that there is nothing to govern."""
+    """No --speculative-config: it generates, and logs that the governor is off."""
     with EngineHost(llm(None), policy={"policy": "goodput"}) as host:
         assert len(host.generate(["import os\n"], **GREEDY)[0]["token_ids"]) == 32
-        assert "there is nothing to govern" in host.log()
+        assert "off, because there is no --speculative-config" in host.log()
 
 
 def test_wrong_settings_keep_the_engine_from_starting() -> None:

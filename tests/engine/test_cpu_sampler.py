@@ -90,7 +90,7 @@ def test_applying_twice_wraps_once(kernels: Any) -> None:
     assert [getattr(kernels, name) for name in NAMES] == once
 
 
-def test_a_seam_that_does_not_fit_leaves_vllm_alone(
+def test_a_hook_that_does_not_fit_leaves_vllm_alone(
     kernels: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stock functions stay, loudly; the self-check then keeps sampled requests from drafts."""

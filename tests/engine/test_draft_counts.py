@@ -16,17 +16,17 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
     """vLLM's own counters, fed the same: 3 of 3 tokens invalid, 4 drafted of which 1 invalid."""
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
-    from paceline.engine.scheduler.step_hooks import GovernedSteps
+    from paceline.engine.scheduler.governor_driver import GovernorDriver
     from paceline.engine.scheduler.worker_probes import WorkerProbes
 
-    steering = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
-    governor = GovernedSteps(
-        steering,
+    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    governor = GovernorDriver(
+        controller,
         max_draft_length=8,
-        trims=False,
+        trims_drafts=False,
         drafter_rests=False,
-        evidence=WorkerProbes(has_replay_scoring=False, first_tokens=None),
-        not_sampled_because=None,
+        probes=WorkerProbes(has_replay_scoring=False, first_tokens=None),
+        sampler_fault=None,
         hooks={},
     )
     stats = SpecDecodingStats.new(8)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from paceline.engine.scheduler.drafters import UNDER_V1, UNDER_V2
+from paceline.engine.compat.drafters import UNDER_V1, UNDER_V2
 
 pytestmark = pytest.mark.engine
 
@@ -112,9 +112,9 @@ def test_what_model_runner_v2s_drafters_do_with_the_length() -> None:
     assert found == {
         "BaseSpeculator": "ignored",  # abstract
         "TargetDependentARSpeculator": "used",  # eagle, eagle3, mtp
-        "StandaloneARSpeculator": "ignored",  # draft_model: taught
-        "NgramGPUSpeculator": "ignored",  # ngram, ngram_gpu: taught
-        "MultiModuleMTPSpeculator": "ignored",  # mtp of several modules: cut
-        "DFlashSpeculator": "ignored",  # dflash, dspark: cut
+        "StandaloneARSpeculator": "ignored",  # draft_model: patched
+        "NgramGPUSpeculator": "ignored",  # ngram, ngram_gpu: patched
+        "MultiModuleMTPSpeculator": "ignored",  # mtp of several modules: masked
+        "DFlashSpeculator": "ignored",  # dflash, dspark: masked
         "ExtractHiddenStatesSpeculator": "ignored",  # refused
     }

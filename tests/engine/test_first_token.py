@@ -133,8 +133,8 @@ class Runner:
 
 @pytest.fixture
 def wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_probe._MARK, True, raising=False)
-    monkeypatch.setattr(first_token_probe, "rests", lambda *_: False)
+    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_probe.PROBE.mark, True, raising=False)
+    monkeypatch.setattr(first_token_probe, "drafter_rests", lambda *_: False)
 
 
 def test_the_output_layer_is_weighed_against_the_target(wrapped: None) -> None:
@@ -165,5 +165,5 @@ def test_after_an_error_serving_goes_on_without_first_tokens() -> None:
         prompts = host.tokenize(stdlib_prompts(2))
         told = generate(host, prompts, temperature=0.0)
         assert len(verdicts(host)) == 2
-        assert host.log().count("first tokens are judged no more") == 1
+        assert host.log().count("the first-token probe failed and is off") == 1
         assert generate(host, prompts, temperature=0.0) == told

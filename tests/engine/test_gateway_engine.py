@@ -24,7 +24,7 @@ from clients.real_clients import CLIENTS, run_session
 
 from paceline import demo
 from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
 
 pytestmark = [
@@ -98,7 +98,7 @@ class Stack:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     """In Paceline's layout: in vLLM's own, on two cores, streams stand still for up to 2 s."""
-    layout = choose_layout(read_hardware(), LayoutWishes(kv_cache_bytes=1024**3))
+    layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1024**3))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         socket, control = folder / "engine.sock", folder / "control.sock"

@@ -35,8 +35,8 @@ def test_the_installed_vllm_has_every_hook(hook: VllmHook) -> None:
             {"expected": ("self", "renamed")},
             "takes .self, throttle_prefills., expected",
         ),
-        ("schedule", {"target": "vllm.v1.core.sched.scheduler:Scheduler.gone"}, "is not there"),
-        ("schedule", {"target": "vllm.gone:Scheduler"}, "is not there"),
+        ("schedule", {"target": "vllm.v1.core.sched.scheduler:Scheduler.gone"}, "is missing"),
+        ("schedule", {"target": "vllm.gone:Scheduler"}, "is missing"),
         ("scheduler_output", {"expected": ("draft_plan",)}, "lacks draft_plan"),
         ("request_attributes", {"expected": ("mood",)}, "does not mention mood"),
     ],
@@ -48,20 +48,20 @@ def test_a_mismatch_is_put_in_words(hook: str, change: dict[str, object], found:
 
 
 def test_a_part_steps_aside_only_for_its_own_hooks() -> None:
-    """A broken sampler hook leaves the steering fit, and the other way round."""
-    found = {**check_hooks(), **check_hooks("worker"), "expand_kernel": "is not there"}
-    assert unfit_for("steering", found) == ""
-    assert unfit_for("sampler_repair", found) == "expand_kernel: is not there"
+    """A broken sampler hook leaves the governor fit, and the other way round."""
+    found = {**check_hooks(), **check_hooks("worker"), "expand_kernel": "is missing"}
+    assert unfit_for("governor", found) == ""
+    assert unfit_for("cpu_sampler", found) == "expand_kernel: is missing"
 
 
 def test_the_engine_core_does_not_look_at_the_workers_modules() -> None:
     """Loading them costs seconds; named, they are looked at. Other parts cost nothing either."""
     assert "worker_reads_length" not in check_hooks()
     assert check_hooks("worker") == {"worker_reads_length": "ok", "v2_worker_reads_length": "ok"}
-    assert set(check_hooks("top_k_repair")) == {"apply_top_k_only"}
+    assert set(check_hooks("cpu_top_k")) == {"apply_top_k_only"}
 
 
-def test_every_seam_says_why_it_is_there_and_when_it_goes() -> None:
+def test_every_hook_says_why_it_is_there_and_when_it_goes() -> None:
     """The register is the documentation."""
     for hook in REGISTER:
         assert hook.purpose

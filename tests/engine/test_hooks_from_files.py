@@ -45,7 +45,7 @@ def test_files_and_import_give_the_same_verdict_on_a_mismatch(
     assert judge_hook(other_name, tree.find(other_name)) == check_hook(other_name) != "ok"
     elsewhere = replace(hook, target=f"{hook.target}_gone")
     for verdict in (judge_hook(elsewhere, tree.find(elsewhere)), check_hook(elsewhere)):
-        assert verdict.startswith(f"{elsewhere.target} is not there: ")
+        assert verdict.startswith(f"{elsewhere.target} is missing: ")
 
 
 def test_the_record_of_the_installed_release_is_up_to_date(tree: SourceTree) -> None:

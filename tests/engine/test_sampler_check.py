@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.fixes.sampler_check import check_workers, find_executor
+from paceline.engine.compat.executor import find_executor
+from paceline.engine.fixes.sampler_check import check_workers
 
 platforms = pytest.importorskip("vllm.platforms")
 if not platforms.current_platform.is_cpu():
@@ -41,9 +42,9 @@ class Workers:
     [
         (Workers(None, None), None),
         (Workers(None, "worker 1 is wrong"), "worker 1 is wrong"),
-        (Workers(), "did not say"),
-        (Workers(error=TimeoutError("too late")), "did not say .* too late"),
-        (None, "cannot be asked"),
+        (Workers(), "no worker answered"),
+        (Workers(error=TimeoutError("too late")), "failed to check .* too late"),
+        (None, "cannot be reached"),
     ],
 )
 def test_only_workers_that_all_say_so_are_right(

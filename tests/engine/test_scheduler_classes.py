@@ -165,23 +165,23 @@ def test_what_goes_beyond_the_plan_is_not_verified(vllm_config: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [([""], ""), (["it is not there"], "it is not there")],
-    ids=["taught", "not taught"],
+    ids=["patched", "not patched"],
 )
-def test_a_drafter_that_cannot_be_taught_is_cut_and_said_so(
+def test_a_drafter_that_cannot_be_patched_is_masked_and_logged(
     answer: list[str], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of Model Runner V2's draft model; serving goes on with vLLM's own."""
-    from paceline.engine.scheduler.drafters import Drafting
-    from paceline.engine.scheduler.step_hooks import take_control
+    from paceline.engine.compat.drafters import Drafting
+    from paceline.engine.scheduler.governor_start import connect_drafter
 
     executor = SimpleNamespace(collective_rpc=lambda method: answer)
-    control = take_control(Drafting("draft_model", use_v2_model_runner=True), executor)
-    assert control.how == ("cut" if cause else "teach")
+    control = connect_drafter(Drafting("draft_model", use_v2_model_runner=True), executor)
+    assert control.mode == ("masked" if cause else "patched")
     assert (f"always drafts the maximum: {cause}" in caplog.text) == bool(cause)
 
 
 def refused(**changes: Any) -> str:
-    from paceline.engine.scheduler.refusals import refuse_what_loses, refuse_what_must_not_be_served
+    from paceline.engine.scheduler.refusals import refuse_lossy_verification, refuse_ungovernable
 
     given = {
         "method": "draft_model",
@@ -206,8 +206,8 @@ def refused(**changes: Any) -> str:
         use_v2_model_runner=given["use_v2"],
     )
     try:
-        refuse_what_loses(config.speculative_config)
-        refuse_what_must_not_be_served(config)
+        refuse_lossy_verification(config.speculative_config)
+        refuse_ungovernable(config)
     except ValueError as error:
         return str(error)
     return ""
@@ -219,16 +219,16 @@ def refused(**changes: Any) -> str:
         ({}, ""),
         ({"method": "ngram"}, ""),
         ({"method": "suffix"}, ""),
-        ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler works with 1"),
+        ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler allows only 1"),
         ({"rejection_sample_method": "block"}, ""),
-        ({"rejection_sample_method": "synthetic"}, "serves only lossless methods"),
-        ({"rejection_sample_method": "fly"}, "is 'fly', which is not known to keep"),
+        ({"rejection_sample_method": "synthetic"}, "allows only standard and block"),
+        ({"rejection_sample_method": "fly"}, "is 'fly', which may change"),
         ({"method": "medusa"}, ""),
         ({"method": "extract_hidden_states"}, "'extract_hidden_states' cannot be governed"),
-        ({"method": "suffix", "is_async": True}, "add --no-async-scheduling"),
-        ({"method": "medusa", "is_async": True}, "add --no-async-scheduling"),
+        ({"method": "suffix", "is_async": True}, "Add --no-async-scheduling"),
+        ({"method": "medusa", "is_async": True}, "Add --no-async-scheduling"),
         ({"is_parallel": True}, ""),
-        ({"is_parallel": True, "is_async": True}, "add --no-async-scheduling"),
+        ({"is_parallel": True, "is_async": True}, "Add --no-async-scheduling"),
         ({"use_v2": True, "is_async": True}, ""),
         ({"use_v2": True, "method": "medusa"}, "it runs under Model Runner V1 only"),
         ({"use_v2": True, "method": "dspark"}, ""),
@@ -250,9 +250,9 @@ def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before the hooks are looked at: who asks for this scheduler is not served invented tokens."""
-    from paceline.engine.scheduler import step_hooks
+    from paceline.engine.scheduler import governor_start
 
-    monkeypatch.setattr(step_hooks, "unfit_for", lambda *_: "nothing fits")
+    monkeypatch.setattr(governor_start, "unfit_for", lambda *_: "nothing fits")
     invented = SimpleNamespace(
         vllm_config=SimpleNamespace(
             additional_config={},
@@ -260,5 +260,5 @@ def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
         ),
         num_spec_tokens=4,
     )
-    with pytest.raises(ValueError, match="serves only lossless methods"):
-        step_hooks.start_governor(invented)
+    with pytest.raises(ValueError, match="allows only standard and block"):
+        governor_start.start_governor(invented)

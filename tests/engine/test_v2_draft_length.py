@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.worker.v2_draft_length import teach_worker, teach_workers
+from paceline.engine.worker.v2_draft_length import patch_worker, patch_workers
 
 pytestmark = pytest.mark.engine
 
@@ -110,7 +110,7 @@ def test_the_draft_model_takes_as_many_passes_as_are_asked_for(
     propose(speculator, length)
     assert speculator.num_passes == MAXIMUM  # vLLM's own, whatever is asked
     speculator = draft_model_speculator()
-    assert teach_worker(worker_with(speculator)) == ""
+    assert patch_worker(worker_with(speculator)) == ""
     tokens = propose(speculator, length)
     assert speculator.num_passes == num_passes
     assert tokens.shape == (NUM_REQUESTS, MAXIMUM)
@@ -121,7 +121,7 @@ def test_the_draft_model_takes_as_many_passes_as_are_asked_for(
 
 def test_an_error_leaves_the_maximum_as_it_was() -> None:
     speculator = draft_model_speculator()
-    teach_worker(worker_with(speculator))
+    patch_worker(worker_with(speculator))
     speculator._run_model = None
     with pytest.raises(TypeError):
         propose(speculator, 1)
@@ -134,21 +134,21 @@ def test_ngrams_are_not_looked_up_at_length_0() -> None:
     for length in (0, 1):
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever lacks first
             propose(speculator, length, dummy_run=False)
-    assert teach_worker(worker_with(speculator)) == ""
+    assert patch_worker(worker_with(speculator)) == ""
     assert propose(speculator, 0, dummy_run=False).shape == (NUM_REQUESTS, MAXIMUM)
     with pytest.raises(Exception):  # noqa: B017, PT011
         propose(speculator, 1, dummy_run=False)
 
 
-def test_teaching_twice_is_harmless() -> None:
+def test_patching_twice_is_harmless() -> None:
     speculator = draft_model_speculator()
-    teach_worker(worker_with(speculator))
-    taught = speculator.propose
-    assert teach_worker(worker_with(speculator)) == ""
-    assert speculator.propose is taught
+    patch_worker(worker_with(speculator))
+    patched = speculator.propose
+    assert patch_worker(worker_with(speculator)) == ""
+    assert speculator.propose is patched
 
 
-def test_workers_that_cannot_be_taught_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_cannot_be_patched_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """No executor, an error, another speculator, a vLLM that does not fit; a stage that has none
     is no reason."""
 
@@ -160,10 +160,10 @@ def test_workers_that_cannot_be_taught_say_why(monkeypatch: pytest.MonkeyPatch) 
         def collective_rpc(self, method: Any) -> list[Any]:
             return [method(worker_with(None)), method(worker_with(object()))]
 
-    assert teach_workers(None) == "the workers cannot be reached"
-    assert teach_workers(Broken()) == "gone"
-    assert "object is neither" in teach_workers(Workers())
-    assert teach_worker(worker_with(None)) == ""
+    assert patch_workers(None) == "the workers cannot be reached"
+    assert patch_workers(Broken()) == "gone"
+    assert "object is neither" in patch_workers(Workers())
+    assert patch_worker(worker_with(None)) == ""
     from paceline.engine.worker import v2_draft_length
 
     monkeypatch.setattr(
@@ -172,4 +172,4 @@ def test_workers_that_cannot_be_taught_say_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         v2_draft_length, "unfit_for", lambda part, found: found["v2_ngram_proposal"]
     )
-    assert teach_worker(worker_with(draft_model_speculator())) == "is not there"
+    assert patch_worker(worker_with(draft_model_speculator())) == "is not there"

@@ -50,7 +50,7 @@ def bias_acceptance() -> None:
         given[7] = given[7] * 0.85
         mended(*given, **named)
 
-    biased.__paceline_repair__ = True  # type: ignore[attr-defined]
+    biased.__paceline_fix__ = True  # type: ignore[attr-defined]
     biased.__wrapped__ = mended.__wrapped__  # type: ignore[attr-defined]
     cpu_triton_utils._rejection_random_sample_kernel_impl = biased
 
@@ -76,7 +76,7 @@ def alternate_lengths_without_rest() -> None:
     from paceline.engine.worker import resting_draft
 
     alternate_lengths()
-    resting_draft.rests = lambda *_, **__: False
+    resting_draft.drafter_rests = lambda *_, **__: False
 
 
 def alternate_lengths_without_catching_up() -> None:
@@ -84,7 +84,7 @@ def alternate_lengths_without_catching_up() -> None:
     from paceline.engine.worker.draft_coverage import DraftCoverage
 
     alternate_lengths()
-    DraftCoverage.gaps = lambda *_: []  # type: ignore[method-assign]
+    DraftCoverage.find_gaps = lambda *_: []  # type: ignore[method-assign]
 
 
 def wander() -> None:
@@ -176,10 +176,10 @@ def look_back() -> None:
 
 def fail_in_replay_scoring() -> None:
     """The same, and the second pass of the draft model raises."""
-    from paceline.engine.worker import replay_scoring_pass
+    from paceline.engine.worker import replay_predictions
 
     look_back()
-    compute = replay_scoring_pass.compute
+    run_draft_model = replay_predictions.run_draft_model
     num_passes = 0
 
     def failing(*arguments: Any) -> Any:
@@ -187,9 +187,9 @@ def fail_in_replay_scoring() -> None:
         num_passes += 1
         if num_passes > 1:
             raise ZeroDivisionError("planted")
-        return compute(*arguments)
+        return run_draft_model(*arguments)
 
-    replay_scoring_pass.compute = failing
+    replay_predictions.run_draft_model = failing
 
 
 def tell_first_tokens() -> None:
@@ -203,8 +203,8 @@ def tell_first_tokens() -> None:
     from paceline.engine.worker import first_token_probe, resting_draft
     from paceline.governor.policies.fixed import FixedPolicy
 
-    resting_draft.rests = lambda *_, **__: False
-    first_token_probe.rests = resting_draft.rests
+    resting_draft.drafter_rests = lambda *_, **__: False
+    first_token_probe.drafter_rests = resting_draft.drafter_rests
     worker_probes.head_fraction_of_workers = _a_hundredth_of(worker_probes.head_fraction_of_workers)
 
     plan = FixedPolicy.plan
@@ -233,11 +233,11 @@ def fail_at_first_tokens() -> None:
     judge = first_token_probe._judge
     num_calls = 0
 
-    def failing(*arguments: Any) -> None:
+    def failing(*arguments: Any) -> Any:
         nonlocal num_calls
         num_calls += 1
         if num_calls > 1:
             raise ZeroDivisionError("planted")
-        judge(*arguments)
+        return judge(*arguments)
 
     first_token_probe._judge = failing

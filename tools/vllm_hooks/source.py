@@ -1,11 +1,10 @@
-"""What does a vLLM that is not installed have where the hooks point? Read from its Python files.
+"""Read from Python files what a vLLM that is not installed has where the hooks point.
 
-Nothing is imported or run. A file is parsed; of a body whose names count, the function alone is
-compiled, which gives the names as the import-based check (`hooks`) sees them. Followed: names
-bound at the top of a module, under `if` and `try` too (the last one counts), imports from within
-the tree, aliases, base classes (depth first, which is right for single inheritance). Not seen:
-what vLLM replaces at run time, and what a decorator makes of a function. `hook_record` keeps what
-is found here.
+Nothing is imported or run. A file is parsed; of a body whose names count, only the function is
+compiled, which gives the names that the import-based check (`compat.checks`) sees. Followed: names
+bound at the top of a module, also under `if` and `try` (the last one counts), imports within the
+tree, aliases, and base classes (depth first, which is right for single inheritance). Not followed:
+what vLLM replaces at run time, and what a decorator makes of a function. `record` stores the facts.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from types import CodeType
 from paceline.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_MAX_HOPS = 20  # imports and aliases followed for one name; chosen by hand, vLLM needs two
+_MAX_HOPS = 20  # imports and aliases followed for one name; chosen empirically, vLLM needs two
 
 
 class SourceTree:
-    """The Python files below one folder. Reads each file at most once; never runs any."""
+    """The Python files below one folder. Reads each file at most once; never runs one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._module = functools.cache(self._read_module)
 
     def version(self) -> str:
-        """What `vllm/_version.py` says. ValueError where it says nothing."""
+        """Return the version in `vllm/_version.py`. ValueError if it has none."""
         body = self._module("vllm._version")
         for statement in reversed(body or []):
             if (
@@ -42,12 +41,12 @@ class SourceTree:
             ):
                 return str(statement.value.value)
         raise ValueError(
-            f"{self._folder} names no version in vllm/_version.py; give the folder that contains "
+            f"{self._folder} has no version in vllm/_version.py; give the folder that contains "
             "vllm/, such as an unpacked wheel"
         )
 
     def find(self, hook: VllmHook) -> HookFacts:
-        """What this tree has where `hook` points. Never raises for what is not there."""
+        """Return what this tree has at the hook's target; never raises for a missing one."""
         module, _, path = hook.target.partition(":")
         try:
             node = self._resolve(module, path)
@@ -61,9 +60,9 @@ class SourceTree:
         return HookFacts("parameters", _parameters(node, is_method=is_method))
 
     def digest(self, hook: VllmHook) -> str | None:
-        """A fingerprint of the code there, without docstrings and layout; None for what is not.
+        """Return a fingerprint of the target's code without docstrings and layout; None if missing.
 
-        Equal for the same code, as the same Python version spells it.
+        Equal code has equal fingerprints under the same Python version.
         """
         module, _, path = hook.target.partition(":")
         try:
@@ -78,14 +77,14 @@ class SourceTree:
         module, node = self._top_level(module, first)
         for attribute in rest:
             if not isinstance(node, ast.ClassDef):
-                raise LookupError(f"{module}:{node.name} is no class")
+                raise LookupError(f"{module}:{node.name} is not a class")
             module, node = self._member(module, node, attribute)
         return node
 
     def _top_level(
         self, module: str, name: str, hops: int = _MAX_HOPS
     ) -> tuple[str, _Function | ast.ClassDef]:
-        """The class or function behind a module's name, and the module that defines it."""
+        """Return the class or function that a name leads to, and the module that defines it."""
         body = self._module(module)
         if body is None:
             raise LookupError(f"no module {module}")
@@ -102,7 +101,7 @@ class SourceTree:
     def _member(
         self, module: str, owner: ast.ClassDef, name: str
     ) -> tuple[str, _Function | ast.ClassDef]:
-        """A class's own attribute, or else the first base's that has it."""
+        """Return a class's own attribute, or that of the first base class that has it."""
         found = _last_binding(owner.body, name)
         if isinstance(found, _Function | ast.ClassDef):
             return module, found
@@ -113,17 +112,17 @@ class SourceTree:
                 base_module, node = self._base(module, base)
                 return self._member(base_module, node, name)
             except LookupError:
-                continue  # this base is from elsewhere, or has no such attribute
+                continue  # this base is not in the tree, or has no such attribute
         raise LookupError(f"class {module}:{owner.name} has no {name}")
 
     def _base(self, module: str, base: ast.expr) -> tuple[str, ast.ClassDef]:
         if isinstance(base, ast.Subscript):  # Generic[…]
             base = base.value
         if not isinstance(base, ast.Name):
-            raise LookupError(f"{ast.unparse(base)} is no plain name")
+            raise LookupError(f"{ast.unparse(base)} is not a plain name")
         base_module, node = self._top_level(module, base.id)
         if not isinstance(node, ast.ClassDef):
-            raise LookupError(f"{base.id} is no class")
+            raise LookupError(f"{base.id} is not a class")
         return base_module, node
 
     def _read_module(self, name: str) -> list[ast.stmt] | None:
@@ -135,7 +134,7 @@ class SourceTree:
 
 
 class _WithoutStrings(ast.NodeTransformer):
-    """Drops docstrings, those of fields included."""
+    """Drops docstrings, including those of fields."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -163,7 +162,7 @@ def _last_binding(
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run on import, those under `if`, `try` and `with` included."""
+    """Yield the statements that run on import, including those under `if`, `try` and `with`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try | ast.With):
@@ -174,7 +173,7 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _absolute(statement: ast.ImportFrom, module: str) -> str:
-    """The module that `statement` imports from, as seen from `module` (no package's `__init__`)."""
+    """Return the module that `statement` imports from; `module` is not a package's `__init__`."""
     if statement.level == 0:
         return statement.module or ""
     parent = module.split(".")[: -statement.level]
@@ -202,8 +201,8 @@ def _parameters(node: _Function, *, is_method: bool) -> tuple[str, ...]:
 
 
 def _mentions(node: _Function) -> tuple[str, ...]:
-    """The global and attribute names of the body, as `co_names` has them."""
-    # In a class, for `super()` compiles differently outside of one.
+    """Return the global and attribute names of the body, as in `co_names`."""
+    # Inside a class, because `super()` compiles differently outside of one.
     owner = ast.ClassDef("Owner", bases=[], keywords=[], body=[node], decorator_list=[])
     module = ast.fix_missing_locations(ast.Module([owner], type_ignores=[]))
     outer = compile(module, "<hook>", "exec", dont_inherit=True)

@@ -1,4 +1,16 @@
-"""Where Paceline meets vLLM. Importing this package does not import vLLM."""
+"""The part of Paceline that meets vLLM.
+
+Rooms, each of which imports only rooms below it (`pyproject.toml` enforces this):
+
+- `plugin`: what every vLLM process loads.
+- `scheduler`: the scheduler subclass and everything around one of its steps.
+- `process`: one supervised vLLM server. It uses `launch`: command, environment and layout of it.
+- `worker`: wrappers that run inside vLLM's workers.
+- `fixes`: corrections of vLLM on CPUs.
+- `compat`: what Paceline relies on in vLLM, and the checks of it.
+
+Importing this package does not import vLLM.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +20,7 @@ __all__ = ["AdaptiveScheduler"]
 
 
 def __getattr__(name: str) -> Any:
-    """`AdaptiveScheduler` on first use: it needs vLLM, which takes seconds to import."""
+    """Import `AdaptiveScheduler` on first use: it needs vLLM, which takes seconds to import."""
     if name == "AdaptiveScheduler":
         from paceline.engine.scheduler.adaptive_scheduler import AdaptiveScheduler
 

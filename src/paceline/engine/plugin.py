@@ -20,7 +20,7 @@ def register() -> None:
         from vllm.platforms import current_platform
 
         from paceline.engine.fixes import cpu_sampler, numba_pool, seeded_generator
-        from paceline.engine.launch import core_environment
+        from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
         from paceline.engine.worker import (
             first_token_probe,
@@ -30,7 +30,7 @@ def register() -> None:
         )
 
         parent_watch.die_with_parent()
-        core_environment.pass_on()
+        environment.unwrap_engine_core_variables()
         if current_platform.is_cpu():
             numba_pool.choose()
         cpu_sampler.apply()

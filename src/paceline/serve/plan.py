@@ -13,7 +13,7 @@ from paceline import demo
 from paceline.config import BUNDLED, EngineSettings, ReplicaSettings, Settings
 from paceline.engine.launch.command import EngineCommand, EngineSpec, num_workers, render_command
 from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.engine.launch.model_folder import (
     ModelUnfit,
     check_model,
@@ -90,7 +90,7 @@ def make_plan(
     check_model(model)
     drafter = choose_drafter(draft, model, engine.draft_length_max)
     spec = _engine_spec(settings, model, drafter)
-    wishes = LayoutWishes(
+    layout_settings = LayoutSettings(
         dtype=engine.dtype,
         num_threads=engine.num_threads,
         kv_cache_bytes=engine.kv_cache_bytes,
@@ -99,7 +99,7 @@ def make_plan(
     )
     engines, reasons = [], [drafter.why, why_workers]
     for index in range(engine.replicas):
-        layout = choose_layout(hardware, wishes, replica=index, num_replicas=engine.replicas)
+        layout = choose_layout(hardware, layout_settings, replica=index, num_replicas=engine.replicas)
         name = f"engine-{index}"
         if any(entry.label == name for entry in gateway.fleet.entries):
             raise ValueError(

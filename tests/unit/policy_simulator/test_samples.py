@@ -77,13 +77,13 @@ class RetoldEngine(SimulatedEngine):
             num_waiting=step.load.num_waiting,
             max_draft_length=ceiling,
         )
-        self.observer.drafts_came(step.num_verified > 0)
+        self.observer.note_drafts(step.num_verified > 0)
         self.observer.step_scheduled(
             output,
             load,
             started_s=step.scheduled_s,
             draft_length=step.draft_length,
-            looks_back=step.replay_scoring_tokens > 0,
+            runs_probes=step.replay_scoring_tokens > 0,
         )
         self.retold_loads.append(load)
         self._outputs[id(step)] = output
@@ -98,7 +98,7 @@ class RetoldEngine(SimulatedEngine):
         first_tokens: tuple[int, ...],
     ) -> None:
         if self._report is not None:
-            self.observer.replay_scoring_came(asdict(self._report))
+            self.observer.add_replay_scores(asdict(self._report))
         super()._show(step, accepted, going, started_s, first_tokens)
         rows = zip(
             step.serials.astype(str).tolist(),
@@ -120,7 +120,7 @@ class RetoldEngine(SimulatedEngine):
                 requests,
                 verified=drafts,
                 now_s=self._now_s,
-                goes_on=self._went_on,
+                has_more_work=self._went_on,
                 may_speculate=True,
             )
         )

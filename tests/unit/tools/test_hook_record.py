@@ -63,7 +63,7 @@ def test_a_register_that_looks_elsewhere_asks_for_new_records() -> None:
     record = RECORDS["0.32.0"]
     moved = replace(record, targets={**record.targets, "schedule": "vllm.old:schedule"})
     with pytest.raises(
-        ValueError, match=r"elsewhere for schedule; make it again: PYTHONPATH=tools python -m"
+        ValueError, match=r"other targets for schedule; take it again: PYTHONPATH=tools python -m"
     ):
         moved.verdicts()
 
@@ -93,9 +93,9 @@ def test_the_command_prints_what_does_not_fit_and_writes_the_record(
 
 
 def test_the_page_is_what_register_and_records_generate() -> None:
-    """After a change: PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records > docs/vllm-hooks.md.
+    """After a change: `python -m vllm_hooks.page`, whose module docstring has the command.
 
-    Generating it also fails for a release without notes.
+    Generating the page also fails for a release without notes.
     """
     assert (PROJECT / "docs" / "vllm-hooks.md").read_text() == render_page(list(RECORDS.values()))
 

@@ -71,7 +71,7 @@ def hook(target: str, *expected: str, is_body: bool = False) -> VllmHook:
         name="x",
         target=target,
         expected=expected,
-        part="steering",
+        part="governor",
         purpose="",
         upstream="",
         remove_when="",
@@ -122,13 +122,13 @@ def test_a_body_mentions_globals_and_attributes_but_not_its_own_variables(
         ("vllm.scheduler:gone", "module vllm.scheduler has no class or function gone"),
         ("vllm.scheduler:os", "module vllm.scheduler has no class or function os"),
         ("vllm.scheduler:Narrow.gone", "class vllm.scheduler:Narrow has no gone"),
-        ("vllm.scheduler:chosen.gone", "vllm.scheduler:chosen is no class"),
+        ("vllm.scheduler:chosen.gone", "vllm.scheduler:chosen is not a class"),
     ],
 )
 def test_what_is_not_there_is_put_in_words(tree: SourceTree, target: str, why: str) -> None:
     """Module, name, attribute."""
     assert tree.find(hook(target)) == HookFacts("missing", why_missing=why)
-    assert judge_hook(hook(target), tree.find(hook(target))) == f"{target} is not there: {why}"
+    assert judge_hook(hook(target), tree.find(hook(target))) == f"{target} is missing: {why}"
     assert tree.digest(hook(target)) is None
 
 

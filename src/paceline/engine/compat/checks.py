@@ -1,8 +1,8 @@
-"""Which places of vLLM Paceline relies on, and whether the installed vLLM still has them so.
+"""Check the hooks in the register against the installed vLLM.
 
-Every place is one entry of `hook_register`: checked when the scheduler starts, and in the tests
-against the installed vLLM. On a mismatch the part that needs the hook steps aside, loudly, and
-vLLM serves on as if Paceline were not there.
+The scheduler checks its hooks when it starts, each worker checks its own, and the tests check all
+of them. When a hook does not fit, the part that needs it logs that and stays off, and vLLM runs as
+if that part did not exist.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from paceline.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body, 
 from paceline.engine.compat.register import REGISTER
 
 _WORKER_PARTS = (
-    "generator_repair",
+    "seeded_generator",
     "resting_draft",
     "plain_sampling",
     "replay_scoring",
-    "first_token",
+    "first_token_probe",
     "v2_draft_length",
     "worker",
 )
 
 
 def check_hook(hook: VllmHook) -> str:
-    """ "ok", or in words how the installed vLLM differs. Imports the target; never raises."""
+    """Return "ok", or in words how the installed vLLM differs. Imports the target; never raises."""
     return judge_hook(hook, find_installed(hook))
 
 
 def find_installed(hook: VllmHook) -> HookFacts:
-    """What the installed vLLM has where `hook` points. Imports the target; never raises."""
+    """Return what the installed vLLM has at the hook's target. Imports it; never raises."""
     module_name, _, path = hook.target.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
         for attribute in path.split("."):
             found = getattr(found, attribute)
-        # A replaced function carries the original: check what vLLM ships, not our own.
+        # A function that Paceline wrapped carries the original: judge vLLM's own.
         found = inspect.unwrap(found)
     except (ImportError, AttributeError) as error:
         return HookFacts("missing", why_missing=str(error))
@@ -49,10 +49,10 @@ def find_installed(hook: VllmHook) -> HookFacts:
 
 
 def check_hooks(*parts: str) -> dict[str, str]:
-    """Every hook's name with "ok" or what does not fit; of some parts only, where named.
+    """Return "ok" or the mismatch for each hook, by hook name; only those of `parts` if given.
 
-    Naming parts also spares the imports of the others' targets. Without names: all parts but
-    those that only workers load.
+    Only the targets of the named parts are imported. Without arguments, all parts are checked
+    except those whose modules only workers load.
     """
     return {
         hook.name: check_hook(hook)
@@ -62,6 +62,6 @@ def check_hooks(*parts: str) -> dict[str, str]:
 
 
 def unfit_for(part: str, found: dict[str, str]) -> str:
-    """What keeps `part` from working, in words; empty when every hook it needs fits."""
+    """Return the mismatches that keep `part` off, in words; empty when all its hooks fit."""
     needed = [hook.name for hook in REGISTER if hook.part == part]
     return "; ".join(f"{name}: {found[name]}" for name in needed if found[name] != "ok")

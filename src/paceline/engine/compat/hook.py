@@ -1,7 +1,7 @@
-"""What is a hook, and does what is found there fit what is expected?
+"""One hook into vLLM as a value, and the judgement whether a vLLM has what it expects.
 
-Values and the verdict only. `hooks` learns what is there by import, `hook_source` from Python files
-without importing anything; both ask here, so that they cannot judge differently.
+Values and a pure function. `checks` finds the facts by importing vLLM, `tools/vllm_hooks/source.py`
+by parsing its files; both call `judge_hook`, so that they cannot judge differently.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ FactKind = Literal["parameters", "fields", "mentions", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class VllmHook:
-    """One place of vLLM that Paceline hooks into or reads."""
+    """One function or class of vLLM that Paceline wraps, replaces or reads."""
 
     name: str
     target: str
     """`module:attribute.attribute`."""
     expected: tuple[str, ...]
-    """Parameter names of a callable; of a class, annotated fields that must be there; of an
-    `__init__`, and where `is_body` says so, names that the body must mention."""
+    """For a callable: its parameters, in order. For a class: annotated fields it must have. For an
+    `__init__`, or where `is_body` is set: names that the body must mention."""
     part: Literal[
-        "steering",
+        "governor",
         "sampler_check",
-        "sampler_repair",
-        "top_k_repair",
-        "generator_repair",
+        "cpu_sampler",
+        "cpu_top_k",
+        "seeded_generator",
         "resting_draft",
         "plain_sampling",
         "replay_scoring",
-        "first_token",
-        "pacing",
+        "first_token_probe",
+        "prefill_pacing",
         "v2_draft_length",
         "worker",
     ]
-    """What steps aside when the hook does not fit. `worker`: read in vLLM's workers, whose modules
-    the engine core should not load; the tests check these."""
+    """The part of Paceline that is switched off when the hook does not fit. `worker` is no part:
+    its hooks are in modules that the engine core should not load, so only tests check them."""
     purpose: str
     upstream: str
     remove_when: str
@@ -49,31 +49,31 @@ class VllmHook:
 
 @dataclass(frozen=True, slots=True)
 class HookFacts:
-    """What was found where a hook points."""
+    """What one vLLM release has at the target of a hook."""
 
     kind: FactKind
-    """`parameters` of a callable, in order; annotated `fields` of a class, its own; names that a
-    body `mentions`, its local variables apart; `missing`: nothing is there."""
+    """`parameters` of a callable, in order; annotated `fields` of a class, without inherited ones;
+    names that a body `mentions`, without its local variables; `missing`: the target is absent."""
     names: tuple[str, ...] = ()
     why_missing: str = ""
 
 
 def is_judged_by_body(hook: VllmHook) -> bool:
-    """Whether the names in the body count, and not the parameters."""
+    """Return whether the names in the body count, instead of the parameters."""
     return hook.is_body or hook.target.endswith(".__init__")
 
 
 def judge_hook(hook: VllmHook, found: HookFacts) -> str:
-    """ "ok", or in words how what was found differs from what the register expects."""
+    """Return "ok", or in words how the facts differ from what the register expects."""
     if found.kind == "missing":
-        return f"{hook.target} is not there: {found.why_missing}"
+        return f"{hook.target} is missing: {found.why_missing}"
     if found.kind == "parameters":
         if found.names == hook.expected:
             return "ok"
         expected = ", ".join(hook.expected)
         return f"{hook.target} takes ({', '.join(found.names)}), expected ({expected})"
-    lacking = ", ".join(name for name in hook.expected if name not in found.names)
-    if not lacking:
+    absent = ", ".join(name for name in hook.expected if name not in found.names)
+    if not absent:
         return "ok"
     verb = "lacks" if found.kind == "fields" else "does not mention"
-    return f"{hook.target} {verb} {lacking}"
+    return f"{hook.target} {verb} {absent}"

@@ -1,40 +1,42 @@
-"""Which places of vLLM does Paceline rely on, what for, and until when?
+"""The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
-Data only: those of the scheduler here, those of the workers in `hook_register_workers` and
-`hook_register_evidence`. Read in vLLM 0.32.0. `hooks` checks them against the installed vLLM,
-`tools/vllm_hooks` against others; docs/vllm-hooks.md is generated from them.
+Data only. This file has the hooks of the scheduler; `register_fixes`, `register_workers` and
+`register_probes` have those of the fixes and of the workers. Read in vLLM 0.32.0. `checks` judges
+them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md is generated
+from them.
 """
 
 from __future__ import annotations
 
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
-from paceline.engine.compat.register_probes import EVIDENCE_SEAMS
-from paceline.engine.compat.register_workers import WORKER_SEAMS
+from paceline.engine.compat.register_fixes import FIX_HOOKS
+from paceline.engine.compat.register_probes import PROBE_HOOKS
+from paceline.engine.compat.register_workers import WORKER_HOOKS
 
-# When a hook can go.
-_LENGTH_ASKED = "vLLM asks a plugin for the draft length of a step"
+# When a hook can be removed.
+_LENGTH_FROM_PLUGIN = "vLLM asks a plugin for the draft length of each step"
 _START_REPORTED = "the scheduler interface reports the start of a step"
-_BUDGET_ASKED = "vLLM paces prefills by an objective of its own"
-_ACCEPTANCE_HANDED = "vLLM hands acceptance per request and step to a plugin"
+_PACED_BY_VLLM = "vLLM paces prefills by a latency objective"
+_ACCEPTANCE_TO_PLUGIN = "vLLM reports acceptance per request and step to plugins"
 
-_SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
+_SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="update_after_schedule",
         target="vllm.v1.core.sched.scheduler:Scheduler._update_after_schedule",
         expected=("self", "scheduler_output"),
-        part="steering",
-        purpose="set the step's draft length when its output is complete, before anyone reads it",
+        part="governor",
+        purpose="set the draft length in the complete scheduler output, before the worker reads it",
         upstream=f"{VLLM_REPOSITORY}/pull/32374",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="async_update_after_schedule",
         target="vllm.v1.core.sched.async_scheduler:AsyncScheduler._update_after_schedule",
         expected=("self", "scheduler_output"),
-        part="steering",
-        purpose="the same under asynchronous scheduling; placeholders follow the length set before",
+        part="governor",
+        purpose="the same under asynchronous scheduling, where placeholders follow the length",
         upstream=f"{VLLM_REPOSITORY}/pull/32374",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="scheduler_output",
@@ -45,17 +47,17 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
             "scheduled_spec_decode_tokens",
             "num_spec_tokens_to_schedule",
         ),
-        part="steering",
-        purpose="carries the draft length to the worker and to the placeholders",
+        part="governor",
+        purpose="takes the draft length to the worker and to the placeholders",
         upstream=f"{VLLM_REPOSITORY}/pull/32374",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="schedule",
         target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
         expected=("self", "throttle_prefills"),
-        part="steering",
-        purpose="when a step starts; drop drafts where sampled requests must not be speculated",
+        part="governor",
+        purpose="note when a step starts; drop drafts if sampled requests must not be speculated",
         upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
         remove_when=_START_REPORTED,
     ),
@@ -63,8 +65,8 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
         name="update_from_output",
         target="vllm.v1.core.sched.scheduler:Scheduler.update_from_output",
         expected=("self", "scheduler_output", "model_runner_output"),
-        part="steering",
-        purpose="when a step's results are there",
+        part="governor",
+        purpose="note when the results of a step have arrived",
         upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
         remove_when="the scheduler interface reports the results of a step",
     ),
@@ -79,19 +81,19 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
             "num_invalid_spec_tokens",
             "request_id",
         ),
-        part="steering",
-        purpose="drafted and accepted per request, exactly as vLLM's own metrics count them",
+        part="governor",
+        purpose="count drafted and accepted tokens per request exactly as vLLM's own metrics do",
         upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
-        remove_when=_ACCEPTANCE_HANDED,
+        remove_when=_ACCEPTANCE_TO_PLUGIN,
     ),
     VllmHook(
         name="update_draft_token_ids",
         target="vllm.v1.core.sched.scheduler:Scheduler.update_draft_token_ids",
         expected=("self", "draft_token_ids"),
-        part="steering",
-        purpose="trim what is proposed beyond the length of the step (suffix, medusa)",
+        part="governor",
+        purpose="trim drafts that are longer than planned (suffix, medusa)",
         upstream=f"{VLLM_REPOSITORY}/issues/46399",
-        remove_when="every drafter takes the length of the step",
+        remove_when="every drafter follows the length of the step",
     ),
     VllmHook(
         name="scheduler_attributes",
@@ -105,10 +107,10 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
             "running",
             "vllm_config",
         ),
-        part="steering",
-        purpose="read the ceiling and the requests; a constant lookup keeps vLLM from padding",
+        part="governor",
+        purpose="read the ceiling and the requests; set a constant lookup to prevent padding",
         upstream=f"{VLLM_REPOSITORY}/pull/32374",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="drafting_config",
@@ -119,19 +121,19 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
             "rejection_sample_method",
             "enable_adaptive_verification",
         ),
-        part="steering",
-        purpose="which drafter there is, and what it does with the length of a step",
+        part="governor",
+        purpose="read which drafter is configured and how it verifies",
         upstream=f"{VLLM_REPOSITORY}/issues/46399",
-        remove_when="every drafter takes the length of the step",
+        remove_when="every drafter follows the length of the step",
     ),
     VllmHook(
         name="mtp_modules",
         target="vllm.config.speculative:SpeculativeConfig.use_multi_module_mtp",
         expected=("self",),
-        part="steering",
-        purpose="an MTP of several modules ignores the length under Model Runner V2",
+        part="governor",
+        purpose="detect an MTP of several modules, which ignores the length under Model Runner V2",
         upstream=f"{VLLM_REPOSITORY}/issues/46399",
-        remove_when="every drafter takes the length of the step",
+        remove_when="every drafter follows the length of the step",
     ),
     VllmHook(
         name="request_attributes",
@@ -143,26 +145,26 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
             "spec_token_ids",
             "status",
         ),
-        part="steering",
-        purpose="read context, temperature and state; drop or trim a request's drafts",
+        part="governor",
+        purpose="read context, temperature and state; drop or trim the drafts of a request",
         upstream=f"{VLLM_FILES}/v1/request.py",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="get_request_counts",
         target="vllm.v1.core.sched.scheduler:Scheduler.get_request_counts",
         expected=("self",),
-        part="steering",
-        purpose="how many requests wait, its second number",
+        part="governor",
+        purpose="read the number of waiting requests, its second result",
         upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
-        remove_when=_LENGTH_ASKED,
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="has_requests",
         target="vllm.v1.core.sched.scheduler:Scheduler.has_requests",
         expected=("self",),
-        part="steering",
-        purpose="whether another step follows at once, so that its duration counts",
+        part="governor",
+        purpose="know whether the next step follows immediately, to measure its duration",
         upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
         remove_when=_START_REPORTED,
     ),
@@ -170,7 +172,7 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
         name="shutdown",
         target="vllm.v1.core.sched.scheduler:Scheduler.shutdown",
         expected=("self",),
-        part="steering",
+        part="governor",
         purpose="close the control channel",
         upstream=f"{VLLM_FILES}/v1/core/sched/interface.py",
         remove_when="never: part of the scheduler interface",
@@ -179,31 +181,31 @@ _SCHEDULER_SEAMS: tuple[VllmHook, ...] = (
         name="request_is_finished",
         target="vllm.v1.request:Request.is_finished",
         expected=("self",),
-        part="steering",
-        purpose="a request that ended within a step is not judged by its drafts",
+        part="governor",
+        purpose="leave a request that ended within the step out of acceptance",
         upstream=f"{VLLM_FILES}/v1/request.py",
-        remove_when=_ACCEPTANCE_HANDED,
+        remove_when=_ACCEPTANCE_TO_PLUGIN,
     ),
     VllmHook(
         name="token_budget",
         target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
         expected=("max_num_scheduled_tokens", "long_prefill_token_threshold"),
         is_body=True,
-        part="pacing",
-        purpose="both are read anew for every step: its tokens, and those of one prompt in it",
+        part="prefill_pacing",
+        purpose="reads both limits anew for every step: all its tokens, and those of one prompt",
         upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
-        remove_when=_BUDGET_ASKED,
+        remove_when=_PACED_BY_VLLM,
     ),
     VllmHook(
         name="request_progress",
         target="vllm.v1.request:Request.__init__",
         expected=("num_prompt_tokens", "num_computed_tokens", "spec_token_ids"),
         is_body=True,
-        part="pacing",
-        purpose="who is decoding, and what their step takes",
+        part="prefill_pacing",
+        purpose="read which requests decode and how many tokens they compute",
         upstream=f"{VLLM_FILES}/v1/request.py",
-        remove_when=_BUDGET_ASKED,
+        remove_when=_PACED_BY_VLLM,
     ),
 )
 
-REGISTER: tuple[VllmHook, ...] = (*_SCHEDULER_SEAMS, *WORKER_SEAMS, *EVIDENCE_SEAMS)
+REGISTER: tuple[VllmHook, ...] = (*_SCHEDULER_HOOKS, *FIX_HOOKS, *WORKER_HOOKS, *PROBE_HOOKS)

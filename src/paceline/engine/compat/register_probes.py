@@ -1,26 +1,25 @@
-"""What in vLLM's workers lets them tell more of the drafter than its drafts, and until when?
+"""The hooks of the worker probes: replay scoring and the first token at draft length 0.
 
-Data only, the third part of `hook_register`: the places that `replay_scoring_pass` and
-`first_token_pass` rely on. Read in vLLM 0.32.0.
+Data only, part of `register`. Read in vLLM 0.32.0.
 """
 
 from __future__ import annotations
 
 from paceline.engine.compat.hook import VLLM_FILES, VllmHook
 
-# When a hook can go.
-_JUDGES_RESTING = "vLLM judges a draft model that rests"
-_JUDGES_FIRST = "vLLM tells whether a drafter's first token came, where nothing is drafted"
+# When a hook can be removed.
+_SCORED_BY_VLLM = "vLLM estimates the acceptance of a draft model that is switched off"
+_FIRST_TOKEN_BY_VLLM = "vLLM reports first-token acceptance at draft length 0"
 
-EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
+PROBE_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="take_draft_token_ids",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
         expected=("self",),
         part="replay_scoring",
-        purpose="the report goes to the scheduler with the drafts, also with none",
+        purpose="send the report to the scheduler with the drafts, also when there are none",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="drafts_are_taken",
@@ -28,27 +27,27 @@ EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
         expected=("take_draft_token_ids", "update_draft_token_ids"),
         is_body=True,
         part="replay_scoring",
-        purpose="hands what the worker gives to the scheduler after each step, whatever it holds",
+        purpose="passes the worker's object to the scheduler after each step, also without drafts",
         upstream=f"{VLLM_FILES}/v1/engine/core.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="draft_token_ids",
         target="vllm.v1.outputs:DraftTokenIds",
         expected=("req_ids", "draft_token_ids"),
         part="replay_scoring",
-        purpose="carries the report as an attribute more",
+        purpose="holds the report as an additional attribute",
         upstream=f"{VLLM_FILES}/v1/outputs.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
-        name="chances_of_sampled",
+        name="target_probs_of_sampled",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._sample",
         expected=("self", "logits", "spec_decode_metadata"),
         part="replay_scoring",
-        purpose="the target's chances of the tokens it samples",
+        purpose="keep the target's probabilities of the tokens it samples",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="tokens_are_kept",
@@ -56,9 +55,9 @@ EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
         expected=("num_tokens_no_spec", "token_ids_cpu", "output_token_ids"),
         is_body=True,
         part="replay_scoring",
-        purpose="where a sampled token goes: the text, and the position of its chance",
+        purpose="know the position at which a sampled token is stored",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="input_batch",
@@ -71,27 +70,27 @@ EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
             "temperature_cpu",
         ),
         part="replay_scoring",
-        purpose="the requests of a step: their text, where the prompt ends, their temperature",
+        purpose="read each request's tokens, the end of its prompt and its temperature",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="runner_attributes",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
         expected=("speculative_config", "num_spec_tokens", "discard_request_mask"),
         part="replay_scoring",
-        purpose="the ceiling, how drafts are drawn, and which sampled tokens do not count",
+        purpose="read the ceiling, how drafts are sampled, and which sampled tokens are discarded",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="draft_sampling",
         target="vllm.config.speculative:SpeculativeConfig",
         expected=("draft_sample_method", "rejection_sample_method", "use_heterogeneous_vocab"),
         part="replay_scoring",
-        purpose="how drafts are drawn and judged",
+        purpose="read how drafts are sampled and verified",
         upstream=f"{VLLM_FILES}/config/speculative.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
         name="draft_probs",
@@ -99,12 +98,12 @@ EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
         expected=("temperature", "softmax"),
         is_body=True,
         part="replay_scoring",
-        purpose="how probable a draft is: at the request's temperature, and nothing else",
+        purpose="know the draft probability: softmax at the request's temperature, nothing else",
         upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
-        remove_when=_JUDGES_RESTING,
+        remove_when=_SCORED_BY_VLLM,
     ),
     VllmHook(
-        name="proposes_one_instead",
+        name="propose_first_token",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
         expected=(
             "self",
@@ -118,46 +117,46 @@ EVIDENCE_SEAMS: tuple[VllmHook, ...] = (
             "common_attn_metadata",
             "slot_mappings",
         ),
-        part="first_token",
-        purpose="asked for one token where nothing is drafted; what was sampled judges the last",
+        part="first_token_probe",
+        purpose="ask the drafter for one token at length 0; compare it with the next sampled token",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
+        remove_when=_FIRST_TOKEN_BY_VLLM,
     ),
     VllmHook(
-        name="first_tokens_are_told",
+        name="first_tokens_are_reported",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
         expected=("self",),
-        part="first_token",
-        purpose="the verdicts go to the scheduler with the drafts, also with none",
+        part="first_token_probe",
+        purpose="send the verdicts to the scheduler with the drafts, also when there are none",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
+        remove_when=_FIRST_TOKEN_BY_VLLM,
     ),
     VllmHook(
-        name="drafts_are_taken_from_all",
+        name="first_token_drafts_are_taken",
         target="vllm.v1.engine.core:EngineCore.post_step",
         expected=("take_draft_token_ids", "update_draft_token_ids"),
         is_body=True,
-        part="first_token",
-        purpose="hands what the worker gives to the scheduler after each step, whatever it holds",
+        part="first_token_probe",
+        purpose="passes the worker's object to the scheduler after each step, also without drafts",
         upstream=f"{VLLM_FILES}/v1/engine/core.py",
-        remove_when=_JUDGES_FIRST,
+        remove_when=_FIRST_TOKEN_BY_VLLM,
     ),
     VllmHook(
         name="first_token_batch",
         target="vllm.v1.worker.gpu_input_batch:InputBatch.__init__",
         expected=("req_id_to_index", "num_tokens_no_spec", "temperature_cpu"),
-        part="first_token",
-        purpose="which row a request has, how long its text is, whether it samples",
+        part="first_token_probe",
+        purpose="read a request's row, its number of tokens and its temperature",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
-        remove_when=_JUDGES_FIRST,
+        remove_when=_FIRST_TOKEN_BY_VLLM,
     ),
     VllmHook(
         name="first_token_runner",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
         expected=("speculative_config", "discard_request_mask", "_draft_probs"),
-        part="first_token",
-        purpose="how drafts are drawn, and which sampled tokens do not count",
+        part="first_token_probe",
+        purpose="read how drafts are sampled, and which sampled tokens are discarded",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
-        remove_when=_JUDGES_FIRST,
+        remove_when=_FIRST_TOKEN_BY_VLLM,
     ),
 )

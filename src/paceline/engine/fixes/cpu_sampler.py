@@ -1,4 +1,4 @@
-"""How speculation with sampling gives the target's distribution on CPU; `sampler_check` checks it.
+"""Correct three CPU sampling functions of vLLM, so that speculation is lossless with sampling.
 
 vLLM 0.32.0 replaces its Triton sampling kernels on CPU by C++ functions that read every integer
 tensor as int64. Two of the adapters are wrong (vLLM #55005):
@@ -7,24 +7,26 @@ tensor as int64. Two of the adapters are wrong (vLLM #55005):
    filled and dropped. Temperature, top-k and top-p per draft token stay uninitialised memory.
    (The float inputs would be truncated to whole numbers as well.)
 2. `_rejection_random_sample_kernel_impl` does not know the padding -1 that the Triton kernel
-   rejects: it reads the probability at index -1, outside the row, outside the tensor at first.
+   rejects. It reads the probability at index -1: outside the row, and for the first row outside
+   the tensor.
 
-A third function is wrong for the same steps: `apply_top_k_only` takes the maximum of k, which has
-none when the step verifies no draft token. Under speculation vLLM calls it for every such step (the
-first of each request, all at draft length 0), so one request with top-k and without top-p ends
-the engine.
+A third function fails on the same steps: `apply_top_k_only` takes the maximum of k, which does not
+exist when the step verifies no draft token. Under speculation vLLM calls it for every such step
+(the first of each request, all at draft length 0), so one request with top-k and without top-p
+crashes the engine.
 
-The others were read and are right: they copy their outputs back, take the recovered token's
-noise per request, and `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no such adapter.
+The other adapters were read and are right: they copy their outputs back and take the recovered
+token's noise per request; `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no adapter.
 
-The repair replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there
-right after it loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so it reaches
-the worker whatever the executor, costs no import elsewhere, and runs no kernel in the front end.
-The third is replaced when the first is called for the first time: that is in the worker, where its
-module is loaded, and always just before it is needed.
-It is applied for every vLLM on a CPU where Paceline is installed, not only under our scheduler:
-the stock functions read memory that nobody wrote, there is no behaviour to preserve. To see stock
-vLLM, start it with `VLLM_PLUGINS=""`.
+The fix replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there right
+after it has loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so the fix reaches
+the worker under every executor, imports nothing elsewhere, and runs no kernel in the front end.
+The third function is replaced at the first call of the first one: this happens in the worker, where
+its module is loaded, and always before it is needed.
+
+The fix applies to every vLLM on a CPU where Paceline is installed, not only under
+AdaptiveScheduler: the stock functions read uninitialised memory, so there is no behaviour to
+preserve. To run stock vLLM, start it with `VLLM_PLUGINS=""`. `sampler_check` verifies the result.
 """
 
 from __future__ import annotations
@@ -36,56 +38,54 @@ from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
 
-logger = logging.getLogger("vllm.paceline.sampler_repair")
+logger = logging.getLogger("vllm.paceline.cpu_sampler")
 
-_MARK = "__paceline_repair__"
+_MARK = "__paceline_fix__"
 
 
 def apply() -> bool:
-    """Replace the wrong CPU functions in this process; True when the repair is in place.
+    """Replace the wrong functions in this process; return whether the fix is in place.
 
-    Does nothing on other platforms, and where a hook does not fit (logged). Twice is harmless.
+    Does nothing on other platforms, and where a hook does not fit (logged). Idempotent.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
         return False
-    misfit = unfit_for("sampler_repair", check_hooks("sampler_repair"))
+    misfit = unfit_for("cpu_sampler", check_hooks("cpu_sampler"))
     if misfit:
         logger.warning(
-            "Paceline: vLLM's CPU sampler stays as it is, for the repair does not fit: %s", misfit
+            "Paceline: the fix of vLLM's CPU sampler does not fit this vLLM and is off: %s", misfit
         )
         return False
     from vllm.utils import cpu_triton_utils
 
     _replace(cpu_triton_utils, "_expand_kernel_impl", _expand_in_place)
-    _replace(cpu_triton_utils, "_rejection_random_sample_kernel_impl", _rejecting_padding)
+    _replace(cpu_triton_utils, "_rejection_random_sample_kernel_impl", _reject_padding)
     return True
 
 
-def _apply_top_k_repair() -> None:
-    """Replace `apply_top_k_only`, in a process that has its module loaded. Twice is harmless."""
-    misfit = unfit_for("top_k_repair", check_hooks("top_k_repair"))
+def _apply_to_top_k() -> None:
+    """Replace `apply_top_k_only` in a process that has its module loaded. Idempotent."""
+    misfit = unfit_for("cpu_top_k", check_hooks("cpu_top_k"))
     if misfit:
-        logger.warning(
-            "Paceline: vLLM's top-k stays as it is, for the repair does not fit: %s", misfit
-        )
+        logger.warning("Paceline: the fix of top-k does not fit this vLLM and is off: %s", misfit)
         return
     from vllm.v1.sample.ops import topk_topp_sampler
 
-    _replace(topk_topp_sampler, "apply_top_k_only", _passing_no_rows)
+    _replace(topk_topp_sampler, "apply_top_k_only", _accept_empty_batch)
 
 
 def _replace(module: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
     stock = getattr(module, name)
     if not hasattr(stock, _MARK):
-        mended = functools.wraps(stock)(make(stock))
-        setattr(mended, _MARK, True)
-        setattr(module, name, mended)
+        fixed = functools.wraps(stock)(make(stock))
+        setattr(fixed, _MARK, True)
+        setattr(module, name, fixed)
 
 
 def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
-    """The kernel's contract in torch: repeat each request's value once per draft token."""
+    """Return the kernel's contract in torch: repeat each request's value once per draft token."""
     is_first_call = True
 
     def expand(
@@ -101,17 +101,17 @@ def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
         nonlocal is_first_call
         if is_first_call:
             is_first_call = False
-            _apply_top_k_repair()
+            _apply_to_top_k()
         counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
         values = torch.where(input_val == replace_from, replace_to, input_val)
-        # Filled in place: vLLM hands in memory that nobody has written yet.
+        # Filled in place: vLLM passes uninitialised memory.
         output.copy_(torch.repeat_interleave(values.to(output.dtype), counts))
 
     return expand
 
 
-def _rejecting_padding(stock: Callable[..., None]) -> Callable[..., None]:
-    """The stock function on drafts without -1: padding gets a threshold no probability reaches."""
+def _reject_padding(stock: Callable[..., None]) -> Callable[..., None]:
+    """Call the stock function without -1: a padded draft gets a threshold that rejects it."""
 
     def sample(
         output_token_ids: Any,
@@ -145,8 +145,8 @@ def _rejecting_padding(stock: Callable[..., None]) -> Callable[..., None]:
     return sample
 
 
-def _passing_no_rows(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The stock function, but for no rows, where there is nothing to mask."""
+def _accept_empty_batch(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Call the stock function unless there are no rows to mask."""
 
     def apply_top_k(logits: Any, k: Any) -> Any:
         return stock(logits, k) if logits.shape[0] else logits

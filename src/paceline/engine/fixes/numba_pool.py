@@ -1,12 +1,13 @@
-"""Which thread pool does vLLM's n-gram drafter take on a CPU?
+"""Give vLLM's n-gram drafter on a CPU one thread, in a thread pool of Numba's own.
 
-With several threads, Numba's and the compute threads fight for the cores: decoding was 4 to 5 times
-slower on two. With one, in Numba's default pool, which is OpenMP's as that of the compute threads
-is, an engine of vLLM 0.32.0 was seen to compute with one thread (a drafter by itself did not). So:
-one thread, in a pool of Numba's own. Numba reads both variables when it is first imported.
+With several threads, Numba's threads and the compute threads compete for the cores: decoding was 4
+to 5 times slower on two cores. With one thread in Numba's default pool, which is OpenMP's and thus
+shared with the compute threads, an engine of vLLM 0.32.0 computed with one thread only (a drafter
+alone did not). Numba reads both variables when it is first imported.
 
-Only in processes of vLLM's own. A program that runs vLLM inside itself may call Numba from several
-threads, which that pool does not bear; such a program sets the two variables itself if it can.
+Set only in processes that vLLM started. A program that runs vLLM inside itself may call Numba from
+several threads, which this pool does not support; such a program sets the two variables itself if
+it can.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ ENVIRONMENT = {"NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
 
 
 def choose(environ: MutableMapping[str, str] = os.environ, *, is_child: bool | None = None) -> None:
-    """Set what the user has not set, for this process and those it starts. Mutates `environ`.
+    """Set the variables that the user has not set. Mutates `environ`, which children inherit.
 
-    `is_child`: whether vLLM started the process; None finds out.
+    `is_child`: whether vLLM started this process; None detects it.
     """
     if is_child is None:
         is_child = multiprocessing.parent_process() is not None

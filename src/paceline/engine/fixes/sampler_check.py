@@ -1,76 +1,57 @@
-"""Does the sampler that verifies drafts, in the process where it runs, give known answers?
+"""Run each worker's rejection sampler on known answers, before sampled requests are speculated.
 
-On CPUs vLLM's rejection sampler calls functions that were put into it when its worker was made (see
-`sampler_repair`). Whether those are the mended ones can be seen in the worker only, which under
-most executors is another process than the scheduler's. So it is the worker that is asked.
+vLLM binds its CPU sampling functions when it creates a worker (see `cpu_sampler`). Only the worker
+can show whether these are the corrected ones, and under most executors it is another process than
+the scheduler's; so the scheduler sends the check to every worker through the executor.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-
-class Executor(Protocol):
-    """What asks the workers: vLLM's executor."""
-
-    def collective_rpc(self, method: Callable[..., Any]) -> list[Any]:
-        """Call `method(worker)` in each worker; raises what a worker raised."""
-        ...
+from paceline.engine.compat.executor import Executor
 
 
 def check_workers(executor: Executor | None) -> str | None:
-    """Ask every worker; None when all samplers are right, else why not. Never raises.
+    """Check every worker's sampler; return None when all are right, else why not. Never raises.
 
-    Without an executor nothing is known, which counts as wrong. Not on CPUs: nothing to check.
+    Without an executor the result is unknown, which counts as wrong. On other platforms than CPUs
+    there is nothing to check.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
         return None
     if executor is None:
-        return "the workers cannot be asked whether their sampler is right"
+        return "the workers cannot be reached to check their sampler"
     try:
-        # No time limit: a late answer would be taken for that of the next question. A worker that
-        # never answers stops the start, as anywhere else in it.
+        # No time limit: a late answer would be taken for the answer to the next call. A worker that
+        # never answers blocks the start here as it would anywhere else.
         answers = executor.collective_rpc(check_worker)
-    except Exception as error:  # noqa: BLE001 - a worker that cannot say so is not known to be right
-        return f"the workers did not say whether their sampler is right: {error}"
+    except Exception as error:  # noqa: BLE001 - without an answer the sampler is not known to be right
+        return f"the workers failed to check their sampler: {error}"
     if not answers:
-        return "the workers did not say whether their sampler is right: there was no answer"
+        return "the workers failed to check their sampler: no worker answered"
     return next((answer for answer in answers if answer is not None), None)
 
 
-def find_executor() -> Executor | None:
-    """The executor of the engine core that is just making its scheduler; None when there is none.
-
-    vLLM hands the scheduler everything but this, and offers no other way to a worker. The engine
-    core is looked for among the callers; the hook `engine_core_executor` says what is relied on.
-    """
-    frame = sys._getframe(1)
-    while frame is not None:
-        executor = getattr(frame.f_locals.get("self"), "model_executor", None)
-        if executor is not None:
-            found: Executor = executor
-            return found
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
 def check_worker(worker: object = None) -> str | None:
-    """Run this process's sampler on known answers; None when right, else why not. Never raises.
+    """Run this process's sampler on known answers; return None when right, else why not.
 
-    What is run is what vLLM's rejection sampler calls in this process.
+    Calls the functions that vLLM's rejection sampler calls in this process. Never raises.
     """
     try:
         return _check_expand() or _check_padding() or _check_top_k()
-    except Exception as error:  # noqa: BLE001 - a function that raises is a function not mended
+    except Exception as error:  # noqa: BLE001 - a function that raises has not been corrected
         return f"the check failed with {type(error).__name__}: {error}"
 
 
 def _check_expand() -> str | None:
-    """[0.5, 0, 2] over 2, 0 and 3 tokens, with 0 replaced by 1, is [0.5, 0.5, 2, 2, 2]."""
+    """Expand per-request values to draft tokens, with 0 replaced by 1.
+
+    [3.5, 0, 1] over 2, 1 and 3 tokens gives [3.5, 3.5, 1, 1, 1, 1].
+    """
     import torch
     from vllm.v1.sample import rejection_sampler
 
@@ -83,20 +64,20 @@ def _check_expand() -> str | None:
         expected = [values[0].item()] * 2 + [1] + [values[2].item()] * 3
         if output.tolist() != expected:
             return (
-                "vLLM's CPU sampler does not hand temperature, top-k and top-p on to draft tokens "
+                "vLLM's CPU sampler does not apply temperature, top-k and top-p to draft tokens "
                 f"({dtype}: {output.tolist()}, expected {expected}; vLLM #55005)"
             )
     return None
 
 
 def _check_padding() -> str | None:
-    """One certain draft is accepted; a padded one gives the recovered token and stops."""
+    """Accept a draft of probability 1; at a padded draft, take the recovered token and stop."""
     import torch
     from vllm.v1.sample import rejection_sampler
 
     sample: Callable[..., None] = rejection_sampler._rejection_random_sample
-    # Row 0 is request 0's only draft, -1. Its neighbours in memory are 1: whoever reads one
-    # place to the left of the row finds a certain probability and accepts.
+    # Row 0 belongs to request 0's only draft, -1. The memory before it is 1, so a function that
+    # reads one element to the left of the row finds probability 1 and accepts.
     memory = torch.ones(5, 3)
     target_probs = memory[1:4]
     target_probs[0] = torch.tensor([0.5, 0.5, 0.0])
@@ -126,7 +107,7 @@ def _check_padding() -> str | None:
 
 
 def _check_top_k() -> str | None:
-    """No rows stay no rows; of two rows each keeps its best and its two best."""
+    """Return an empty batch unchanged; keep the best 1 and the best 2 of two rows."""
     import torch
     from vllm.v1.sample.ops import topk_topp_sampler
 

@@ -1,15 +1,13 @@
-"""How does a request with a seed survive being prefilled in pieces on a CPU?
+"""Keep the engine alive when a request with a seed is prefilled in pieces on a CPU.
 
-vLLM samples a token for every piece of a prompt and throws all but the last away. For a request
-with a seed it then turns its generator back by one draw (`GPUModelRunner._bookkeeping_sync`:
+vLLM samples a token for every piece of a prompt and discards all but the last. For a request with a
+seed it then rewinds the generator by one draw (`GPUModelRunner._bookkeeping_sync`:
 `gen.set_offset(gen.get_offset() - 4)`). Generators on CPUs have no offset: the call raises, and one
-long prompt with a seed ends the engine (seen in vLLM 0.32.0, with and without speculation).
+long prompt with a seed crashes the engine (seen in vLLM 0.32.0, with and without speculation).
 
-The repair hides the generators of thrown-away tokens from that method. They are not turned back: a
-seeded request whose prompt was split has made one draw more per piece, so its sample is still from
-the right distribution, but another one than unsplit.
-
-It is put in place in each worker, when its model runner is made (`worker_hook`).
+The fix hides the generators of discarded tokens from that method, so they are not rewound. A seeded
+request whose prompt was split has therefore made one more draw per piece: its sample comes from the
+right distribution, but is not the one it would get unsplit.
 """
 
 from __future__ import annotations
@@ -19,26 +17,28 @@ import logging
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.worker.worker_hook import call_in_workers
+from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 
-logger = logging.getLogger("vllm.paceline.generator_repair")
+logger = logging.getLogger("vllm.paceline.seeded_generator")
 
 _MARK = "__paceline_generators__"
 
 
 def apply() -> bool:
-    """Arrange for the repair in this process's workers; True when it is arranged.
+    """Arrange for the fix in this process's workers; return whether it is arranged.
 
-    Does nothing on other platforms. Twice is harmless.
+    Does nothing on other platforms than CPUs. Idempotent.
     """
-    return call_in_workers(_mend_bookkeeping)
+    return when_model_runner_loads(_wrap_bookkeeping)
 
 
-def _mend_bookkeeping() -> None:
-    """Wrap the method in a process that has its module loaded. Twice is harmless."""
-    misfit = unfit_for("generator_repair", check_hooks("generator_repair"))
+def _wrap_bookkeeping() -> None:
+    """Wrap the method in a process that has its module loaded. Idempotent."""
+    misfit = unfit_for("seeded_generator", check_hooks("seeded_generator"))
     if misfit:
-        logger.warning("Paceline: vLLM's handling of seeds stays as it is: %s", misfit)
+        logger.warning(
+            "Paceline: the fix for seeded requests does not fit this vLLM and is off: %s", misfit
+        )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
@@ -65,7 +65,7 @@ def _mend_bookkeeping() -> None:
 
 
 def discarded_generators(generators: dict[int, Any], is_discarded: Any) -> dict[int, Any]:
-    """The generators by row, of the rows whose sampled token is thrown away.
+    """Return the generators, by row, of the rows whose sampled token is discarded.
 
     `is_discarded` has shape (max_num_requests,).
     """

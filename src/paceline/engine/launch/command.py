@@ -1,7 +1,7 @@
-"""With which command and environment is one engine started?
+"""Build the command line and the environment of one engine.
 
-Pure: from what is wanted and the layout to an argument list, so that it can be printed, tested
-and run by hand.
+Pure: from an `EngineSpec` and a `Layout` to an argument list, which can be printed, tested, and run
+in a shell.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.engine.compat.drafters import refused_everywhere
+from paceline.engine.launch.environment import SUPERVISED
 from paceline.engine.launch.layout import Layout
-from paceline.engine.process.parent_watch import SUPERVISED
-from paceline.engine.scheduler.drafters import refused_everywhere
 
 SCHEDULER = "paceline.engine.AdaptiveScheduler"
 
 _OWNED_FLAGS = {
     "--model": "set MODEL (engine.model)",
     "--served-model-name": "set engine.served_name",
-    "--uds": "Paceline reaches its engines over sockets of its own",
+    "--uds": "Paceline reaches its engines over its own sockets",
     "--scheduler-cls": "to serve without the governor, set engine.policy to off",
     "--additional-config": "set engine.policy, engine.draft_length and engine.schedule",
     "--api-key": "engines listen on private sockets only, without a key",
 }
-"""vLLM's flags that Paceline gives itself or relies on, and what to do instead."""
+"""vLLM's flags that Paceline sets itself, and what to do instead."""
 
 _SPECULATION_FLAGS = frozenset(
     {"--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"}
 )
-"""Allowed where Paceline gives none itself."""
+"""Allowed where Paceline configures no drafter itself."""
 
-# The module was moved in vLLM 0.32; the old name is the one before.
 _SERVER_FILES = {
     "vllm.entrypoints.launchers.api_server.entry": "entrypoints/launchers/api_server/entry.py",
     "vllm.entrypoints.openai.api_server": "entrypoints/openai/api_server.py",
 }
+"""Modules of the API server and their files; the second name was used before vLLM 0.32."""
 
 
 class EngineMissing(Exception):
-    """vLLM is not installed, or is not one that Paceline can start."""
+    """vLLM is not installed, or Paceline cannot start the installed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +54,40 @@ class EngineSpec:
     """Folder or Hugging Face name."""
     served_name: str
     speculative_config: Mapping[str, Any] | None
-    """vLLM's own; None serves without speculation."""
+    """Value of vLLM's --speculative-config; None serves without speculation."""
     policy: str
     draft_length: int | None = None
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
     time_per_output_token_ms: float | None = None
     vllm_args: tuple[str, ...] = ()
-    """Taken last, so they win over ours; ValueError for those that must not."""
+    """The user's own arguments for vLLM. They come last and override Paceline's; ValueError for
+    flags that Paceline must set itself."""
 
     def __post_init__(self) -> None:
         for flag in flags_of(self.vllm_args):
             owned = _owned_flag(flag)
             if owned is not None:
                 raise ValueError(
-                    f"engine.vllm_args has {flag}, which Paceline sets itself; leave it out: "
+                    f"engine.vllm_args has {flag}, which Paceline sets itself; remove it: "
                     f"{_OWNED_FLAGS[owned]}"
                 )
             if flag in _SPECULATION_FLAGS and self.speculative_config is not None:
                 raise ValueError(
-                    f"engine.vllm_args has {flag}, but Paceline already set the drafter; leave it "
-                    "out and set engine.draft, or set engine.draft to none to give vLLM your own"
+                    f"engine.vllm_args has {flag}, but Paceline already configures the drafter; "
+                    "remove it and set engine.draft, or set engine.draft to none to use your own"
                 )
         method = _given_method(self.vllm_args)
         why_refused = None if method is None else refused_everywhere(method)
         if why_refused is not None:
             raise ValueError(
-                f"engine.vllm_args asks for the speculative method {method}, which cannot be "
-                f"governed: it {why_refused}. Choose another, or set engine.draft"
+                f"engine.vllm_args has the speculative method {method}, which cannot be governed: "
+                f"it {why_refused}. Choose another method, or set engine.draft"
             )
 
     @property
     def is_speculative(self) -> bool:
+        """Whether Paceline or the user configures a drafter."""
         return self.speculative_config is not None or any(
             flag in _SPECULATION_FLAGS for flag in flags_of(self.vllm_args)
         )
@@ -93,20 +95,20 @@ class EngineSpec:
 
 @dataclass(frozen=True, slots=True)
 class EngineCommand:
-    """What is run for one engine, and where it listens."""
+    """The process to start for one engine, and where it listens."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
-    """On top of the one inherited."""
+    """Variables added to the inherited environment."""
     socket: Path
     control_socket: Path | None
-    """None without speculation: there is nothing to govern, and nobody listens."""
+    """None without speculation, because there is nothing to govern."""
 
 
 def render_command(
     spec: EngineSpec, layout: Layout, run_folder: Path, name: str, server_module: str
 ) -> EngineCommand:
-    """The command for the engine called `name`, whose sockets lie in `run_folder`."""
+    """Return the command for the engine called `name`, with its sockets in `run_folder`."""
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
     governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
@@ -132,11 +134,11 @@ def render_command(
     return EngineCommand(
         arguments=(*arguments, *layout.vllm_args, *spec.vllm_args),
         environment={
-            # Paceline decides what is reported, and reports nothing.
+            # No usage statistics are sent.
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             SUPERVISED: "1",
-            # vLLM's sockets between its processes, which it leaves lying when it is ended.
+            # vLLM leaves its internal sockets there when it is killed.
             "TMPDIR": str(run_folder),
             **layout.environment,
         },
@@ -146,7 +148,7 @@ def render_command(
 
 
 def find_server_module() -> str:
-    """The module of the installed vLLM's API server, found without importing vLLM."""
+    """Return the module of the installed vLLM's API server, without importing vLLM."""
     spec = importlib.util.find_spec("vllm")
     if spec is None or not spec.submodule_search_locations:
         raise EngineMissing(
@@ -158,12 +160,12 @@ def find_server_module() -> str:
         if (folder / file).is_file():
             return module
     raise EngineMissing(
-        f"the vLLM in {folder} has no API server that Paceline knows; it is made for vLLM 0.32"
+        f"the vLLM in {folder} has no API server that Paceline knows; install vLLM 0.32"
     )
 
 
 def num_workers(vllm_args: tuple[str, ...]) -> int:
-    """Worker processes that the user's own vLLM arguments ask for: tensor by pipeline size."""
+    """Return the worker processes set by the user's vLLM arguments: tensor times pipeline size."""
     product = 1
     flags = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
     for _, text in _values_of(vllm_args, flags):
@@ -172,9 +174,9 @@ def num_workers(vllm_args: tuple[str, ...]) -> int:
 
 
 def _given_method(vllm_args: tuple[str, ...]) -> str | None:
-    """The speculative method that the user's own vLLM arguments name; None where none is named.
+    """Return the speculative method that the user's vLLM arguments name; None if they name none.
 
-    What is no JSON mapping is left for vLLM to complain about.
+    Invalid JSON is left for vLLM to report.
     """
     flags = ("--spec-method", "--speculative-config", "-sc")
     for flag, text in _values_of(vllm_args, flags):
@@ -190,7 +192,7 @@ def _given_method(vllm_args: tuple[str, ...]) -> str | None:
 
 
 def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Each of `flags` that is given, with its value, in order."""
+    """Return each given one of `flags` with its value, in order."""
     found = []
     for index, argument in enumerate(vllm_args):
         _, separator, value = argument.partition("=")
@@ -201,17 +203,17 @@ def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple
 
 
 def flags_of(vllm_args: tuple[str, ...]) -> list[str]:
-    """The flags among vLLM's arguments, as vLLM reads them."""
+    """Return the flags among vLLM's arguments, normalised as vLLM's parser does."""
     return [_flag(argument) for argument in vllm_args if argument.startswith("-")]
 
 
 def _flag(argument: str) -> str:
-    """vLLM takes `--a_b=c` for `--a-b c`, and `--config.key c` for a part of `--config`."""
+    """Normalise: vLLM reads `--a_b=c` as `--a-b c`, and `--config.key c` as part of `--config`."""
     return argument.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
 def _owned_flag(flag: str) -> str | None:
-    """Which of Paceline's flags is meant; vLLM's parser takes any beginning for the whole."""
+    """Return the owned flag that is meant; vLLM's parser accepts any unambiguous prefix."""
     if flag in _OWNED_FLAGS:
         return flag
     if not flag.startswith("--") or flag == "--":

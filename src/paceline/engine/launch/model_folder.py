@@ -1,8 +1,7 @@
-"""Can this folder be served, and do these two fit together?
+"""Check model folders before anything is loaded: is it servable, and does a draft fit a target?
 
-Reads configuration and tokenizer files of models on disk, before anything is loaded, so that a
-fault is one sentence and not a stack trace after a minute. Models named as on Hugging Face are
-left to vLLM, which fetches them.
+Reads configuration and tokenizer files, so that a fault is reported in one sentence instead of a
+stack trace after a minute. Models named as on Hugging Face are left to vLLM, which fetches them.
 """
 
 from __future__ import annotations
@@ -14,82 +13,81 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.compatibility.vocabularies import MIN_SHARED_TOKENS, compare_vocabularies
+
 _HUGGING_FACE_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-# Where vLLM itself warns of a very small intersection (`v1/spec_decode/vocab_mapping.py`).
-_MIN_SHARED_TOKENS = 100
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
 
 
 class ModelUnfit(Exception):
-    """A model cannot be served as asked; the message says what was given and what would do."""
+    """A model cannot be served as configured; the message says why and what is allowed."""
 
 
 def check_model(model: str) -> None:
-    """ModelUnfit unless `model` is a folder in Hugging Face layout, or may be a name there."""
+    """Raise ModelUnfit unless `model` is a folder in Hugging Face layout or may be a name there."""
     folder = Path(model)
     if folder.is_dir():
-        _read_json(folder / "config.json", f"{folder} is no model folder in Hugging Face layout")
+        _read_json(folder / "config.json", f"{folder} is not a model folder in Hugging Face layout")
         if not any(True for pattern in _WEIGHTS for _ in folder.glob(pattern)):
-            raise ModelUnfit(f"{folder} holds no weights (looked for {', '.join(_WEIGHTS)})")
+            raise ModelUnfit(
+                f"{folder} contains no weights; expected files are {', '.join(_WEIGHTS)}"
+            )
     elif folder.exists():
-        raise ModelUnfit(f"{model} is a file; give the folder that holds config.json")
+        raise ModelUnfit(f"{model} is a file; give the folder that contains config.json")
     elif not _HUGGING_FACE_NAME.fullmatch(model):
         raise ModelUnfit(
-            f"{model} does not exist; give a model's folder, or a Hugging Face name like "
+            f"{model} does not exist; give a model folder, or a Hugging Face name like "
             "Qwen/Qwen2.5-7B-Instruct. Without a model the bundled pair is served"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PairFit:
-    """How the token ids of a target and its draft go together."""
+    """How the token ids of a target and its draft relate."""
 
     has_same_ids: bool
-    """A token has the same id in both, and both embed as many. Otherwise ids have to be mapped."""
+    """A token has the same id in both, and both embed the same number. Otherwise ids are mapped."""
     note: str = ""
-    """What is lost by mapping, in words; empty when nothing is."""
+    """What the mapping loses, in words; empty if nothing."""
 
 
 def check_pair(target: Path, draft: Path) -> PairFit:
-    """Whether `draft` can draft for `target`; ModelUnfit when they hardly share a token.
+    """Return how `draft` can draft for `target`; raise ModelUnfit if they share too few tokens.
 
-    With one tokenizer the number of embedded tokens may still differ, by padding. With two, vLLM
-    maps ids by the text of the tokens, and drafts only those that both have.
+    With one tokenizer, the number of embedded tokens may still differ by padding. With two, vLLM
+    maps ids by the text of the tokens, and drafts only tokens that both have.
     """
     check_model(str(target))
     check_model(str(draft))
     target_vocabulary, draft_vocabulary = _vocabulary(target), _vocabulary(draft)
     if target_vocabulary is None or draft_vocabulary is None:
         is_one_missing = (target_vocabulary is None) != (draft_vocabulary is None)
-        if is_one_missing or _digest(target) != _digest(draft):
+        if is_one_missing or _tokenizer_digest(target) != _tokenizer_digest(draft):
             raise ModelUnfit(
-                f"{draft} cannot be compared with {target}: one of them has no readable "
+                f"{draft} cannot be compared with {target}: at least one of them has no readable "
                 "tokenizer.json. Add it, or use --draft ngram"
             )
-    elif target_vocabulary != draft_vocabulary:
-        texts = set(map(_text_of_token, target_vocabulary))
-        num_shared = len(texts & set(map(_text_of_token, draft_vocabulary)))
-        shares = (
-            f"it has {num_shared:,} of {len(target_vocabulary):,} tokens of the target's tokenizer"
+        return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
+    fit = compare_vocabularies(target_vocabulary, draft_vocabulary)
+    if fit.has_same_ids:
+        return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
+    shared = f"it has {fit.num_shared:,} of {fit.num_target:,} tokens of the target's tokenizer"
+    if not fit.is_usable:
+        raise ModelUnfit(
+            f"{draft} cannot draft for {target}: {shared}, and at least {MIN_SHARED_TOKENS} are "
+            "needed. Use a draft of the target's family, or --draft ngram"
         )
-        if num_shared < _MIN_SHARED_TOKENS:
-            raise ModelUnfit(
-                f"{draft} cannot draft for {target}: {shares}, and at least "
-                f"{_MIN_SHARED_TOKENS} are needed. Take a draft of the target's family, or "
-                "--draft ngram"
-            )
-        return PairFit(has_same_ids=False, note=f"{shares} and drafts only those")
-    return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
+    return PairFit(has_same_ids=False, note=f"{shared} and drafts only those")
 
 
 def served_name_of(model: str) -> str:
-    """The model id clients name: a Hugging Face name as it is, a folder by its last part."""
+    """Return the model id for clients: a Hugging Face name unchanged, of a folder its last part."""
     folder = Path(model)
     return folder.resolve().name if folder.is_dir() else model
 
 
 def weights_bytes(model: str) -> int | None:
-    """Size of a folder's weights on disk; None for a model that is not on this disk."""
+    """Return the size of a folder's weights on disk; None for a model that is not on this disk."""
     folder = Path(model)
     if not folder.is_dir():
         return None
@@ -97,7 +95,7 @@ def weights_bytes(model: str) -> int | None:
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:
-    """Token to id, added tokens included; None without a tokenizer.json that says so."""
+    """Return token to id, added tokens included; None without a tokenizer.json that has them."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
@@ -111,13 +109,8 @@ def _vocabulary(folder: Path) -> dict[str, int] | None:
     return {**entries, **added}
 
 
-def _text_of_token(token: str) -> str:
-    """As vLLM compares tokens of two tokenizers: a word's leading space is a space."""
-    return f" {token[1:]}" if token.startswith(("\u0120", "\u2581")) else token
-
-
-def _digest(folder: Path) -> str:
-    """Of whatever tokenizer files there are."""
+def _tokenizer_digest(folder: Path) -> str:
+    """Return a digest of the tokenizer files other than tokenizer.json."""
     digest = hashlib.sha256()
     for name in ("tokenizer.model", "tekken.json", "vocab.json", "merges.txt"):
         path = folder / name
@@ -127,10 +120,10 @@ def _digest(folder: Path) -> str:
 
 
 def _num_embedded(folder: Path) -> int:
-    config = _read_json(folder / "config.json", f"{folder} is no model folder")
+    config = _read_json(folder / "config.json", f"{folder} is not a model folder")
     size = config.get("vocab_size", config.get("text_config", {}).get("vocab_size"))
     if not isinstance(size, int):
-        raise ModelUnfit(f"{folder}/config.json says no vocab_size")
+        raise ModelUnfit(f"{folder}/config.json has no vocab_size")
     return size
 
 
@@ -142,5 +135,5 @@ def _read_json(path: Path, fault: str) -> dict[str, Any]:
     except ValueError as error:
         raise ModelUnfit(f"{fault}: {path.name} is not JSON ({error})") from None
     if not isinstance(content, dict):
-        raise ModelUnfit(f"{fault}: {path.name} holds no mapping")
+        raise ModelUnfit(f"{fault}: {path.name} is not a JSON object")
     return content

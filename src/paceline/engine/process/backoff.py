@@ -1,6 +1,6 @@
-"""How long to wait before an engine is started again?
+"""Decide how long to wait before an engine is restarted, from its failures in a row.
 
-Pure: the supervisor says what happened, this says what to do.
+Pure: the supervisor reports each ended run and waits for `delay_s`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from dataclasses import dataclass
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 60.0
-"""Never gives up on an engine that has served before: its cause may pass (memory, a driver)."""
+"""The longest delay. An engine that has served before is restarted without limit, because the cause
+may pass (memory, a driver)."""
 STABLE_AFTER_S = 60.0
-"""A run that was ready for this long counts as a success; the next fault starts from the front."""
+"""A run that was ready for this long counts as a success; the failure count restarts after it."""
 LOOPING_FROM = 5
-"""Failures in a row from which the operator is told that it will not heal by itself."""
+"""Failures in a row from which the log says that the fault is probably permanent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Failures in a row so far."""
+    """The number of failures in a row so far."""
 
     num_failures: int = 0
 
     def after(self, ready_for_s: float | None) -> Backoff:
-        """The state after a run that ended; `ready_for_s` is None when it never became ready."""
+        """Return the state after a run; `ready_for_s` is None if it never became ready."""
         if ready_for_s is not None and ready_for_s >= STABLE_AFTER_S:
             return Backoff(1)
         return Backoff(self.num_failures + 1)
@@ -37,4 +38,5 @@ class Backoff:
 
     @property
     def is_looping(self) -> bool:
+        """Whether the engine keeps failing."""
         return self.num_failures >= LOOPING_FROM

@@ -1,7 +1,4 @@
-"""Is an engine healthy, what does it serve, and how is it warmed up?
-
-HTTP over the engine's Unix socket.
-"""
+"""Check an engine's health, read its context length and warm it up, over its Unix socket."""
 
 from __future__ import annotations
 
@@ -15,25 +12,25 @@ import aiohttp
 
 _WARM_UP_TIMEOUT_S = 120.0
 _WARM_UP_PROMPT = "def add(a, b):\n    return a + b\n\n\ndef add(a, b):\n"
-"""Repeats itself, so that n-gram drafters draft as well."""
-# Greedy and sampled, one after another and together: the shapes and code paths that the first
-# requests of clients would otherwise meet cold.
+"""Repeats itself, so that n-gram drafters find matches too."""
 _WARM_UP_REQUESTS: tuple[Mapping[str, Any], ...] = (
     {"temperature": 0, "max_tokens": 24},
     {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 1, "max_tokens": 24},
 )
-_WARM_UP_TOGETHER = 4
+"""Greedy and sampled, sent one by one and then concurrently: they run the shapes and code paths of
+the first client requests."""
+_WARM_UP_CONCURRENCY = 4
 _AMPLE_MODEL_LEN = 128
-"""Any tokenizer fits prompt and answer into this: the prompt has 50 bytes."""
+"""Prompt and answer fit into this with any tokenizer: the prompt has 50 bytes."""
 _SHORT_PROMPT = "a"
 
 
 class EngineProbeFailed(Exception):
-    """The engine did not answer as a healthy one does."""
+    """The engine did not answer as a healthy engine does."""
 
 
 class EngineProbe:
-    """Asks one engine. Use as an async context manager."""
+    """Sends requests to one engine. Use as an async context manager."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -53,39 +50,39 @@ class EngineProbe:
         await self._session.close()
 
     async def check_health(self, timeout_s: float) -> None:
-        """Return when the engine is healthy; EngineProbeFailed says why it is not."""
+        """Return if the engine is healthy; raise EngineProbeFailed if it is not."""
         try:
             async with self._session.get(
                 "/health", timeout=aiohttp.ClientTimeout(total=timeout_s)
             ) as response:
                 if response.status != 200:
-                    raise EngineProbeFailed(f"/health answered {response.status}")
+                    raise EngineProbeFailed(f"/health answered with status {response.status}")
         except TimeoutError:
             raise EngineProbeFailed(f"/health did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise EngineProbeFailed(f"/health cannot be reached: {error}") from None
 
     async def fetch_max_model_len(self) -> int | None:
-        """Longest prompt plus answer in tokens; None when the engine does not tell."""
+        """Return the context length in tokens; None if the engine does not report it."""
         try:
             async with self._session.get(
                 "/v1/models", timeout=aiohttp.ClientTimeout(total=10)
             ) as response:
                 models = (await response.json())["data"]
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
-            raise EngineProbeFailed(f"/v1/models: {error!r}") from None
+            raise EngineProbeFailed(f"/v1/models failed: {error!r}") from None
         length = models[0].get("max_model_len") if models else None
         return length if isinstance(length, int) else None
 
     async def warm_up(self, model: str, max_model_len: int | None) -> None:
-        """Send the warm-up requests and wait for their answers; EngineProbeFailed when one fails."""
+        """Send the warm-up requests and wait for them; raise EngineProbeFailed if one fails."""
         requests = warm_up_requests(max_model_len)
         for request in requests:
             await self._complete(model, request)
         await asyncio.gather(
             *(
                 self._complete(model, requests[index % len(requests)])
-                for index in range(_WARM_UP_TOGETHER)
+                for index in range(_WARM_UP_CONCURRENCY)
             )
         )
 
@@ -99,7 +96,7 @@ class EngineProbe:
             ) as response:
                 if response.status != 200:
                     raise EngineProbeFailed(
-                        f"a warm-up request was answered {response.status}: "
+                        f"a warm-up request was answered with status {response.status}: "
                         f"{(await response.text())[:500]}"
                     )
                 await response.read()
@@ -108,14 +105,14 @@ class EngineProbe:
 
 
 def warm_up_requests(max_model_len: int | None) -> list[dict[str, Any]]:
-    """The warm-up requests, cut to what an engine of this context length takes."""
+    """Return the warm-up requests, shortened to fit this context length."""
     if max_model_len is None or max_model_len >= _AMPLE_MODEL_LEN:
         return [{"prompt": _WARM_UP_PROMPT, **request} for request in _WARM_UP_REQUESTS]
     return [
         {
             "prompt": _SHORT_PROMPT,
             **request,
-            # The other half is for the prompt: one letter, and what the tokenizer adds.
+            # The other half is for the prompt: one letter and the tokenizer's special tokens.
             "max_tokens": min(request["max_tokens"], max_model_len // 2),
         }
         for request in _WARM_UP_REQUESTS

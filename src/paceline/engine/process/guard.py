@@ -1,16 +1,16 @@
-"""Who makes sure that an engine leaves nothing behind, however Paceline ends?
+"""The guard process: run one engine and end all its processes, however Paceline ends.
 
-`python -m paceline.engine.process.guard --log FILE --run-folder DIR -- COMMAND…` stands between Paceline
-and one engine. It leads the engine's process group and
+`python -m paceline.engine.process.guard --log FILE --run-folder DIR -- COMMAND…` runs between
+Paceline and one engine. It leads the engine's process group and
 
-- watches its standard input, a pipe that Paceline holds open: when a byte comes (a clean stop) or
-  it closes (Paceline is gone, `kill -9` included), the engine is asked to end and, after a grace
-  time, killed;
-- when the engine's server process ends, kills what it left in the group and exits with its code;
-- takes in orphans of the engine, so that none escapes to process 1;
+- watches its standard input, a pipe that Paceline holds open. When a byte arrives (a clean stop) or
+  the pipe closes (Paceline has ended, `kill -9` included), it sends the engine SIGTERM and, after a
+  grace time, SIGKILL;
+- kills what the engine left in the group when the server process ends, and exits with its code;
+- adopts orphans of the engine, so that none becomes a child of process 1;
 - writes the engine's output to a log of bounded size.
 
-It imports nothing heavy, so it costs some 12 MB and no time.
+It imports nothing heavy, so it costs about 12 MB and starts at once.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from pathlib import Path
 from paceline.engine.process.parent_watch import SUPERVISED, adopt_orphans, die_with_parent
 
 MAX_LOG_BYTES = 8 * 1024 * 1024
-"""Then the log is rotated; one older part is kept."""
+"""Size at which the log is rotated; one older part is kept."""
 GRACE_S = 5.0
-"""How long the engine may take to end by itself once asked."""
-_LOOK_PERIOD_S = 2.0
-"""The engine's processes are listed so often at most. Chosen by hand: they live for long."""
+"""How long the engine may take to end after SIGTERM."""
+_LIST_PERIOD_S = 2.0
+"""Least time between two listings of the engine's processes. Chosen empirically: they are
+long-lived."""
 
 
 class BoundedLog:
-    """A log file that never grows past `max_bytes`; the part before is kept beside it.
+    """A log file that never exceeds `max_bytes`; the previous part is kept as `….1`.
 
-    What cannot be written (a full disk) is dropped, for no log is worth a healthy engine. How much
-    it was is the first thing written once writing works again.
+    Output that cannot be written (a full disk) is dropped, because a log must not stop a healthy
+    engine. When writing works again, the log first says how many bytes were lost.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
@@ -54,7 +55,7 @@ class BoundedLog:
         self._why_lost = ""
 
     def write(self, chunk: bytes) -> None:
-        """Append `chunk`; does not raise for what the file system refuses."""
+        """Append `chunk`. Does not raise for errors of the file system."""
         try:
             if self._num_lost_bytes:
                 self._append(
@@ -68,7 +69,7 @@ class BoundedLog:
             self._why_lost = str(error)
 
     def _append(self, chunk: bytes) -> None:
-        if self._file.closed:  # it could not be opened again the last time
+        if self._file.closed:  # reopening it failed the last time
             self._file = self._path.open("ab", buffering=0)
         if self._file.tell() + len(chunk) > self._max_bytes:
             self._file.close()
@@ -78,14 +79,19 @@ class BoundedLog:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m paceline.engine.process.guard")
-    parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument(
-        "--run-folder", type=Path, help="removed when Paceline is gone and cannot do it"
+    parser = argparse.ArgumentParser(
+        prog="python -m paceline.engine.process.guard",
+        description="Run one engine; end all its processes when standard input closes.",
     )
-    parser.add_argument("command", nargs="+")
+    parser.add_argument("--log", type=Path, required=True, help="file for the engine's output")
+    parser.add_argument(
+        "--run-folder",
+        type=Path,
+        help="folder to remove when Paceline has ended without removing it",
+    )
+    parser.add_argument("command", nargs="+", help="the engine's command line")
     options = parser.parse_args()
-    # Only the pipe ends this process. Handlers, not SIG_IGN, which the engine would inherit.
+    # Only the pipe ends this process. Handlers instead of SIG_IGN, which the engine would inherit.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     adopt_orphans()
@@ -95,7 +101,7 @@ def main() -> int:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=lambda: die_with_parent({SUPERVISED: "1"}),  # one thread here: safe
+        preexec_fn=lambda: die_with_parent({SUPERVISED: "1"}),  # safe: one thread here
     )
     pids = {engine.pid}
     try:
@@ -104,35 +110,35 @@ def main() -> int:
         pids.update(_descendants(os.getpid()))
         _end(engine, log)
         for pid in pids:
-            _remove_openmp_mark(pid)
+            _remove_openmp_file(pid)
     if owner_is_gone and options.run_folder is not None:
         shutil.rmtree(options.run_folder, ignore_errors=True)
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
 
 
-def _remove_openmp_mark(pid: int) -> None:
-    """Intel's OpenMP registers a process in shared memory, and leaves that there when killed."""
-    for mark in Path("/dev/shm").glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
+def _remove_openmp_file(pid: int) -> None:
+    """Remove the file in /dev/shm with which Intel's OpenMP registers a process until it exits."""
+    for file in Path("/dev/shm").glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
         with contextlib.suppress(OSError):
-            mark.unlink()
+            file.unlink()
 
 
 def _watch(engine: subprocess.Popen[bytes], log: BoundedLog, pids: set[int]) -> bool:
-    """Copy output until the engine ends or must end; true when Paceline is gone.
+    """Copy output until the engine ends or must end; return whether Paceline has ended.
 
-    Adds to `pids` what processes the engine has, looked for now and then, as it says something.
+    Adds the engine's processes to `pids`, listed from time to time when it writes output.
     """
     assert engine.stdout is not None
     owner, output, ended = sys.stdin.fileno(), engine.stdout.fileno(), os.pidfd_open(engine.pid)
     poll = select.poll()
     for fd in (owner, output, ended):
         poll.register(fd, select.POLLIN)
-    looked_at_s = -math.inf
+    listed_at_s = -math.inf
     while True:
         for fd, _ in poll.poll():
             if fd == output:
-                if time.monotonic() - looked_at_s > _LOOK_PERIOD_S:
-                    looked_at_s = time.monotonic()
+                if time.monotonic() - listed_at_s > _LIST_PERIOD_S:
+                    listed_at_s = time.monotonic()
                     pids.update(_descendants(os.getpid()))
                 chunk = os.read(output, 65_536)
                 if chunk:
@@ -146,7 +152,7 @@ def _watch(engine: subprocess.Popen[bytes], log: BoundedLog, pids: set[int]) -> 
 
 
 def _end(engine: subprocess.Popen[bytes], log: BoundedLog) -> None:
-    """End the engine and everything it started; returns when all are gone and reaped."""
+    """End the engine and all its descendants; return when all are reaped."""
     if engine.poll() is None:
         engine.terminate()
         _drain(engine, log, GRACE_S)
@@ -154,7 +160,7 @@ def _end(engine: subprocess.Popen[bytes], log: BoundedLog) -> None:
         _kill(pid)
     engine.wait()
     _drain(engine, log, 0.2)
-    # Orphans have become children of this process: until none is left, not even as a zombie.
+    # Orphans have become children of this process. Continue until none is left, even as a zombie.
     deadline_s = time.monotonic() + GRACE_S
     while (left := list(_descendants(os.getpid()))) and time.monotonic() < deadline_s:
         for pid in left:
@@ -165,7 +171,7 @@ def _end(engine: subprocess.Popen[bytes], log: BoundedLog) -> None:
 
 
 def _drain(engine: subprocess.Popen[bytes], log: BoundedLog, timeout_s: float) -> None:
-    """Copy output until the engine has ended and nothing more comes, at most `timeout_s`."""
+    """Copy output until the engine has ended and its output is closed, at most `timeout_s`."""
     assert engine.stdout is not None
     output = engine.stdout.fileno()
     deadline_s = time.monotonic() + timeout_s
@@ -181,19 +187,19 @@ def _drain(engine: subprocess.Popen[bytes], log: BoundedLog, timeout_s: float) -
         try:
             engine.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            log.write(b"guard: the engine did not end in time and is killed\n")
+            log.write(b"guard: the engine did not end within the grace time and is killed\n")
 
 
 def _descendants(root: int) -> Iterator[int]:
-    """Children of `root`, their children, and so on, from /proc."""
+    """Yield the descendants of `root`, from /proc."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 stat = Path("/proc", entry, "stat").read_bytes()
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended
                 continue
-            # The name in parentheses may hold anything; the parent is the second field after it.
+            # The name in parentheses may contain anything; the parent is the second field after it.
             children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(entry))
     todo = list(children.get(root, []))
     while todo:

@@ -1,8 +1,7 @@
-"""How does a process make sure that it ends with its parent?
+"""End a process together with its parent, by the Linux kernel.
 
-Linux only: the kernel sends SIGKILL when the parent *thread* ends. Used in vLLM's processes when
-Paceline supervises them (the variable below is set), so that nothing is left even when every
-process that could clean up was killed at once.
+Used in vLLM's processes when Paceline supervises them (`SUPERVISED` is set), so that none survives
+even when every process that could clean up is killed at once. Does nothing on other systems.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ import signal
 import sys
 from collections.abc import Mapping
 
-SUPERVISED = "PACELINE_SUPERVISED"
-"""Set in the environment of engines that Paceline supervises."""
+from paceline.engine.launch.environment import SUPERVISED
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
-    """Ask for SIGKILL at the parent's death, if supervised; harmless the second time.
+    """Request SIGKILL at the parent's end if `environ` marks a supervised engine. Idempotent.
 
-    Call it from a process whose parent started it from a thread that lives as long as the parent.
+    The kernel watches the parent's *thread* that started this process; that thread must live as
+    long as the parent does.
     """
     if SUPERVISED not in environ or sys.platform != "linux":
         return
     parent = os.getppid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent or parent == 1:  # it died before it was asked for
+    if os.getppid() != parent or parent == 1:  # the parent ended before the request
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies, instead of process 1."""
+    """Become the parent of descendants whose own parent ends, instead of process 1."""
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 

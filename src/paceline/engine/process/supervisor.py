@@ -1,7 +1,6 @@
-"""Is the engine up, and if not, what is being done about it?
+"""Keep one engine running: start it, warm it up, watch it, and restart it after any exit.
 
-Keeps one engine running: starts it, waits until it is ready, warms it up, watches it, starts it
-again after any exit. Owns the engine's state, which others read from memory.
+Owns the engine's state, which other parts read from memory.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _POLL_S = 0.1
 _HEALTH_PERIOD_S = 2.0
 _HEALTH_TIMEOUT_S = 10.0
 _MAX_HEALTH_FAILURES = 3
-"""Three in a row, some 30 s of silence or refusal: vLLM's front end hangs, or knows that its engine
-core has died. Not a busy engine: the front end answers /health from its event loop, which that does
-not hold up. For the same reason an engine core that hangs without dying is not noticed here, but by
-whoever reads its streams; see `EngineSupervisor.restart`."""
+"""Failures in a row, about 30 s: vLLM's front end hangs, or reports that its engine core has ended.
+A busy engine does not fail: the front end answers /health from its event loop. For the same reason
+an engine core that hangs without ending is not noticed here, but by the reader of its streams,
+which calls `EngineSupervisor.restart`."""
 
 
 async def _nothing() -> None:
@@ -39,19 +38,19 @@ async def _nothing() -> None:
 
 
 class EngineFailed(Exception):
-    """The engine could not be started at all; the message holds its last words and its log."""
+    """The first start failed; the message has the engine's last errors and the path of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine as of now."""
+    """The current state of one engine."""
 
     state: EngineState = "starting"
     max_model_len: int | None = None
-    """Known once it has been ready."""
+    """Context length in tokens; None until the engine has been ready."""
     num_restarts: int = 0
     reason: str = ""
-    """Why it is down."""
+    """Why it is down; empty otherwise."""
 
 
 class EngineSupervisor:
@@ -69,10 +68,11 @@ class EngineSupervisor:
         on_progress: Callable[[str, str], None] = lambda name, step: None,
         before_ready: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
-        """`on_progress` is called with the name and what is going on, for a person to read.
+        """Create a supervisor that is not running yet.
 
-        `before_ready` is awaited at each start, restarts included, when the engine is up and
-        warm and takes no traffic yet. It must not raise.
+        `on_progress` is called with the name and a message for a person. `before_ready` is awaited
+        at each start, restarts included, after the warm-up and before the engine takes traffic. It
+        must not raise.
         """
         self.name = name
         self.command = command
@@ -83,35 +83,37 @@ class EngineSupervisor:
         self._on_progress = on_progress
         self._before_ready = before_ready
         self._has_served = asyncio.Event()
-        self._found_hung: asyncio.Future[str] | None = None
+        self._hang_report: asyncio.Future[str] | None = None
         self._process: EngineProcess | None = None
         self.status = EngineStatus()
 
     @property
     def pid(self) -> int | None:
-        """Leader of the engine's process group; None when none runs."""
+        """Leader of the engine's process group; None if no engine runs."""
         return self._process.pid if self._process else None
 
     def restart(self, reason: str) -> None:
-        """Start the engine anew: it was found hung from outside. Nothing unless it is ready."""
-        if self._found_hung is not None and not self._found_hung.done():
-            self._found_hung.set_result(reason)
+        """Restart the engine, which the caller found hanging. Does nothing unless it is ready."""
+        if self._hang_report is not None and not self._hang_report.done():
+            self._hang_report.set_result(reason)
 
     async def wait_ready(self) -> None:
         """Return once the engine has been ready for the first time."""
         await self._has_served.wait()
 
     async def run(self) -> None:
-        """Until cancelled. EngineFailed when the very first start fails.
+        """Run until cancelled; raise EngineFailed if the first start fails.
 
-        An engine that has served before is started again for ever, ever more slowly.
+        An engine that has served before is restarted without limit, with increasing delays.
         """
         backoff = Backoff()
         while True:
-            last_words: list[str] = []
+            last_errors: list[str] = []
             try:
                 process = await EngineProcess.start(self.command, self.log, self._run_folder)
-            except OSError as error:  # no disk, memory or process left: that may pass
+            except (
+                OSError
+            ) as error:  # the disk, memory or process limit is exhausted, perhaps for a while
                 ready_for_s, reason = None, f"could not be started: {error}"
             else:
                 self._process = process
@@ -119,20 +121,20 @@ class EngineSupervisor:
                     ready_for_s, reason = await self._run_once(process)
                 finally:
                     self._to("down")
-                    # Shielded: a second Ctrl-C must not leave an engine behind.
+                    # Shielded: a second Ctrl-C must not leave an engine running.
                     await asyncio.shield(process.stop())
-                last_words = process.last_words()
+                last_errors = process.last_errors()
                 self._process = None
             if not self._has_served.is_set():
-                raise EngineFailed(_report(self.name, reason, last_words, self.log))
+                raise EngineFailed(_report(self.name, reason, last_errors, self.log))
             backoff = backoff.after(ready_for_s)
             level = logging.ERROR if backoff.is_looping else logging.WARNING
             logger.log(
                 level,
-                "%s; starting again in %.1f s%s",
-                _report(self.name, reason, last_words, self.log),
+                "%s; restarting in %.1f s%s",
+                _report(self.name, reason, last_errors, self.log),
                 backoff.delay_s,
-                f" (failure {backoff.num_failures} in a row; this may not heal by itself)"
+                f" (failure {backoff.num_failures} in a row; the cause is probably permanent)"
                 if backoff.is_looping
                 else "",
             )
@@ -141,7 +143,7 @@ class EngineSupervisor:
             self._to("starting", num_restarts=self.status.num_restarts + 1)
 
     async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:
-        """From start to end: how long it was ready (None: never), and why it ended."""
+        """Watch one run; return how long it was ready (None: never) and why it ended."""
         ended = asyncio.create_task(process.wait())
         ready_at_s: float | None = None
         try:
@@ -149,17 +151,17 @@ class EngineSupervisor:
                 self._on_progress(self.name, f"loading the model (log: {self.log})")
                 await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
-                hung = self._found_hung = asyncio.get_running_loop().create_future()
+                hang_report = self._hang_report = asyncio.get_running_loop().create_future()
                 self._has_served.set()
                 self._to("ready", max_model_len=self.status.max_model_len)
                 logger.info("engine %s is ready", self.name)
-                await _unless(ended, _watch(probe, hung))
+                await _unless(ended, _watch(probe, hang_report))
         except _Ended as end:
             reason = f"ended with exit code {end.code}"
         except EngineProbeFailed as failure:
             reason = f"was stopped: {failure}"
         finally:
-            self._found_hung = None
+            self._hang_report = None
             ended.cancel()
         ready_for_s = None if ready_at_s is None else time.monotonic() - ready_at_s
         return ready_for_s, reason
@@ -179,7 +181,7 @@ class EngineSupervisor:
         except TimeoutError:
             raise EngineProbeFailed(
                 f"not ready within {self._start_timeout_s:g} s; "
-                "set engine.start_timeout_s if it needs longer"
+                "increase engine.start_timeout_s if it needs longer"
             ) from None
         self._to("starting", max_model_len=max_model_len)
 
@@ -205,7 +207,7 @@ class _Ended(Exception):
 
 
 async def _unless(ended: asyncio.Task[int], work: Coroutine[Any, Any, None]) -> None:
-    """Do `work`, but stop it and raise `_Ended` as soon as the process ends."""
+    """Await `work`; cancel it and raise `_Ended` as soon as the process ends."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -218,14 +220,14 @@ async def _unless(ended: asyncio.Task[int], work: Coroutine[Any, Any, None]) -> 
             await task
 
 
-async def _watch(probe: EngineProbe, hung: asyncio.Future[str]) -> None:
-    """Return never; EngineProbeFailed once the engine is sick, or somebody has found it hung."""
+async def _watch(probe: EngineProbe, hang_report: asyncio.Future[str]) -> None:
+    """Never return; raise EngineProbeFailed when the engine is unhealthy or reported as hanging."""
     health = asyncio.create_task(_watch_health(probe))
     try:
-        either: set[asyncio.Future[Any]] = {hung, health}
+        either: set[asyncio.Future[Any]] = {hang_report, health}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if hung.done():
-            raise EngineProbeFailed(hung.result())
+        if hang_report.done():
+            raise EngineProbeFailed(hang_report.result())
         health.result()
     finally:
         health.cancel()
@@ -233,7 +235,7 @@ async def _watch(probe: EngineProbe, hung: asyncio.Future[str]) -> None:
 
 
 async def _watch_health(probe: EngineProbe) -> None:
-    """Return never; EngineProbeFailed once the engine has been silent or sick for too long."""
+    """Never return; raise EngineProbeFailed after `_MAX_HEALTH_FAILURES` in a row."""
     num_failures = 0
     while True:
         await asyncio.sleep(_HEALTH_PERIOD_S)
@@ -246,6 +248,6 @@ async def _watch_health(probe: EngineProbe) -> None:
                 raise
 
 
-def _report(name: str, reason: str, last_words: list[str], log: Path) -> str:
-    said = "".join(f"\n    {line}" for line in last_words)
-    return f"engine {name} {reason}. Its last words (all of them in {log}):{said}"
+def _report(name: str, reason: str, last_errors: list[str], log: Path) -> str:
+    lines = "".join(f"\n    {line}" for line in last_errors)
+    return f"engine {name} {reason}. Its last errors (full log: {log}):{lines}"

@@ -1,11 +1,11 @@
-"""The scheduler that drafts as far as the governor says; use it with --scheduler-cls.
+"""The vLLM scheduler whose draft length a policy chooses, for --scheduler-cls.
 
     vllm serve TARGET --speculative-config '{…, "num_speculative_tokens": 8}' \\
         --scheduler-cls paceline.engine.AdaptiveScheduler
 
-vLLM takes one class name for synchronous and asynchronous scheduling; `AdaptiveScheduler` makes
-whichever the configuration asks for. Here are the places where vLLM's loop is entered; what is done
-there is in `governed_steps` and `pacing`.
+vLLM takes one class name for synchronous and asynchronous scheduling; `AdaptiveScheduler` creates
+the one that the configuration asks for. This module only overrides the methods of vLLM's scheduler;
+`governor_driver` and `prefill_pacing` do the work.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.scheduler.prefill_pacing import Pacing
+from paceline.engine.scheduler.governor_driver import GovernorDriver
+from paceline.engine.scheduler.governor_start import start_governor
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
 from paceline.engine.scheduler.settings import parse_settings
-from paceline.engine.scheduler.step_hooks import GovernedSteps, start_governor
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 
 
 class AdaptiveScheduler:
-    """vLLM's scheduler with the draft length of each step chosen by a policy.
+    """vLLM's scheduler, with the draft length of each step chosen by a policy.
 
-    Calling it gives a `SyncAdaptiveScheduler` or an `AsyncAdaptiveScheduler`.
+    Calling it returns a `SyncAdaptiveScheduler` or an `AsyncAdaptiveScheduler`.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -38,10 +39,10 @@ class AdaptiveScheduler:
 
 
 class _Governed:
-    """The overrides both schedulers share. Without `governor` and `pacing` each is vLLM's own."""
+    """The overrides of both schedulers; without `governor` and `pacing` they only call vLLM's."""
 
-    governor: GovernedSteps | None = None
-    pacing: Pacing | None = None
+    governor: GovernorDriver | None = None
+    pacing: SchedulerPacing | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -70,7 +71,8 @@ class _Governed:
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        # Once per request and step, so no more than this. What broke a grammar is taken off later.
+        # Runs once per request and step, so it only appends. Grammar-invalid tokens are subtracted
+        # after the step.
         if self.governor is not None and num_draft_tokens:
             self.governor.verified.append((request_id, num_draft_tokens, num_accepted_tokens))
         return super().make_spec_decoding_stats(  # type: ignore[misc]
@@ -108,8 +110,11 @@ class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
     """The governed scheduler for asynchronous scheduling."""
 
 
-def _start_pacing(scheduler: Any) -> Pacing | None:
-    """Pacing for this scheduler where it is asked for and vLLM fits, speculation or none."""
+def _start_pacing(scheduler: Any) -> SchedulerPacing | None:
+    """Return the pacing of this scheduler; None if no objective is set or vLLM does not fit.
+
+    Independent of speculation. ValueError where the configuration excludes pacing.
+    """
     settings = parse_settings(
         scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
     )
@@ -118,12 +123,12 @@ def _start_pacing(scheduler: Any) -> Pacing | None:
         return None
     if not scheduler.scheduler_config.enable_chunked_prefill:
         raise ValueError(
-            f"time_per_output_token_ms is {objective_ms}, which takes prefills in pieces; it needs "
-            "--enable-chunked-prefill"
+            f"time_per_output_token_ms is {objective_ms}, which requires chunked prefill; add "
+            "--enable-chunked-prefill, or remove time_per_output_token_ms"
         )
-    misfit = unfit_for("pacing", check_hooks("pacing"))
+    misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
     if misfit:
-        logger.error("Pacing: this vLLM does not fit, so prefills are not paced: %s", misfit)
+        logger.error("Pacing: it does not fit this vLLM and is off: %s", misfit)
         return None
-    logger.info("Pacing: %g ms between two tokens of a request", objective_ms)
-    return Pacing(scheduler, objective_ms / 1e3)
+    logger.info("Pacing: objective of %g ms between two tokens of a request", objective_ms)
+    return SchedulerPacing(scheduler, objective_ms / 1e3)

@@ -1,14 +1,14 @@
-"""How an operator reads and changes the governor of a running engine.
+"""The control channel: read and change the governor of a running engine over a Unix socket.
 
-A Unix socket inside vLLM's engine-core process. One JSON object per line, one answer per line, a
-connection may carry many:
+The socket belongs to vLLM's engine-core process. Each line is one JSON object and gets one line as
+answer; a connection may send many:
 
     {"op": "state"}                                        → {"ok": true, "state": {…}}
     {"op": "set", "policy": …, "draft_length": …, "ceiling": …}
                                     → {"ok": true, "state": {…}} or {"ok": false, "error": "…"}
 
-Each connection has its own thread, so the channel answers while the engine is idle or busy; what
-it changes is guarded by the steering's lock and holds from the next planned step on.
+Each connection has its own thread, so the channel answers while the engine is idle or busy. A
+change is guarded by the controller's lock and applies from the next planned step.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-# Under "vllm", the one logger that vLLM configures in its own processes.
+# Below "vllm", the only logger that vLLM configures in its processes.
 logger = logging.getLogger("vllm.paceline.control")
 
-# A command is under 200 bytes; the bound keeps a stray client from filling memory.
 _MAX_LINE_BYTES = 64 * 1024
-# A connection that says nothing is closed, so that forgotten clients do not pile up threads.
+"""A command has less than 200 bytes; the bound keeps a faulty client from filling memory."""
 _IDLE_TIMEOUT_S = 600.0
+"""An idle connection is closed, so that abandoned clients do not accumulate threads."""
 
 
 class Controllable(Protocol):
-    """What the channel controls. Called from the channel's threads; must not block."""
+    """The object that the channel controls. Called from the channel's threads; must not block."""
 
     def state(self) -> dict[str, Any]:
-        """The present state, fit for JSON."""
+        """Return the current state, serialisable as JSON."""
         ...
 
     def set(self, command: Mapping[str, Any]) -> None:
-        """Carry the command out, or raise ValueError in words and change nothing."""
+        """Carry out the command, or raise ValueError that says why not and change nothing."""
         ...
 
 
 def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
-    """The answer to one request line. Mutates `controlled` for a valid set; never raises."""
+    """Return the answer to one request line. Mutates `controlled` for a valid set; never raises."""
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -60,17 +60,17 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
         if operation == "set":
             controlled.set(command)
         elif command:
-            return {"ok": False, "error": f"state takes no {sorted(command)[0]!r}"}
+            return {"ok": False, "error": f"state takes no key {sorted(command)[0]!r}"}
     except ValueError as error:
         return {"ok": False, "error": str(error)}
     return {"ok": True, "state": controlled.state()}
 
 
 class ControlServer:
-    """Listens until closed. The thread is a daemon: it never keeps the engine from ending."""
+    """Listens until closed. Its thread is a daemon, so it never delays the end of the engine."""
 
     def __init__(self, path: str, controlled: Controllable) -> None:
-        """Bind the socket, readable and writable for this user only; OSError when in use."""
+        """Bind the socket, accessible to this user only; raise OSError when it is in use."""
         self._path = path
         _remove_dead_socket(path)
         self._server = _Server(path, controlled)
@@ -81,7 +81,7 @@ class ControlServer:
         logger.info("Governor: control channel on %s", path)
 
     def close(self) -> None:
-        """Stop listening and remove the socket. Harmless the second time."""
+        """Stop listening and remove the socket. Idempotent."""
         self._server.shutdown()
         self._server.server_close()
         Path(self._path).unlink(missing_ok=True)
@@ -97,7 +97,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         super().__init__(path, _Connection)
 
     def server_bind(self) -> None:
-        """Bind for this user only, from the first moment on: changing the mode comes too late."""
+        """Bind under a umask: changing the mode later would leave a moment open to other users."""
         umask = os.umask(0o177)
         try:
             super().server_bind()
@@ -113,15 +113,15 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             while line := self.rfile.readline(_MAX_LINE_BYTES):
                 if not line.endswith(b"\n"):
-                    return  # longer than any command, or cut off: no answer would fit
+                    return  # longer than any command, or cut off: there is nothing to answer
                 reply = answer(line, self.server.controlled)
                 self.wfile.write(json.dumps(reply).encode() + b"\n")
-        except OSError as error:  # the client went away, or was silent for too long
-            logger.debug("Governor: control connection ended: %s", error)
+        except OSError as error:  # the client disconnected, or was idle too long
+            logger.debug("Governor: a control connection ended: %s", error)
 
 
 def _remove_dead_socket(path: str) -> None:
-    """A socket nobody answers is left from a process that was killed; anything else stays."""
+    """Remove a socket that refuses connections, left by a killed process; keep anything else."""
     if not Path(path).is_socket():
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -131,4 +131,4 @@ def _remove_dead_socket(path: str) -> None:
         except ConnectionRefusedError:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
-            logger.debug("Governor: cannot tell whether %s is in use: %s", path, error)
+            logger.debug("Governor: cannot determine whether %s is in use: %s", path, error)

@@ -1,7 +1,7 @@
-"""What draft length is in force, whatever the policy, the operator and their failures do.
+"""Control the draft length in force under any policy, operator command or failure.
 
 Holds the policy, the operator's ceiling, the safe plan and the counters. Knows neither vLLM nor
-sockets: the scheduler drives it, the control channel reads and sets it, from different threads.
+sockets: the scheduler drives it and the control channel reads and sets it, from different threads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from paceline.governor.policies.registry import create_policy
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
-logger = logging.getLogger("vllm.paceline.steering")
+logger = logging.getLogger("vllm.paceline.controller")
 
-# Weight kept per step in the recent accepted fraction and the recent goodput: a memory of about
-# 50 steps, a few seconds of decoding. Chosen by hand; for display only, no policy reads it.
 _RECENT_KEEP = 0.98
+"""Weight kept per step in the recent accepted fraction and the recent goodput: a memory of about 50
+steps, a few seconds of decoding. Chosen empirically; for display only, no policy reads it."""
 
 
 class PolicyMaker(Protocol):
-    """Builds a policy; ValueError says what is wrong with what was asked."""
+    """Builds a policy; raises ValueError that says what is wrong with the arguments."""
 
     def __call__(
         self,
@@ -77,20 +77,23 @@ class DraftLengthController:
         self._recent_s = 0.0
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """What to do after the next step. Never raises: on any doubt the safe plan."""
+        """Return the plan of the next step. Never raises: after any error it is the safe plan."""
         with self._lock:
             self._steps_total += 1
             try:
                 plan = self._policy.plan(load)
                 if not 0 <= plan.draft_length <= self._max_draft_length:
-                    raise ValueError(f"planned {plan.draft_length} tokens, {self._bounds()}")
-            except Exception as error:  # noqa: BLE001 - serving goes on with the static setting
+                    raise ValueError(
+                        f"the policy planned draft length {plan.draft_length}; allowed is 0 to "
+                        f"{self._max_draft_length}"
+                    )
+            except Exception as error:  # noqa: BLE001 - serving continues with the static setting
                 return self._take_safe_plan("plan", error)
             if plan.draft_length > self._ceiling:
                 plan = replace(
                     plan,
                     draft_length=self._ceiling,
-                    reason=f"{plan.reason}; held by the ceiling",
+                    reason=f"{plan.reason}; limited by the ceiling",
                 )
             self._plan = plan
             self._is_safe_plan = False
@@ -98,7 +101,7 @@ class DraftLengthController:
             return plan
 
     def observe(self, sample: StepSample) -> None:
-        """Hand a finished step to the policy. Never raises."""
+        """Pass a finished step to the policy. Never raises."""
         with self._lock:
             self._telemetry.observed(sample)
             accepted = sum(sample.accepted)
@@ -110,7 +113,7 @@ class DraftLengthController:
                 self._recent_s = _RECENT_KEEP * self._recent_s + sample.duration_s
             try:
                 self._policy.observe(sample)
-            except Exception as error:  # noqa: BLE001 - the policy goes on with what it knew
+            except Exception as error:  # noqa: BLE001 - the policy keeps its earlier estimates
                 self._count_error("observe", error)
 
     def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
@@ -124,34 +127,34 @@ class DraftLengthController:
                     self._accepted_per_position[position] += count
 
     def fall_back(self, where: str, error: Exception) -> DraftPlan:
-        """Something around the policy failed: count it, log it once, give the safe plan."""
+        """Return the safe plan after an error outside the policy; count it and log it once."""
         with self._lock:
             return self._take_safe_plan(where, error)
 
     def note_error(self, where: str, error: Exception) -> None:
-        """Something beside the plan failed, and one sample is lost: count it, log it once."""
+        """Count an error that costs one sample and not the plan; log it once."""
         with self._lock:
             self._count_error(where, error)
 
     def draft_length(self) -> int:
-        """The length planned last."""
+        """Return the latest planned length."""
         with self._lock:
             return self._plan.draft_length
 
     def ceiling(self) -> int:
-        """The ceiling in force."""
+        """Return the ceiling in force."""
         with self._lock:
             return self._ceiling
 
     def set(self, command: Mapping[str, Any]) -> None:
-        """Carry out an operator's command; ValueError says what is wrong, then nothing changes."""
+        """Carry out an operator's command; raise ValueError if it is wrong, and change nothing."""
         unknown = sorted(set(command) - {"policy", "draft_length", "ceiling"})
         if unknown:
             raise ValueError(
-                f"set has no key {unknown[0]!r}; allowed are policy, draft_length, ceiling"
+                f"set has the unknown key {unknown[0]!r}; allowed are policy, draft_length, ceiling"
             )
         if not command:
-            raise ValueError("set needs at least one of policy, draft_length, ceiling")
+            raise ValueError("set is empty; give at least one of policy, draft_length, ceiling")
         with self._lock:
             ceiling = self._whole_number(command, "ceiling", 0, self._max_draft_length)
             if ceiling is None:
@@ -159,11 +162,11 @@ class DraftLengthController:
             draft_length = self._whole_number(command, "draft_length", 0, ceiling)
             name = command.get("policy")
             if name is not None and not isinstance(name, str):
-                raise ValueError(f"policy is {name!r}; it must be a name")
+                raise ValueError(f"policy is {name!r}; it must be the name of a policy")
             if draft_length is not None:
                 if name not in (None, "fixed"):
                     raise ValueError(
-                        f"draft_length is given with policy {name!r}; it goes with fixed only"
+                        f"draft_length is given with policy {name!r}; only fixed takes it"
                     )
                 name = "fixed"
             if name is not None:
@@ -177,7 +180,7 @@ class DraftLengthController:
             )
 
     def _length_as_set(self, name: str | None, draft_length: int | None) -> int:
-        """What an idle engine shows until its next step plans."""
+        """Return the length that an idle engine shows until its next step plans."""
         if name == "off":
             return 0
         if name == "fixed":
@@ -185,7 +188,7 @@ class DraftLengthController:
         return self._plan.draft_length
 
     def state(self) -> dict[str, Any]:
-        """The state as the control channel shows it, without what only the scheduler knows."""
+        """Return the state for the control channel, without what only the scheduler knows."""
         with self._lock:
             has_recent = self._recent_drafted >= 0.5
             return {
@@ -213,7 +216,7 @@ class DraftLengthController:
             }
 
     def _policy_for(self, name: str, draft_length: int | None) -> Policy:
-        """A learning policy is built once and kept, so that coming back to it loses nothing."""
+        """Build a policy, or return the kept one, so that switching back loses no estimates."""
         objective_ms = self._settings.time_per_output_token_ms
         if name == "fixed" or name not in self._policies:
             self._policies[name] = self._make_policy(
@@ -243,8 +246,8 @@ class DraftLengthController:
         self._errors_by_kind[kind] = seen_before + 1
         if not seen_before:
             logger.error(
-                "Governor: %s under policy %s: %s. Serving goes on with the static draft length; "
-                "further errors of this kind are only counted (policy_errors_total).",
+                "Governor: %s under policy %s: %s. Serving continues with the static draft length; "
+                "further errors of this kind are counted in policy_errors_total and not logged.",
                 kind,
                 self._policy_name,
                 error,
@@ -268,6 +271,3 @@ class DraftLengthController:
                 )
             )
         return value
-
-    def _bounds(self) -> str:
-        return f"allowed is 0 to {self._max_draft_length}"

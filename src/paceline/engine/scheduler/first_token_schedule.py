@@ -1,12 +1,12 @@
-"""When is a drafter that keeps up asked what it would have drafted first, at draft length 0?
+"""Decide in which steps at draft length 0 the workers run the first-token probe.
 
-A drafter that does not rest (EAGLE, MTP) runs once a step at length 0 too, to keep its KV cache in
-step with the target's, and stops short of its output layer. With that layer it would have a first
-token, and the next step shows whether the target makes the same: a verdict on position 1 for every
-request, with nothing verified and no batch that drafts (`first_token_pass`). The output layer is
-not free: with a large vocabulary it is several percent of a small target. So it is asked for once
-in so many steps that it takes at most `FIRST_TOKEN_SHARE` of the time, by the size of the weights
-(where a target reads only some of them, as with experts, `_LEAST_PAUSE_STEPS` bounds it).
+A drafter that does not rest (EAGLE, MTP) runs in every step at length 0 to keep its KV cache
+current, and stops before its output layer. With that layer it has a first token, and the next step
+shows whether the target produces the same one: a verdict on position 1 for every request, without
+drafting or verifying anything (`worker.first_token_probe`). The output layer is not free: with a
+large vocabulary it is several percent of a small target. The probe therefore runs so rarely that it
+takes at most `FIRST_TOKEN_SHARE` of the time, estimated from the size of the weights. Where a
+target reads only part of its weights, as with experts, `_MIN_INTERVAL_STEPS` bounds it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ import math
 from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE
 from paceline.governor.values import DraftPlan
 
-# How an order and its report travel with vLLM's own objects, as attributes of these names.
-ORDER = "paceline_first_tokens"
-REPORT = "paceline_first_token_verdicts"
-
-_LEAST_PAUSE_STEPS = 5
-"""Between two orders there are steps whose duration says what a step at length 0 takes. By hand."""
+_MIN_INTERVAL_STEPS = 5
+"""Chosen empirically: the steps in between show what a step at length 0 costs without the probe."""
 
 
-class FirstTokenOrders:
-    """Spaces the orders. `head_fraction` is the output layer's share of the weights."""
+class FirstTokenSchedule:
+    """Spaces the orders by the cost of the output layer.
+
+    `head_fraction` is the output layer's share of the drafter's output layer and target weights.
+    """
 
     def __init__(self, head_fraction: float) -> None:
         if not 0.0 < head_fraction < 1.0:
-            raise ValueError(f"head_fraction is {head_fraction}; it must lie between 0 and 1")
-        self.pause_steps = max(math.ceil(head_fraction / FIRST_TOKEN_SHARE), _LEAST_PAUSE_STEPS)
+            raise ValueError(
+                f"head_fraction is {head_fraction}; allowed are values between 0 and 1, exclusive"
+            )
+        self.interval_steps = max(math.ceil(head_fraction / FIRST_TOKEN_SHARE), _MIN_INTERVAL_STEPS)
         """Steps from one order to the next."""
         self._steps_since = 0
 
     def is_due(self, plan: DraftPlan) -> bool:
-        """Whether to ask in this step; call it once a step."""
+        """Return whether to order the probe in this step. Call it once per step; it counts."""
         self._steps_since += 1
-        if not plan.asks_first_tokens or self._steps_since < self.pause_steps:
+        if not plan.asks_first_tokens or self._steps_since < self.interval_steps:
             return False
         self._steps_since = 0
         return plan.draft_length == 0

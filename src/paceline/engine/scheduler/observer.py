@@ -1,12 +1,12 @@
-"""What a finished vLLM step says, in the governor's words.
+"""Turn finished vLLM steps into the governor's samples.
 
-Turns vLLM's scheduler output, its results and two clock readings into one `StepSample`. No vLLM
-object leaves this file.
+Reads vLLM's scheduler output, its results and two clock readings, and returns one `StepSample`. No
+vLLM object leaves this module.
 
-Timing: a step's duration is the time from the results of the step before to its own, when the
-engine went straight on; it then includes scheduling, execution, drafting and output handling,
-under synchronous and asynchronous scheduling alike. After a pause it is the time since the step
-was scheduled, and the step is not clean.
+Timing: when the engine continued without a pause, a step's duration is the time from the previous
+step's results to its own; it includes scheduling, execution, drafting and output handling, under
+synchronous and asynchronous scheduling alike. After a pause it is the time since the step was
+scheduled, and the step is not clean.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 from paceline.governor.values import EngineLoad, ReplayScores, StepSample
 
-# Steps in flight: two under asynchronous scheduling, one per stage under pipeline parallelism.
 _MAX_IN_FLIGHT = 64
+"""Bound on steps in flight: two under asynchronous scheduling, one per pipeline stage."""
 
 VerifiedDraft = tuple[str, int, int]
-"""A request, how many draft tokens were verified for it, and how many of them accepted."""
+"""Request id, number of draft tokens verified for it, and number of these accepted."""
 
-# What runs once per request and step runs in C: at hundreds of requests a call of Python's each
-# would take longer than all the rest of the governor.
+# Called once per request and step, so in C: at hundreds of requests, Python calls would take longer
+# than the rest of the governor.
 _num_computed_tokens = attrgetter("num_computed_tokens")
 _status = attrgetter("status")
 _num_stale_output_tokens = attrgetter("num_stale_output_tokens")
@@ -34,7 +34,7 @@ _num_stale_output_tokens = attrgetter("num_stale_output_tokens")
 
 @dataclass(slots=True)
 class _Step:
-    """What was known when the step was scheduled."""
+    """What is known when a step is scheduled."""
 
     output: Any
     started_s: float
@@ -44,18 +44,19 @@ class _Step:
     verified_draft_tokens: int
     asked_draft_length: int
     draft_length: int
-    is_behind: bool
-    """The drafts that this step verifies never came: the drafter was still catching up."""
+    lacks_drafts: bool
+    """The step has no drafts to verify, because the drafter was still backfilling its KV cache."""
     catches_up: bool
-    looks_back: bool
+    runs_probes: bool
 
 
 class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
-    Order of calls per step: `measure_load`, `step_scheduled`, `step_finished`, `replay_scoring_came`
-    and `first_tokens_came` or not, `drafts_came` under synchronous scheduling.
-    Asynchronous scheduling may schedule a step before the last one finished.
+    Calls per step, in order: `measure_load`, `step_scheduled`, `step_finished`, then
+    `add_replay_scores` and `add_first_token_verdicts` if such a report arrived, and `note_drafts`
+    under synchronous scheduling. Asynchronous scheduling may schedule a step before the previous
+    one has finished.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class StepObserver:
         has_replay_scoring: bool = False,
         has_first_token_verdicts: bool = False,
     ) -> None:
-        """`drafter_rests`: it does nothing at length 0, and catches up when it drafts again.
+        """Create an observer without steps.
 
-        `has_replay_scoring`: the workers can judge the drafter on what the target has made already.
-        `has_first_token_verdicts`: at length 0 they tell now and then whether its first token came.
+        `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
+        drafting resumes. `has_replay_scoring` and `has_first_token_verdicts`: the workers support
+        that probe.
         """
         self._drafter_rests = drafter_rests
         self._has_replay_scoring = has_replay_scoring
@@ -77,9 +79,9 @@ class StepObserver:
         self._first_token_verdicts: tuple[int, ...] = ()
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._draft_length = 0
-        self._is_behind = False
+        self._is_backfilling = False
         self._finished_s: float | None = None
-        self._went_on = False
+        self._had_more_work = False
         self._num_draft_tokens = 0  # of the step measured last
 
     def measure_load(
@@ -90,15 +92,15 @@ class StepObserver:
         num_waiting: int,
         max_draft_length: int,
     ) -> EngineLoad:
-        """The load of the step just scheduled, before vLLM advances its requests."""
+        """Return the load of the step just scheduled, before vLLM advances its requests."""
         num_requests = len(output.num_scheduled_tokens)
         scheduled = map(requests.__getitem__, output.num_scheduled_tokens)
         self._num_draft_tokens = sum(map(len, output.scheduled_spec_decode_tokens.values()))
         return EngineLoad(
             num_requests=num_requests,
             context_tokens=sum(map(_num_computed_tokens, scheduled)),
-            # What goes beyond one token per request and its drafts is prompt. (vLLM draws no
-            # line between prefill and decode either.)
+            # All tokens beyond one per request and its drafts count as prompt. (vLLM does not
+            # distinguish prefill and decode either.)
             prefill_tokens=max(
                 output.total_num_scheduled_tokens - num_requests - self._num_draft_tokens, 0
             ),
@@ -115,11 +117,11 @@ class StepObserver:
         *,
         started_s: float,
         draft_length: int,
-        looks_back: bool = False,
+        runs_probes: bool = False,
     ) -> None:
-        """Note a step that goes to the worker with `draft_length` for its proposals.
+        """Note a step that is sent to the worker and proposes `draft_length` tokens.
 
-        `looks_back`: the drafter has something to tell besides (`evidence`), which takes time.
+        `runs_probes`: the step also carries orders for worker probes, which take time.
         """
         self._in_flight.append(
             _Step(
@@ -131,35 +133,36 @@ class StepObserver:
                 verified_draft_tokens=self._num_draft_tokens,
                 asked_draft_length=self._draft_length,
                 draft_length=draft_length,
-                is_behind=self._is_behind,
+                lacks_drafts=self._is_backfilling,
                 catches_up=self._drafter_rests and self._draft_length == 0 < draft_length,
-                looks_back=looks_back,
+                runs_probes=runs_probes,
             )
         )
         self._draft_length = draft_length
 
-    def drafts_came(self, has_any: bool) -> None:
-        """Note whether the worker proposed anything, before a grammar took any of it away.
+    def note_drafts(self, has_any: bool) -> None:
+        """Note whether the worker proposed anything, before a grammar removed any of it.
 
-        A draft model offers something to everyone, unless it rested and is still catching up.
+        A draft model proposes tokens for every request, unless it is still backfilling its KV cache
+        after a rest.
         """
-        self._is_behind = self._drafter_rests and self._draft_length > 0 and not has_any
+        self._is_backfilling = self._drafter_rests and self._draft_length > 0 and not has_any
 
-    def replay_scoring_came(self, report: Mapping[str, Any]) -> None:
-        """Take in what a worker found in hindsight; the next sample carries it.
+    def add_replay_scores(self, report: Mapping[str, Any]) -> None:
+        """Keep the report of a replay scoring pass for the next sample.
 
-        `report` has the fields of `ReplayScores`, or `failed` with the reason: then there is none any
-        more. ValueError or TypeError for one that makes no sense, which is left out.
+        `report` has the fields of `ReplayScores`; or `failed`, after which the probe is off. Raises
+        ValueError or TypeError for an invalid report, which is dropped.
         """
         if "failed" in report:
             self._has_replay_scoring = False
         else:
             self._replay_scoring = ReplayScores(**report)
 
-    def first_tokens_came(self, report: Mapping[str, Any]) -> None:
-        """Take in whether first tokens came; the next sample carries it.
+    def add_first_token_verdicts(self, report: Mapping[str, Any]) -> None:
+        """Keep the report of the first-token probe for the next sample.
 
-        `report` has `verdicts`, or `failed` with the reason: then there are none any more.
+        `report` has `verdicts`; or `failed`, after which the probe is off.
         """
         if "failed" in report:
             self._has_first_token_verdicts = False
@@ -173,28 +176,27 @@ class StepObserver:
         *,
         verified: Sequence[VerifiedDraft],
         now_s: float,
-        goes_on: bool,
+        has_more_work: bool,
         may_speculate: bool,
     ) -> StepSample | None:
-        """The sample of a step whose results vLLM has processed; None for a step not known.
+        """Return the sample of a step whose results vLLM has processed; None for an unknown step.
 
-        `verified`: the drafts of this step, in order; grammar-invalid tokens taken off, none left
-        empty, and never more accepted than verified.
-        `goes_on`: the engine has more to do, so the next step follows at once. `may_speculate` is
-        False when this step's missing drafts say nothing about the drafter.
+        `verified`: the drafts of this step, in order, without grammar-invalid tokens and without
+        empty drafts; never more accepted than verified. `has_more_work`: the next step follows
+        immediately. `may_speculate` is False when absent drafts say nothing about the drafter.
         """
-        before_s, went_on = self._finished_s, self._went_on
-        self._finished_s, self._went_on = now_s, goes_on
+        before_s, had_more_work = self._finished_s, self._had_more_work
+        self._finished_s, self._had_more_work = now_s, has_more_work
         step = self._take(output)
         if step is None:
             return None
         judged: tuple[str, ...] = ()
         drafted: tuple[int, ...] = ()
         accepted: tuple[int, ...] = ()
-        if step.asked_draft_length > 0 and may_speculate and not step.is_behind:
+        if step.asked_draft_length > 0 and may_speculate and not step.lacks_drafts:
             judged, drafted, accepted = _verdicts(output.num_scheduled_tokens, requests, verified)
-        catches_up = step.catches_up or (step.is_behind and step.draft_length > 0)
-        is_back_to_back = went_on and before_s is not None
+        catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
+        is_back_to_back = had_more_work and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
         scores, self._replay_scoring = self._replay_scoring, None
         first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()
@@ -211,7 +213,7 @@ class StepObserver:
             is_clean=is_back_to_back
             and step.num_requests > 0
             and not catches_up
-            and not step.looks_back,
+            and not step.runs_probes,
             catches_up=catches_up,
             judged=judged,
             replay_scores=scores,
@@ -219,7 +221,7 @@ class StepObserver:
         )
 
     def _take(self, output: Any) -> _Step | None:
-        """The noted step of this output; older ones, which vLLM never finished, are dropped."""
+        """Return the noted step of this output; drop older ones, which vLLM never finished."""
         while self._in_flight:
             step = self._in_flight.popleft()
             if step.output is output:
@@ -232,10 +234,13 @@ def _verdicts(
     requests: Mapping[str, Any],
     verified: Sequence[VerifiedDraft],
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
-    """Each request that says something about the drafter, what was drafted and what accepted."""
+    """Return the judged requests, their drafted and their accepted tokens.
+
+    A request is judged unless its step says little about the drafter.
+    """
     cut_short = _cut_short(num_scheduled, requests)
     if len(verified) < len(num_scheduled):
-        # To a request that was given one token, the drafter had nothing to offer.
+        # A request that was scheduled for one token had no draft to verify.
         drafts = {draft[0]: draft for draft in verified}
         for request_id, num_tokens in num_scheduled.items():
             if num_tokens == 1:
@@ -250,11 +255,11 @@ def _verdicts(
 
 
 def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:
-    """Stopped or preempted in this step: what was accepted then says little about the drafter."""
+    """Return requests stopped or preempted in this step: their acceptance says little."""
     gone = num_scheduled.keys() - requests.keys()
     held = [requests[request_id] for request_id in num_scheduled if request_id not in gone]
-    # vLLM forgets a stopped request at once, but for one whose blocks are still being sent away;
-    # the last of the states are the finished ones.
+    # vLLM forgets a stopped request immediately, except one whose blocks are still being
+    # transferred. Statuses are ordered, and the finished ones are the last.
     if held and (
         max(held, key=_status).is_finished() or max(map(_num_stale_output_tokens, held)) > 0
     ):

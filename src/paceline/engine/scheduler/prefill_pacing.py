@@ -1,8 +1,9 @@
-"""How does vLLM's scheduler keep prefills from holding up the answers under way?
+"""Limit the prompt tokens of each step, so that prefills do not delay running answers.
 
-`PrefillPacer` says how many prompt tokens a step may compute; here that becomes, before each step,
-the scheduler's token budget and its longest chunk of one prompt, which vLLM reads anew each time.
-With nobody decoding, or after an error, they are what the configuration says.
+The governor's `PrefillPacer` decides how many prompt tokens a step may compute. Before each step
+this module turns that into the scheduler's token budget and its longest chunk of one prompt, which
+vLLM reads anew for every step. While no request decodes, and after an error, both keep their
+configured values.
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from typing import Any
 from paceline.engine.scheduler.observer import StepObserver
 from paceline.governor.prefill_pacing import PrefillPacer
 
-logger = logging.getLogger("vllm.paceline.pacing")
+logger = logging.getLogger("vllm.paceline.prefill_pacing")
 
 
-class Pacing:
-    """RequestWeights one scheduler's prefills, in its thread."""
+class SchedulerPacing:
+    """Paces the prefills of one scheduler, in the scheduler's thread."""
 
     def __init__(self, scheduler: Any, objective_s: float) -> None:
         self._pacer = PrefillPacer(objective_s)
         self._observer = StepObserver(drafter_rests=False)
-        self._stock_budget: int = scheduler.max_num_scheduled_tokens
-        self._stock_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
+        self._configured_budget: int = scheduler.max_num_scheduled_tokens
+        self._configured_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
         self._started_s = 0.0
         self._draft_length = 0
         self._has_failed = False
 
     def before_schedule(self, scheduler: Any) -> None:
-        """Set the scheduler's limits for the step it is about to put together."""
+        """Set the scheduler's limits for the step it is about to schedule."""
         self._started_s = time.monotonic()
-        budget, chunk = self._stock_budget, self._stock_chunk
+        budget, chunk = self._configured_budget, self._configured_chunk
         if not self._has_failed:
             try:
                 budget, chunk = self._limits(scheduler)
-            except Exception as error:  # noqa: BLE001 - serving goes on unpaced
+            except Exception as error:  # noqa: BLE001 - serving continues without pacing
                 self._fail("before a step", error)
         scheduler.max_num_scheduled_tokens = budget
         scheduler.scheduler_config.long_prefill_token_threshold = chunk
 
     def _limits(self, scheduler: Any) -> tuple[int, int]:
-        """Tokens of the step, and of one prompt in it (0 for no limit, as vLLM has it)."""
+        """Return the tokens of the step, and of one prompt in it (0 is vLLM's "no limit")."""
         num_decoding = draft_tokens = context_tokens = longest = 0
         for request in scheduler.running:
             if request.num_computed_tokens >= request.num_prompt_tokens:
@@ -54,14 +55,14 @@ class Pacing:
             num_decoding, draft_tokens, context_tokens, self._draft_length
         )
         if most is None:
-            return self._stock_budget, self._stock_chunk
-        budget = min(num_decoding + draft_tokens + most, self._stock_budget)
-        chunk = min(most, self._stock_chunk) if self._stock_chunk else most
-        # The limit holds for one that decodes as well: its drafts and the token before them.
+            return self._configured_budget, self._configured_chunk
+        budget = min(num_decoding + draft_tokens + most, self._configured_budget)
+        chunk = min(most, self._configured_chunk) if self._configured_chunk else most
+        # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one.
         return budget, max(chunk, longest)
 
     def step_scheduled(self, scheduler: Any, output: Any) -> None:
-        """Note the step; `output` says how far is drafted in it."""
+        """Note the scheduled step; `output` has its draft length."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
         try:
@@ -72,8 +73,8 @@ class Pacing:
             self._observer.step_scheduled(
                 output, load, started_s=self._started_s, draft_length=self._draft_length
             )
-        except Exception as error:  # noqa: BLE001 - serving goes on unpaced
-            self._fail("with a step", error)
+        except Exception as error:  # noqa: BLE001 - serving continues without pacing
+            self._fail("with a scheduled step", error)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
         """Learn from the step's duration."""
@@ -85,18 +86,19 @@ class Pacing:
                 scheduler.requests,
                 verified=(),
                 now_s=time.monotonic(),
-                goes_on=scheduler.has_requests(),
+                has_more_work=scheduler.has_requests(),
                 may_speculate=False,
             )
             if sample is not None:
                 self._pacer.observe(sample)
-        except Exception as error:  # noqa: BLE001 - serving goes on unpaced
+        except Exception as error:  # noqa: BLE001 - serving continues without pacing
             self._fail("after a step", error)
 
     def _fail(self, when: str, error: Exception) -> None:
         self._has_failed = True
         logger.error(
-            "Pacing: %s %s: %s. Prefills are paced no more; vLLM's own limits hold again.",
+            "Pacing: %s %s: %s. Prefill pacing is off until the engine restarts; vLLM's configured "
+            "limits apply.",
             type(error).__name__,
             when,
             error,

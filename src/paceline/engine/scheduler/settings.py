@@ -1,4 +1,4 @@
-"""What a user may say under "paceline" in vLLM's --additional-config."""
+"""Parse and check the plugin's settings: the key "paceline" of vLLM's --additional-config."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from paceline.governor.policies.schedule import ScheduleRange, check_schedule
 
 DEFAULT_POLICY = "goodput"
 
-# sockaddr_un on Linux holds 108 bytes with the closing zero.
 _MAX_SOCKET_PATH_BYTES = 107
+"""sockaddr_un on Linux holds 108 bytes, the final zero included."""
 _WHERE = "set it in --additional-config '{\"paceline\": {…}}'"
 
 
@@ -22,21 +22,21 @@ class PluginSettings:
 
     policy: str = DEFAULT_POLICY
     draft_length: int | None = None
-    """For the policy `fixed`; None is the engine's num_speculative_tokens."""
+    """The length of the policy `fixed`; None is the engine's num_speculative_tokens."""
     schedule: tuple[ScheduleRange, ...] | None = None
-    """For the policy `schedule`."""
+    """The ranges of the policy `schedule`."""
     control_socket: str | None = None
-    """Path of the Unix socket to listen on; None is no control channel."""
+    """Path of the Unix socket of the control channel; None starts no channel."""
     time_per_output_token_ms: float | None = None
-    """Prefills are paced, and `goodput` and `latency` draft no further, so that the time between
-    two chunks of a request stays below it in 99 of 100 steps; None is no objective."""
+    """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
+    paced, and `goodput` and `latency` limit their draft length. None is no objective."""
 
 
 _KEYS = tuple(PluginSettings.__dataclass_fields__)
 
 
 def parse_settings(additional_config: object, *, max_draft_length: int) -> PluginSettings:
-    """Read the "paceline" part of vLLM's additional_config; ValueError says what is wrong."""
+    """Parse the key "paceline" of vLLM's additional_config; raise ValueError if it is wrong."""
     given: Any = {}
     if isinstance(additional_config, Mapping):
         given = additional_config.get("paceline", {})
@@ -44,7 +44,9 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         raise ValueError(f'"paceline" is {given!r}; it must be a JSON object; {_WHERE}')
     for key in given:
         if key not in _KEYS:
-            raise ValueError(f'"paceline" has no key {key!r}; allowed are {", ".join(_KEYS)}')
+            raise ValueError(
+                f'"paceline" has the unknown key {key!r}; allowed are {", ".join(_KEYS)}; {_WHERE}'
+            )
     policy = given.get("policy", DEFAULT_POLICY)
     if policy not in POLICY_NAMES:
         raise ValueError(f"policy is {policy!r}; allowed are {', '.join(POLICY_NAMES)}; {_WHERE}")
@@ -99,6 +101,6 @@ def _check_socket_path(value: object) -> str | None:
     if len(value.encode()) > _MAX_SOCKET_PATH_BYTES:
         raise ValueError(
             f"control_socket {value!r} has {len(value.encode())} bytes; "
-            f"a Unix socket's path holds at most {_MAX_SOCKET_PATH_BYTES}; choose a shorter folder"
+            f"a Unix socket path may have at most {_MAX_SOCKET_PATH_BYTES}; {_WHERE}"
         )
     return value

@@ -1,8 +1,7 @@
-"""What did the governor do with the time, and when did it change its mind?
+"""Count engine time by what the governor used it for, and log changes of the draft length.
 
-Counts the seconds of finished steps by what they were for, and logs every change of the draft
-length with its evidence: a line for each, but at most one in `_STEPS_BETWEEN_LINES` steps, which
-then says how many it stands for. A probe's excursion is no change.
+Each log line has the reason of the change. At most one line is written per `_STEPS_BETWEEN_LINES`
+steps; it says how many changes it covers. A length tried only to explore is not a change.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _STEPS_BETWEEN_LINES = 20
 
 
 class Telemetry:
-    """One engine's account of its steps. Not locked: its owner's lock holds."""
+    """The counters of one engine. Not thread-safe: the owner's lock guards it."""
 
     def __init__(self) -> None:
         self._length: int | None = None
@@ -35,7 +34,7 @@ class Telemetry:
         self._replay_scoring_drafts_total = 0
 
     def planned(self, plan: DraftPlan, *, is_safe_plan: bool) -> None:
-        """Note the plan of the step that was just put together."""
+        """Note the plan of the step that was just scheduled."""
         self._plan, self._is_safe_plan = plan, is_safe_plan
         self._steps_since_line += 1
         if plan.is_exploring or plan.draft_length == self._length:
@@ -56,8 +55,11 @@ class Telemetry:
             self._steps_since_line = self._changes_since_line = 0
 
     def observed(self, sample: StepSample) -> None:
-        """Add a finished step. Under asynchronous scheduling it is set down to the plan of the step
-        after it, which is the last one known."""
+        """Add a finished step.
+
+        Under asynchronous scheduling its time is attributed to the plan of the following step,
+        which is the latest one known.
+        """
         if sample.replay_scores is not None:
             self._replay_scoring_seconds_total += sample.replay_scores.seconds
             self._replay_scoring_tokens_total += sample.replay_scores.computed_tokens
@@ -74,7 +76,7 @@ class Telemetry:
             self._safe_plan_seconds_total += seconds
 
     def state(self) -> dict[str, float | int | None]:
-        """The counts, for the control channel."""
+        """Return the counters under the keys of the control channel."""
         plan = self._plan
         return {
             "expected_goodput_tokens_per_s": None if plan is None else plan.expected_tokens_per_s,

@@ -1,8 +1,8 @@
-"""How does the draft model compute chosen tokens of a step's requests, and predict what follows?
+"""Run the draft model over chosen tokens of a step's requests, outside vLLM's own drafting.
 
-One pass over any tokens that are known, outside vLLM's own drafting: what was missed while the
-draft model rested (`resting_draft`), or what is to be judged in hindsight (`replay_scoring_pass`).
-Synchronous, on a CPU, with one KV cache group, as `resting_draft.rests` makes sure.
+The tokens must be known already. Used to backfill what the draft model missed while it rested
+(`resting_draft`) and to score it on existing text (`replay_predictions`). Requires a CPU,
+synchronous scheduling and one KV cache group, which `resting_draft.drafter_rests` ensures.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from paceline.engine.worker.draft_coverage import Gap, Ints
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """The requests of a step, in the batch's order, before it is drafted on."""
+    """The requests of a step, in the batch's order, before the step drafts."""
 
     num_computed: Ints
-    """Tokens that were in the target's cache before the step, (num_rows,)."""
+    """Tokens in the target's KV cache before the step, shape (num_rows,)."""
     block_table: Ints
-    """(num_rows, max_blocks)."""
+    """Cache blocks of each request, shape (num_rows, max_blocks)."""
 
 
-def rows_of(common: Any) -> StepRows:
-    """Read the requests out of vLLM's attention metadata, which drafting changes in place."""
+def read_step_rows(common: Any) -> StepRows:
+    """Read the requests from vLLM's attention metadata, which drafting changes in place."""
     query_lengths = np.diff(common.query_start_loc_cpu.numpy())
     num_rows = len(query_lengths)
     return StepRows(
@@ -36,11 +36,14 @@ def rows_of(common: Any) -> StepRows:
     )
 
 
-def compute(runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]) -> tuple[Ints, Any]:
-    """Run the draft model over `batch`; returns the slots it filled and its hidden states.
+def run_draft_model(
+    runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]
+) -> tuple[Ints, Any]:
+    """Compute `batch` in one pass; return the cache slots it filled and its hidden states.
 
-    Both have one entry per token, in order. Rows that share blocks read what an earlier row of the
-    same pass writes, since each layer writes all its keys and values before it attends.
+    Both have one entry per token, in order. A row that shares blocks with an earlier row of the
+    same pass reads what that row writes, because each layer writes all keys and values before it
+    attends.
     """
     import torch
     from vllm.forward_context import set_forward_context
@@ -49,12 +52,12 @@ def compute(runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]) -> t
     chosen = [gap.row for gap in batch]
     lengths = [gap.stop - gap.start for gap in batch]
     positions = np.concatenate([np.arange(gap.start, gap.stop) for gap in batch])
-    of_token = np.repeat(chosen, lengths)
+    token_rows = np.repeat(chosen, lengths)
     block_size = drafter.block_size
     slots: Ints = (
-        rows.block_table[of_token, positions // block_size] * block_size + positions % block_size
+        rows.block_table[token_rows, positions // block_size] * block_size + positions % block_size
     )
-    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[of_token, positions])
+    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[token_rows, positions])
     if drafter.use_heterogeneous_vocab:
         token_ids = drafter.vocab_mapping.map_target_to_draft_ids(token_ids)
     num_tokens = len(positions)

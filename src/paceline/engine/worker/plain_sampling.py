@@ -1,12 +1,10 @@
-"""How is a step sampled that verifies no draft token?
+"""Sample a step that verifies no draft token with vLLM's plain sampler.
 
-vLLM takes the rejection sampler for every step of an engine that may speculate, also when there is
-no draft in it: then it verifies nothing, at the cost of drawing noise over the vocabulary for every
-request and more (about 1.5 ms a step at 8 requests on a small CPU, a third of a small target's
-step). Here such a step is sampled by the plain sampler, as in an engine without speculation: what
-the rejection sampler itself calls for its bonus tokens, over the same rows.
-
-A wrapper around `GPUModelRunner._sample`, put in place in CPU workers (`worker_hook`).
+vLLM uses the rejection sampler for every step of an engine that may speculate, also for steps
+without drafts. It then verifies nothing but still draws noise over the vocabulary for every request
+(about 1.5 ms a step at 8 requests on a small CPU, a third of a small target's step). The plain
+sampler, which the rejection sampler itself calls for its bonus tokens, gives the same result over
+the same rows.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import logging
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.worker.worker_hook import call_in_workers
+from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 
 logger = logging.getLogger("vllm.paceline.plain_sampling")
 
@@ -24,15 +22,19 @@ _MARK = "__paceline_plain_sampling__"
 
 
 def apply() -> bool:
-    """Arrange for the wrapper in this process's workers; True when it is arranged."""
-    return call_in_workers(_wrap_sample)
+    """Arrange for the wrapper in this process's workers; return whether that is arranged."""
+    return when_model_runner_loads(_wrap_sample)
 
 
 def _wrap_sample() -> None:
-    """Wrap the method in a process that has its module loaded. Twice is harmless."""
+    """Wrap the method in a process that has its module loaded. Idempotent."""
     misfit = unfit_for("plain_sampling", check_hooks("plain_sampling"))
     if misfit:
-        logger.warning("Paceline: steps without drafts keep the rejection sampler: %s", misfit)
+        logger.warning(
+            "Paceline: plain sampling does not fit this vLLM and is off; steps without drafts use "
+            "the rejection sampler: %s",
+            misfit,
+        )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 

@@ -1,17 +1,17 @@
-"""How does drafting nothing cost nothing?
+"""Skip the draft model at length 0 and backfill its KV cache before drafting resumes.
 
-At draft length 0 vLLM still runs the draft model once a step, to keep its KV cache in step with the
-target's (`SpecDecodeBaseProposer.propose`); simply leaving that out collapses acceptance afterwards
-(vLLM #53420). With a small target that one pass is a third of the step. Here the draft model
-rests while the length is 0, and before it drafts again it computes what it missed, in few large
-passes: less work even when everything is caught up, and none when it is not needed any more.
+At draft length 0 vLLM still runs the draft model once per step to keep its KV cache current
+(`SpecDecodeBaseProposer.propose`). Omitting that pass without a backfill makes acceptance collapse
+afterwards (vLLM #53420), but with a small target the pass is a third of the step. Here the draft
+model rests while the length is 0. Before it drafts again, it computes the missed tokens in a few
+large passes, which is less work in total, and none for requests that have ended by then.
 
-`DraftCoverage` knows what was missed. This file puts it into vLLM's worker: a wrapper around
-`GPUModelRunner.propose_draft_token_ids`, where `rests` says so. One step makes up for at most as
-many tokens as a step may prefill, and proposes nothing while tokens are still missing, so a long
-rest with many long requests does not become one long stall. An n-gram drafter, which has no cache,
-is spared its search as well. And near the longest text, where vLLM has zeros verified for drafts,
-nothing is verified, whatever the drafter.
+`DraftCoverage` tracks what was missed. This module wraps `GPUModelRunner.propose_draft_token_ids`
+in vLLM's worker where `drafter_rests` allows it. One step backfills at most as many tokens as it
+may prefill, and proposes nothing while tokens are missing, so that a long rest with many long
+requests does not stall the engine. Two more cases propose nothing: an n-gram drafter at length 0,
+which has no cache and is spared its search, and any drafter near the context limit, where vLLM
+would verify zeros as drafts.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ import logging
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 from paceline.engine.worker.draft_coverage import DraftCoverage, num_missing, take_tokens
-from paceline.engine.worker.draft_pass import StepRows, compute, rows_of
-from paceline.engine.worker.worker_hook import call_in_workers
+from paceline.engine.worker.draft_pass import StepRows, read_step_rows, run_draft_model
 
 logger = logging.getLogger("vllm.paceline.resting_draft")
 
 MARK = "__paceline_resting_draft__"
 _COVERAGE = "_paceline_draft_coverage"
-_TOO_LONG = "_paceline_too_long_to_draft"
+_NEAR_LIMIT = "_paceline_near_context_limit"
 
 
-def rests(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """Whether this engine's drafter does nothing at length 0, and catches up afterwards.
+def drafter_rests(vllm_config: Any, kv_cache_config: Any) -> bool:
+    """Return whether this engine's draft model is skipped at length 0 and backfilled later.
 
-    A draft model on CPUs that drafts token by token; under asynchronous scheduling positions are
-    not known in time. One KV cache group of full attention: then a token has one slot, and it
-    stays. No KV connector, which would carry a stale cache elsewhere. Text only: images would have
-    to be embedded again.
+    Requirements: a draft model on CPUs that drafts token by token. Synchronous scheduling, because
+    under asynchronous scheduling positions are not known in time. One KV cache group of full
+    attention, where each token keeps one slot. No KV connector, which would transfer a stale cache.
+    Text only, because images would have to be embedded again.
     """
     groups = kv_cache_config.kv_cache_groups
     return (
@@ -54,7 +54,7 @@ def rests(vllm_config: Any, kv_cache_config: Any) -> bool:
 
 
 def _is_full_attention(spec: Any) -> bool:
-    """Also of layers that differ in size, which vLLM groups in a specification of its own."""
+    """Accept also layers of different sizes, which vLLM groups in one specification."""
     inner = getattr(spec, "kv_cache_specs", None)
     if inner is not None:
         return all(map(_is_full_attention, inner.values()))
@@ -62,15 +62,19 @@ def _is_full_attention(spec: Any) -> bool:
 
 
 def apply() -> bool:
-    """Arrange for the wrapper in this process's workers; True when it is arranged."""
-    return call_in_workers(_wrap_proposal)
+    """Arrange for the wrapper in this process's workers; return whether that is arranged."""
+    return when_model_runner_loads(_wrap_proposal)
 
 
 def _wrap_proposal() -> None:
-    """Wrap the method in a process that has its module loaded. Twice is harmless."""
+    """Wrap the methods in a process that has their module loaded. Idempotent."""
     misfit = unfit_for("resting_draft", check_hooks("resting_draft"))
     if misfit:
-        logger.warning("Paceline: the draft model runs also at draft length 0: %s", misfit)
+        logger.warning(
+            "Paceline: resting the draft model does not fit this vLLM and is off; the draft model "
+            "runs in every step: %s",
+            misfit,
+        )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
@@ -107,63 +111,68 @@ def _wrap_proposal() -> None:
             )
 
         is_off = scheduler_output.num_spec_tokens_to_schedule == 0
-        is_too_long = self.__dict__.pop(_TOO_LONG, False)
-        # As a list: vLLM would bring a tensor of nothing to the CPU all the same.
-        nothing: list[list[int]] = [[] for _ in range(common_attn_metadata.num_reqs)]
+        is_near_limit = self.__dict__.pop(_NEAR_LIMIT, False)
+        # A list: vLLM would copy even an empty tensor to the CPU.
+        no_drafts: list[list[int]] = [[] for _ in range(common_attn_metadata.num_reqs)]
         if is_off and self.speculative_config.method == "ngram":
-            return nothing
+            return no_drafts
         coverage = coverage_of(self)
         if coverage is None:
-            return nothing if is_too_long else stock_proposal()
+            return no_drafts if is_near_limit else stock_proposal()
         slots = common_attn_metadata.slot_mapping.numpy()
-        if is_too_long or is_off:
-            coverage.miss(slots)
-            return nothing
+        if is_near_limit or is_off:
+            coverage.mark_missed(slots)
+            return no_drafts
         try:
-            is_behind = not _catch_up(
-                self, coverage, common_attn_metadata, rows_of(common_attn_metadata)
+            is_complete = _backfill(
+                self, coverage, common_attn_metadata, read_step_rows(common_attn_metadata)
             )
-        except Exception:  # what is missing costs acceptance, not correctness: serving goes on
-            logger.exception("Paceline: catching up failed; the draft model rests no more")
+        except (
+            Exception
+        ):  # a stale draft cache costs acceptance, not correctness: serving continues
+            logger.exception(
+                "Paceline: the backfill of the draft model's KV cache failed; the draft model now "
+                "runs in every step"
+            )
             setattr(self, _COVERAGE, None)
             return stock_proposal()
-        if is_behind:
-            coverage.miss(slots)
-            return nothing
+        if not is_complete:
+            coverage.mark_missed(slots)
+            return no_drafts
         proposal = stock_proposal()
-        coverage.compute(slots)
+        coverage.mark_computed(slots)
         return proposal
 
     setattr(propose, MARK, True)
     runner.propose_draft_token_ids = propose
-    runner._input_fits_in_drafter = _leave_to_proposal(runner._input_fits_in_drafter)
+    runner._input_fits_in_drafter = _decide_in_proposal(runner._input_fits_in_drafter)
 
 
-def _leave_to_proposal(stock: Any) -> Any:
-    """Wrap the check whether drafting could pass the longest text that the drafter bears.
+def _decide_in_proposal(stock: Any) -> Any:
+    """Wrap the check whether drafting could exceed the drafter's context limit.
 
-    Where it could, for any one request, vLLM leaves the drafter out for the whole batch, asks
-    nobody, and has zeros verified as drafts, as many as the maximum at every length. Here the
-    proposal is asked all the same: it notes what is missed, and proposes nothing.
+    Where it could for any request, vLLM skips the drafter for the whole batch and verifies zeros as
+    drafts, at every length as many as the maximum. The wrapped check lets the proposal run, which
+    notes the missed tokens and proposes nothing.
     """
 
     @functools.wraps(stock)
     def input_fits(self: Any, common_attn_metadata: Any) -> bool:
         fits = bool(stock(self, common_attn_metadata))
         if fits or common_attn_metadata is None or self.parallel_config.data_parallel_size > 1:
-            return fits  # ranks that draft wait for one another
-        setattr(self, _TOO_LONG, True)
+            return fits  # ranks that draft wait for each other
+        setattr(self, _NEAR_LIMIT, True)
         return True
 
     return input_fits
 
 
 def coverage_of(runner: Any) -> DraftCoverage | None:
-    """The runner's coverage, made when it first drafts; None where the drafter does not rest."""
+    """Return the runner's coverage, created at the first draft; None where drafters do not rest."""
     if not hasattr(runner, _COVERAGE):
         coverage = None
-        if rests(runner.vllm_config, runner.kv_cache_config):
-            # A block of the scheduler may be several of the attention kernel's.
+        if drafter_rests(runner.vllm_config, runner.kv_cache_config):
+            # One block of the scheduler may be several blocks of the attention kernel.
             block_size = runner.drafter.block_size
             [group] = runner.kv_cache_config.kv_cache_groups
             num_tokens = runner.kv_cache_config.num_blocks * group.kv_cache_spec.block_size
@@ -173,12 +182,12 @@ def coverage_of(runner: Any) -> DraftCoverage | None:
     return found
 
 
-def _catch_up(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows) -> bool:
-    """Run the draft model over what it missed of this step's requests; True when all is there."""
-    gaps = coverage.gaps(rows.block_table, rows.num_computed)
+def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows) -> bool:
+    """Run the draft model over tokens it missed of this step's requests; return whether all fit."""
+    gaps = coverage.find_gaps(rows.block_table, rows.num_computed)
     if not gaps:
         return True
     max_tokens = runner.drafter.input_ids.shape[0]
-    slots, _ = compute(runner, common, rows, take_tokens(gaps, max_tokens))
-    coverage.compute(slots)
+    slots, _ = run_draft_model(runner, common, rows, take_tokens(gaps, max_tokens))
+    coverage.mark_computed(slots)
     return num_missing(gaps) <= int(max_tokens)

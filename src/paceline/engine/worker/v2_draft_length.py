@@ -1,13 +1,12 @@
-"""How does Model Runner V2 draft no further than a step says, with a draft model or by n-grams?
+"""Make Model Runner V2's draft model and n-gram drafter follow the draft length of a step.
 
-Its speculators are all told the length of a step. Those of EAGLE and MTP heed it; those of the
-draft model and of n-gram lookup take the number and draft the maximum, of which the runner then
-masks what is too much. A draft model's pass per token is what a shorter length is to save, so
-`propose` is wrapped here, on the speculator of each worker, when the scheduler starts: the draft
-model takes as many passes as tokens are asked for (at length 0 one, which keeps its KV cache in
-step), and n-grams are not looked up at length 0. (At other lengths one look-up finds them all.)
+All V2 speculators receive the length. Those of EAGLE and MTP follow it; those of the draft model
+and of n-gram lookup ignore it and draft the maximum, of which the runner masks the surplus. When
+the scheduler starts, `propose` of each worker's speculator is therefore wrapped: the draft model
+runs as many passes as tokens are asked for (one at length 0, which keeps its KV cache current),
+and the n-gram search is skipped at length 0. (At other lengths one search finds all tokens.)
 
-Was never run on a GPU: the tests run vLLM's own methods on a CPU around a model that is made up.
+Never run on a GPU: the tests run vLLM's own methods on a CPU around an artificial model.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ import logging
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.fixes.sampler_check import Executor
+from paceline.engine.compat.executor import Executor
 
 logger = logging.getLogger("vllm.paceline.v2_draft_length")
 
 _MARK = "__paceline_draft_length__"
 
 
-def teach_workers(executor: Executor | None) -> str:
-    """Have every worker's drafter heed the length; empty, or why one does not. Never raises."""
+def patch_workers(executor: Executor | None) -> str:
+    """Patch every worker's speculator; return "" or why one was not patched. Never raises."""
     if executor is None:
         return "the workers cannot be reached"
     try:
-        answers: list[str] = executor.collective_rpc(teach_worker)
+        answers: list[str] = executor.collective_rpc(patch_worker)
     except Exception as error:
-        logger.exception("Paceline: the workers did not take the draft length up")
+        logger.exception("Paceline: the workers failed to patch their speculators")
         return str(error)
     return "; ".join(answer for answer in answers if answer)
 
 
-def teach_worker(worker: Any) -> str:
-    """In the worker: wrap its speculator's `propose`. Empty, or why not. Twice is harmless."""
+def patch_worker(worker: Any) -> str:
+    """In the worker: wrap its speculator's `propose`; return "" or why not. Idempotent."""
     misfit = unfit_for("v2_draft_length", check_hooks("v2_draft_length"))
     if misfit:
         return misfit
@@ -46,8 +45,8 @@ def teach_worker(worker: Any) -> str:
 
     speculator: Any = getattr(worker.model_runner, "speculator", None)
     if speculator is None:
-        return ""  # drafting is left to the last stage of a pipeline
-    kinds = {StandaloneARSpeculator: _in_fewer_passes, NgramGPUSpeculator: _not_at_length_0}
+        return ""  # only the last stage of a pipeline drafts
+    kinds = {StandaloneARSpeculator: _with_fewer_passes, NgramGPUSpeculator: _skipped_at_length_0}
     wrap = next((kinds[kind] for kind in kinds if isinstance(speculator, kind)), None)
     if wrap is None:
         return f"{type(speculator).__name__} is neither a draft model's nor an n-gram speculator"
@@ -58,10 +57,10 @@ def teach_worker(worker: Any) -> str:
     return ""
 
 
-def _in_fewer_passes(speculator: Any) -> Any:
-    """`propose` with the speculator's own maximum lowered while it runs.
+def _with_fewer_passes(speculator: Any) -> Any:
+    """Return `propose` with the speculator's own maximum lowered during the call.
 
-    Returns all columns, as the runner expects; it masks those that were not drafted.
+    It returns all columns, as the runner expects; the runner masks those that were not drafted.
     """
     stock = speculator.propose
 
@@ -82,8 +81,8 @@ def _in_fewer_passes(speculator: Any) -> Any:
     return propose
 
 
-def _not_at_length_0(speculator: Any) -> Any:
-    """`propose` that hands out its buffer as it is when nothing of it will be verified."""
+def _skipped_at_length_0(speculator: Any) -> Any:
+    """Return `propose` that returns its unchanged buffer at length 0, where none of it is used."""
     stock = speculator.propose
 
     @functools.wraps(stock)

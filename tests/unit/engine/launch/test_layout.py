@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.layout import LayoutWishes, choose_layout
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
 
 GIB = 1024**3
 IOMP = Path("/env/lib/libiomp5.so")
@@ -21,7 +21,7 @@ TWO_CORES = Hardware(
     available_memory_bytes=8 * GIB,
     openmp_library=IOMP,
 )
-AS_IT_COMES = LayoutWishes()
+DEFAULTS = LayoutSettings()
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ AS_IT_COMES = LayoutWishes()
 )
 def test_bfloat16_only_where_the_processor_multiplies_it(flags: set[str], dtype: str) -> None:
     hardware = replace(TWO_CORES, cpu_flags=frozenset(flags))
-    layout = choose_layout(hardware, AS_IT_COMES)
+    layout = choose_layout(hardware, DEFAULTS)
     assert layout.dtype == dtype
     assert layout.vllm_args[:2] == ("--dtype", dtype)
 
 
 def test_a_configured_dtype_is_taken_as_it_is() -> None:
-    assert choose_layout(TWO_CORES, LayoutWishes(dtype="bfloat16")).dtype == "bfloat16"
+    assert choose_layout(TWO_CORES, LayoutSettings(dtype="bfloat16")).dtype == "bfloat16"
 
 
 def test_two_cores_are_both_for_computing() -> None:
-    layout = choose_layout(TWO_CORES, AS_IT_COMES)
+    layout = choose_layout(TWO_CORES, DEFAULTS)
     assert layout.cpu_ids == (0, 1)
     assert layout.environment["OMP_NUM_THREADS"] == "2"
     binding = layout.environment["PACELINE_CORE_ENV_KMP_AFFINITY"]
@@ -55,46 +55,46 @@ def test_two_cores_are_both_for_computing() -> None:
 
 
 def test_of_eight_cores_one_is_left_for_everything_else() -> None:
-    layout = choose_layout(replace(TWO_CORES, cpu_ids=tuple(range(8))), AS_IT_COMES)
+    layout = choose_layout(replace(TWO_CORES, cpu_ids=tuple(range(8))), DEFAULTS)
     assert layout.cpu_ids == (1, 2, 3, 4, 5, 6, 7)
 
 
 def test_a_quota_bounds_the_threads() -> None:
     """Two and a half CPUs of time on eight cores: two threads, a third would be throttled."""
     hardware = replace(TWO_CORES, cpu_ids=tuple(range(8)), cpu_quota=2.5)
-    assert choose_layout(hardware, AS_IT_COMES).cpu_ids == (0, 1)
+    assert choose_layout(hardware, DEFAULTS).cpu_ids == (0, 1)
 
 
 def test_a_quota_below_one_cpu_still_leaves_a_thread() -> None:
-    assert choose_layout(replace(TWO_CORES, cpu_quota=0.5), AS_IT_COMES).cpu_ids == (0,)
+    assert choose_layout(replace(TWO_CORES, cpu_quota=0.5), DEFAULTS).cpu_ids == (0,)
 
 
 def test_replicas_share_the_cores_without_overlap() -> None:
     hardware = replace(TWO_CORES, cpu_ids=tuple(range(6)))
     layouts = [
-        choose_layout(hardware, AS_IT_COMES, replica=index, num_replicas=3) for index in range(3)
+        choose_layout(hardware, DEFAULTS, replica=index, num_replicas=3) for index in range(3)
     ]
     assert [layout.cpu_ids for layout in layouts] == [(0, 1), (2, 3), (4, 5)]
 
 
 @pytest.mark.parametrize(
-    ("wishes", "num_replicas", "said"),
+    ("settings", "num_replicas", "said"),
     [
-        (AS_IT_COMES, 3, "Set replicas to at most 2"),
-        (LayoutWishes(num_threads=3), 1, "Set engine.num_threads to at most 2"),
-        (LayoutWishes(num_threads=2), 2, "Set engine.num_threads to at most 1"),
+        (DEFAULTS, 3, "Set replicas to at most 2"),
+        (LayoutSettings(num_threads=3), 1, "Set engine.num_threads to at most 2"),
+        (LayoutSettings(num_threads=2), 2, "Set engine.num_threads to at most 1"),
     ],
 )
 def test_more_than_the_machine_has_is_refused(
-    wishes: LayoutWishes, num_replicas: int, said: str
+    settings: LayoutSettings, num_replicas: int, said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
-        choose_layout(TWO_CORES, wishes, num_replicas=num_replicas)
+        choose_layout(TWO_CORES, settings, num_replicas=num_replicas)
 
 
 def test_configured_threads_may_use_the_spared_core() -> None:
     hardware = replace(TWO_CORES, cpu_ids=tuple(range(8)))
-    assert choose_layout(hardware, LayoutWishes(num_threads=8)).cpu_ids == tuple(range(8))
+    assert choose_layout(hardware, LayoutSettings(num_threads=8)).cpu_ids == tuple(range(8))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_the_kv_cache_is_bounded_by_memory_and_by_the_model(
     free_bytes: int, weights_bytes: int | None, expected: int
 ) -> None:
     hardware = replace(TWO_CORES, available_memory_bytes=free_bytes)
-    layout = choose_layout(hardware, LayoutWishes(weights_bytes=weights_bytes))
+    layout = choose_layout(hardware, LayoutSettings(weights_bytes=weights_bytes))
     at = layout.vllm_args.index("--kv-cache-memory-bytes")
     assert layout.vllm_args[at + 1] == str(expected)
 
 
 def test_one_worker_runs_inside_the_engine_core_under_intels_openmp() -> None:
-    environment = choose_layout(TWO_CORES, AS_IT_COMES).environment
+    environment = choose_layout(TWO_CORES, DEFAULTS).environment
     assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
     assert environment["LD_PRELOAD"] == str(IOMP)
 
@@ -133,17 +133,17 @@ def test_one_worker_runs_inside_the_engine_core_under_intels_openmp() -> None:
 def test_elsewhere_vllm_binds_its_own_workers_to_all_cores(
     hardware: Hardware, num_workers: int
 ) -> None:
-    environment = choose_layout(hardware, LayoutWishes(num_workers=num_workers)).environment
+    environment = choose_layout(hardware, LayoutSettings(num_workers=num_workers)).environment
     assert environment["VLLM_CPU_NUM_OF_RESERVED_CPU"] == "0"
     assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment
     assert ("VLLM_CPU_OMP_THREADS_BIND" in environment) == (num_workers == 1)
 
 
 def test_a_gpu_is_left_to_vllm() -> None:
-    layout = choose_layout(replace(TWO_CORES, device="gpu"), AS_IT_COMES)
+    layout = choose_layout(replace(TWO_CORES, device="gpu"), DEFAULTS)
     assert layout.vllm_args == ()
     assert layout.environment == {}
 
 
 def test_every_decision_has_its_reason() -> None:
-    assert all(choose_layout(TWO_CORES, AS_IT_COMES).reasons)
+    assert all(choose_layout(TWO_CORES, DEFAULTS).reasons)

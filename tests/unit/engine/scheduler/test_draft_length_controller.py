@@ -32,7 +32,7 @@ def sample(drafted: tuple[int, ...] = (3, 3), accepted: tuple[int, ...] = (2, 1)
     )
 
 
-def steering(**settings: Any) -> DraftLengthController:
+def controller(**settings: Any) -> DraftLengthController:
     return DraftLengthController(
         PluginSettings(**{"policy": "fixed", **settings}), max_draft_length=8, method="draft_model"
     )
@@ -64,32 +64,32 @@ def failing(planned: Any, draft_length: int | None = None) -> DraftLengthControl
 
 def test_fixed_without_a_length_is_the_static_setting() -> None:
     """`fixed` alone means num_speculative_tokens."""
-    assert steering().plan(LOAD).draft_length == 8
+    assert controller().plan(LOAD).draft_length == 8
 
 
 @pytest.mark.parametrize("length", [0, 3, 8, 5])
 def test_a_fixed_length_holds_from_the_next_plan(length: int) -> None:
     """An operator's length, 0 included, implies the policy fixed."""
-    steered = steering(policy="goodput")
-    steered.set({"draft_length": length})
-    assert steered.plan(LOAD).draft_length == length
-    assert steered.state()["policy"] == "fixed"
+    controlled = controller(policy="goodput")
+    controlled.set({"draft_length": length})
+    assert controlled.plan(LOAD).draft_length == length
+    assert controlled.state()["policy"] == "fixed"
 
 
 def test_the_ceiling_holds_every_policy() -> None:
     """Fixed at 8 under a ceiling of 2, and again at 8 when the ceiling is lifted."""
-    steered = steering()
-    steered.set({"ceiling": 2})
-    assert (steered.plan(LOAD).draft_length, steered.state()["ceiling"]) == (2, 2)
-    steered.set({"ceiling": 8})
-    assert steered.plan(LOAD).draft_length == 8
+    controlled = controller()
+    controlled.set({"ceiling": 2})
+    assert (controlled.plan(LOAD).draft_length, controlled.state()["ceiling"]) == (2, 2)
+    controlled.set({"ceiling": 8})
+    assert controlled.plan(LOAD).draft_length == 8
 
 
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
         ({}, "at least one of"),
-        ({"speed": 1}, "no key 'speed'; allowed are policy, draft_length, ceiling"),
+        ({"speed": 1}, "unknown key 'speed'; allowed are policy, draft_length, ceiling"),
         ({"draft_length": 9}, "draft_length is 9; allowed is a whole number from 0 .off. to 8"),
         ({"draft_length": -1}, "draft_length is -1"),
         ({"draft_length": True}, "draft_length is True"),
@@ -98,30 +98,30 @@ def test_the_ceiling_holds_every_policy() -> None:
         ({"ceiling": 2, "draft_length": 3}, "from 0 .off. to 2, the ceiling in force"),
         ({"policy": "best"}, "policy is 'best'; allowed are goodput"),
         ({"policy": "schedule"}, "needs a schedule"),
-        ({"policy": "goodput", "draft_length": 3}, "goes with fixed only"),
-        ({"policy": 7}, "must be a name"),
+        ({"policy": "goodput", "draft_length": 3}, "only fixed takes it"),
+        ({"policy": 7}, "must be the name of a policy"),
     ],
 )
 def test_a_wrong_command_is_refused_in_words_and_changes_nothing(
     command: dict[str, Any], complaint: str
 ) -> None:
     """Policy, ceiling and plan are as before."""
-    steered = steering(draft_length=3)
-    before = (steered.plan(LOAD), steered.state())
+    controlled = controller(draft_length=3)
+    before = (controlled.plan(LOAD), controlled.state())
     with pytest.raises(ValueError, match=complaint):
-        steered.set(command)
-    after = (steered.plan(LOAD), steered.state())
+        controlled.set(command)
+    after = (controlled.plan(LOAD), controlled.state())
     assert before[0] == after[0]
     assert {**before[1], "steps_total": 2} == after[1]
 
 
 def test_a_policy_keeps_what_it_learned_while_another_is_in_force() -> None:
     """Fixed for a while and back to goodput: the same object goes on."""
-    steered = steering(policy="goodput")
-    learned = steered._policy
-    steered.set({"draft_length": 3})
-    steered.set({"policy": "goodput"})
-    assert steered._policy is learned
+    controlled = controller(policy="goodput")
+    learned = controlled._policy
+    controlled.set({"draft_length": 3})
+    controlled.set({"policy": "goodput"})
+    assert controlled._policy is learned
 
 
 class LookingBack(FailingPolicy):
@@ -133,51 +133,51 @@ class LookingBack(FailingPolicy):
 
 def test_an_order_for_replay_scoring_passes_the_ceiling() -> None:
     """Held at 2, and the order is as planned."""
-    steered = DraftLengthController(
+    controlled = DraftLengthController(
         PluginSettings(policy="fixed"),
         max_draft_length=8,
         method="draft_model",
         make_policy=lambda name, **_: LookingBack(0),
     )
-    assert steered.plan(LOAD) == DraftPlan(5, "planted", replay_scoring_tokens=64)
-    steered.set({"ceiling": 2})
-    plan = steered.plan(LOAD)
+    assert controlled.plan(LOAD) == DraftPlan(5, "planted", replay_scoring_tokens=64)
+    controlled.set({"ceiling": 2})
+    plan = controlled.plan(LOAD)
     assert (plan.draft_length, plan.replay_scoring_tokens) == (2, 64)
 
 
 @pytest.mark.parametrize("planned", [ZeroDivisionError("planted"), 9, -1])
 def test_a_failing_policy_gives_the_static_setting(planned: Any) -> None:
     """An exception and a length out of bounds are the same: safe plan, counted, visible."""
-    steered = failing(planned)
-    assert [steered.plan(LOAD).draft_length for _ in range(3)] == [8, 8, 8]
-    state = steered.state()
+    controlled = failing(planned)
+    assert [controlled.plan(LOAD).draft_length for _ in range(3)] == [8, 8, 8]
+    state = controlled.state()
     assert (state["safe_plan"], state["safe_plan_steps_total"]) == (True, 3)
     assert state["policy_errors_total"] == 3
 
 
 def test_the_safe_plan_is_the_configured_length_under_the_ceiling() -> None:
     """Static setting 5: safe at 5, and at 2 when an operator said at most 2."""
-    steered = failing(ZeroDivisionError("planted"), draft_length=5)
-    assert steered.plan(LOAD).draft_length == 5
-    steered.set({"ceiling": 2})
-    assert steered.plan(LOAD).draft_length == 2
+    controlled = failing(ZeroDivisionError("planted"), draft_length=5)
+    assert controlled.plan(LOAD).draft_length == 5
+    controlled.set({"ceiling": 2})
+    assert controlled.plan(LOAD).draft_length == 2
 
 
 def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Ten failing plans and ten failing observations: two lines, twenty counts."""
-    steered = failing(ZeroDivisionError("planted"))
+    controlled = failing(ZeroDivisionError("planted"))
     for _ in range(10):
-        steered.plan(LOAD)
-        steered.observe(sample())
+        controlled.plan(LOAD)
+        controlled.observe(sample())
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
-    assert steered.state()["policy_errors_total"] == 20
+    assert controlled.state()["policy_errors_total"] == 20
 
 
 def test_counts_are_vllms() -> None:
     """Drafts of 3 and 2 tokens with 2 and 0 accepted."""
-    steered = steering()
-    steered.count_drafts((3, 2), (2, 0))
-    state = steered.state()
+    controlled = controller()
+    controlled.count_drafts((3, 2), (2, 0))
+    state = controlled.state()
     assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (2, 5)
     assert (state["accepted_tokens_total"], state["accepted_per_position_total"]) == (
         2,
@@ -187,41 +187,41 @@ def test_counts_are_vllms() -> None:
 
 def test_recent_figures_are_absent_until_measured() -> None:
     """null before the first draft; then accepted 3 of 6, and 5 tokens in 50 ms."""
-    steered = steering()
-    assert steered.state()["accepted_fraction"] is None
-    assert steered.state()["goodput_tokens_per_s"] is None
-    steered.observe(sample())
-    assert steered.state()["accepted_fraction"] == pytest.approx(0.5)
-    assert steered.state()["goodput_tokens_per_s"] == pytest.approx(100.0)
-    steered.observe(replace(sample(), prefill_tokens=500, duration_s=0.5))
-    assert steered.state()["goodput_tokens_per_s"] == pytest.approx(100.0)  # of decoding alone
+    controlled = controller()
+    assert controlled.state()["accepted_fraction"] is None
+    assert controlled.state()["goodput_tokens_per_s"] is None
+    controlled.observe(sample())
+    assert controlled.state()["accepted_fraction"] == pytest.approx(0.5)
+    assert controlled.state()["goodput_tokens_per_s"] == pytest.approx(100.0)
+    controlled.observe(replace(sample(), prefill_tokens=500, duration_s=0.5))
+    assert controlled.state()["goodput_tokens_per_s"] == pytest.approx(100.0)  # of decoding alone
 
 
 def test_commands_and_plans_from_two_threads_never_mix() -> None:
     """While one thread plans, another switches 2000 times: every plan is one of the two."""
-    steered = steering()
+    controlled = controller()
     plans: set[int] = set()
     stop = threading.Event()
 
     def keep_planning() -> None:
         while not stop.is_set():
-            plans.add(steered.plan(LOAD).draft_length)
+            plans.add(controlled.plan(LOAD).draft_length)
 
     thread = threading.Thread(target=keep_planning)
     thread.start()
     for turn in range(2000):
-        steered.set({"draft_length": 3} if turn % 2 else {"draft_length": 6, "ceiling": 8})
+        controlled.set({"draft_length": 3} if turn % 2 else {"draft_length": 6, "ceiling": 8})
     stop.set()
     thread.join(timeout=10.0)
     assert plans <= {8, 3, 6}
-    assert steered.state()["policy_errors_total"] == 0
+    assert controlled.state()["policy_errors_total"] == 0
 
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
         ({"paceline": 3}, "must be a JSON object"),
-        ({"paceline": {"polcy": "off"}}, "no key 'polcy'; allowed are policy"),
+        ({"paceline": {"polcy": "off"}}, "unknown key 'polcy'; allowed are policy"),
         ({"paceline": {"policy": "best"}}, "policy is 'best'"),
         ({"paceline": {"draft_length": 9}}, "draft_length is 9; .* 0 .off. to 8"),
         ({"paceline": {"policy": "schedule"}}, 'needs "schedule"'),
@@ -277,17 +277,17 @@ def test_where_the_time_went_is_counted() -> None:
     plans = [DraftPlan(length, "planned") for length in (0, 0, 3, 3)]
     plans.insert(2, DraftPlan(2, "planned", is_exploring=True))
     plans[-1] = replace(plans[-1], expected_tokens_per_s=80.0)
-    steered = DraftLengthController(
+    controlled = DraftLengthController(
         PluginSettings(),
         max_draft_length=8,
         method="draft_model",
         make_policy=lambda name, **_: Planned(*plans),
     )
     for _ in range(5):
-        length = steered.plan(LOAD).draft_length
+        length = controlled.plan(LOAD).draft_length
         report = ReplayScores((8,), (3,), 64, 0, 0.002) if length == 2 else None
-        steered.observe(replace(sample(), draft_length=length, replay_scores=report))
-    state = steered.state()
+        controlled.observe(replace(sample(), draft_length=length, replay_scores=report))
+    state = controlled.state()
     assert state["draft_length_changes_total"] == 1
     assert state["seconds_total"] == pytest.approx(0.25)
     assert state["off_seconds_total"] == pytest.approx(0.10)
@@ -298,10 +298,10 @@ def test_where_the_time_went_is_counted() -> None:
 
 
 def test_the_time_under_the_safe_plan_is_counted() -> None:
-    steered = failing(RuntimeError("planted"))
-    steered.plan(LOAD)
-    steered.observe(sample())
-    assert steered.state()["safe_plan_seconds_total"] == pytest.approx(0.05)
+    controlled = failing(RuntimeError("planted"))
+    controlled.plan(LOAD)
+    controlled.observe(sample())
+    assert controlled.state()["safe_plan_seconds_total"] == pytest.approx(0.05)
 
 
 def test_changes_are_logged_with_their_evidence_and_not_all_at_once(
@@ -309,7 +309,7 @@ def test_changes_are_logged_with_their_evidence_and_not_all_at_once(
 ) -> None:
     """Lengths that change at every step: the first change is told at once, then one in 20 steps."""
     plans = [DraftPlan(step % 2, f"because of {step}") for step in range(42)]
-    steered = DraftLengthController(
+    controlled = DraftLengthController(
         PluginSettings(),
         max_draft_length=8,
         method="draft_model",
@@ -317,7 +317,7 @@ def test_changes_are_logged_with_their_evidence_and_not_all_at_once(
     )
     caplog.set_level("INFO", logger="vllm.paceline.telemetry")
     for _ in plans:
-        steered.plan(LOAD)
+        controlled.plan(LOAD)
     told = [record.getMessage() for record in caplog.records]
     assert told == [
         "Governor: draft length 0 -> 1: because of 1 (changes since the last line: 1)",
@@ -338,8 +338,8 @@ def test_changes_are_logged_with_their_evidence_and_not_all_at_once(
 )
 def test_an_idle_engine_shows_what_was_set(command: dict[str, Any], length: int) -> None:
     """Before the next step: the length where one was named, else the last one, by the ceiling."""
-    steered = steering(draft_length=6)
-    steered.plan(LOAD)
-    steered.set(command)
-    state = steered.state()
+    controlled = controller(draft_length=6)
+    controlled.plan(LOAD)
+    controlled.set(command)
+    state = controlled.state()
     assert (state["draft_length"], state["reason"]) == (length, "as set; the next step plans")

@@ -60,7 +60,7 @@ class Loop:
         *,
         at_s: float,
         verified: dict[str, tuple[int, int]] | None = None,
-        goes_on: bool = True,
+        has_more_work: bool = True,
         may_speculate: bool = True,
     ) -> StepSample | None:
         return self.observer.step_finished(
@@ -68,7 +68,7 @@ class Loop:
             self.requests,
             verified=[(request_id, *counts) for request_id, counts in (verified or {}).items()],
             now_s=at_s,
-            goes_on=goes_on,
+            has_more_work=has_more_work,
             may_speculate=may_speculate,
         )
 
@@ -155,7 +155,7 @@ def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
     loop = Loop(a=Request())
     first, second = Output({"a": 1}), Output({"a": 1})
     loop.schedule(first, at_s=0.0, draft_length=0)
-    loop.finish(first, at_s=0.1, goes_on=False)
+    loop.finish(first, at_s=0.1, has_more_work=False)
     loop.schedule(second, at_s=9.0, draft_length=0)
     sample = loop.finish(second, at_s=9.2)
     assert sample is not None
@@ -196,7 +196,7 @@ def test_a_step_that_catches_up_is_marked_and_not_clean() -> None:
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         sample = loop.finish(output, at_s=turn + 1.0)
-        loop.observer.drafts_came(length > 0)
+        loop.observer.note_drafts(length > 0)
         assert sample is not None
         marks.append((sample.catches_up, sample.is_clean))
     assert marks[1:] == [(False, True), (False, True), (True, False), (False, True)]
@@ -213,7 +213,7 @@ def test_a_step_that_nobody_has_a_draft_in_says_nothing_about_a_resting_drafter(
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         samples.append(loop.finish(output, at_s=turn + 1.0))
-        loop.observer.drafts_came(offers)
+        loop.observer.note_drafts(offers)
     told = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
     assert told[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
 
@@ -242,18 +242,18 @@ def test_a_report_in_replay_scoring_goes_with_the_next_sample_and_with_no_other(
     loop = Loop(a=Request())
     loop.observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
     samples = []
-    for turn, looks_back in enumerate([False, True, False, False]):
+    for turn, runs_probes in enumerate([False, True, False, False]):
         output = Output({"a": 1})
         load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
         assert load.has_replay_scoring
         loop.observer.step_scheduled(
-            output, load, started_s=float(turn), draft_length=0, looks_back=looks_back
+            output, load, started_s=float(turn), draft_length=0, runs_probes=runs_probes
         )
         sample = loop.finish(output, at_s=turn + 1.0)
         assert sample is not None
         samples.append(sample)
-        if looks_back:
-            loop.observer.replay_scoring_came(REPORT)
+        if runs_probes:
+            loop.observer.add_replay_scores(REPORT)
     assert [sample.is_clean for sample in samples] == [False, False, True, True]
     assert [sample.replay_scores for sample in samples] == [
         None,
@@ -269,7 +269,7 @@ def test_a_report_that_never_comes_is_not_waited_for() -> None:
         output = Output({"a": 1})
         load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
         loop.observer.step_scheduled(
-            output, load, started_s=float(turn), draft_length=0, looks_back=True
+            output, load, started_s=float(turn), draft_length=0, runs_probes=True
         )
         sample = loop.finish(output, at_s=turn + 1.0)
         assert sample is not None
@@ -278,7 +278,7 @@ def test_a_report_that_never_comes_is_not_waited_for() -> None:
 
 def test_after_a_failure_there_is_no_replay_scoring_to_ask_for() -> None:
     observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
-    observer.replay_scoring_came({"failed": "planted"})
+    observer.add_replay_scores({"failed": "planted"})
     load = observer.measure_load(
         Output({"a": 1}), {"a": Request()}, num_waiting=0, max_draft_length=8
     )
@@ -290,7 +290,7 @@ def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     """The scheduler counts the error; the next sample goes without."""
     loop = Loop(a=Request())
     with pytest.raises((ValueError, TypeError)):
-        loop.observer.replay_scoring_came({**REPORT, **wrong})
+        loop.observer.add_replay_scores({**REPORT, **wrong})
     output = Output({"a": 1})
     loop.schedule(output, at_s=0.0, draft_length=0)
     sample = loop.finish(output, at_s=1.0)
@@ -298,7 +298,7 @@ def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     assert sample.replay_scores is None
 
 
-def test_the_next_sample_carries_whether_first_tokens_came() -> None:
+def test_the_next_sample_carries_whether_add_first_token_verdicts() -> None:
     """Once; after a failure the load says that there are none any more."""
     observer = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
     requests = {"a": Request()}
@@ -308,15 +308,15 @@ def test_the_next_sample_carries_whether_first_tokens_came() -> None:
         load = observer.measure_load(output, requests, num_waiting=0, max_draft_length=8)
         observer.step_scheduled(output, load, started_s=0.0, draft_length=0)
         sample = observer.step_finished(
-            output, requests, verified=[], now_s=1.0, goes_on=True, may_speculate=True
+            output, requests, verified=[], now_s=1.0, has_more_work=True, may_speculate=True
         )
         assert sample is not None
         return load.has_first_token_verdicts, sample.first_token_verdicts
 
-    observer.first_tokens_came({"verdicts": (1, 0)})
+    observer.add_first_token_verdicts({"verdicts": (1, 0)})
     assert step() == (True, (1, 0))
     assert step() == (True, ())
-    observer.first_tokens_came({"failed": "planted"})
+    observer.add_first_token_verdicts({"failed": "planted"})
     assert step() == (False, ())
 
 

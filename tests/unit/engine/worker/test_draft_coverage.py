@@ -11,19 +11,19 @@ from paceline.engine.worker.draft_coverage import DraftCoverage, Gap, num_missin
 
 
 def gaps_of(coverage: DraftCoverage, table: list[list[int]], computed: list[int]) -> list[Gap]:
-    return coverage.gaps(np.array(table), np.array(computed))
+    return coverage.find_gaps(np.array(table), np.array(computed))
 
 
 def test_nothing_missed_nothing_to_do() -> None:
     coverage = DraftCoverage(num_blocks=4, block_size=4)
-    coverage.compute(np.array([0, 1, 2]))
+    coverage.mark_computed(np.array([0, 1, 2]))
     assert gaps_of(coverage, [[0, 1]], [7]) == []
 
 
 def test_a_gap_begins_where_the_first_token_was_missed() -> None:
     """Block 2 misses its offsets 1 and 2; the request has computed six tokens in blocks 2 and 3."""
     coverage = DraftCoverage(num_blocks=4, block_size=4)
-    coverage.miss(np.array([9, 10]))
+    coverage.mark_missed(np.array([9, 10]))
     assert gaps_of(coverage, [[2, 3]], [6]) == [Gap(row=0, start=1, stop=6)]
     assert gaps_of(coverage, [[2, 3]], [1]) == []
     assert gaps_of(coverage, [[0, 3], [1, 2]], [8, 8]) == [Gap(row=1, start=5, stop=8)]
@@ -31,15 +31,15 @@ def test_a_gap_begins_where_the_first_token_was_missed() -> None:
 
 def test_what_was_caught_up_is_good_for_whoever_shares_the_block() -> None:
     coverage = DraftCoverage(num_blocks=4, block_size=4)
-    coverage.miss(np.array([4, 5, 6, 7, 12]))
-    coverage.compute(np.array([4, 5, 6, 7]))
+    coverage.mark_missed(np.array([4, 5, 6, 7, 12]))
+    coverage.mark_computed(np.array([4, 5, 6, 7]))
     assert gaps_of(coverage, [[1, 2]], [8]) == []
     assert gaps_of(coverage, [[3]], [1]) == [Gap(0, 0, 1)]
 
 
 def test_padding_is_no_slot() -> None:
     coverage = DraftCoverage(num_blocks=2, block_size=4)
-    coverage.miss(np.array([-1, -1, 2]))
+    coverage.mark_missed(np.array([-1, -1, 2]))
     assert gaps_of(coverage, [[1]], [4]) == []
     assert gaps_of(coverage, [[0]], [4]) == [Gap(0, 2, 4)]
 
@@ -55,7 +55,7 @@ def test_a_step_takes_as_many_tokens_as_it_may() -> None:
 def test_a_shared_prefix_is_missing_once() -> None:
     """Two requests share blocks 0 and 1; what the first one fills is there for the second."""
     coverage = DraftCoverage(num_blocks=6, block_size=4)
-    coverage.miss(np.arange(24))
+    coverage.mark_missed(np.arange(24))
     assert gaps_of(coverage, [[0, 1, 2], [0, 1, 3]], [10, 9]) == [Gap(0, 0, 10), Gap(1, 8, 9)]
     assert gaps_of(coverage, [[0, 1, 2], [0, 1, 3]], [6, 12]) == [Gap(0, 0, 6), Gap(1, 6, 12)]
 
@@ -129,11 +129,11 @@ def test_no_request_ever_drafts_on_a_token_that_was_missed(seed: int) -> None:
                 assert cache.is_good(content, blocks, gap.start)
                 cache.write(content, blocks, gap.start, gap.stop)
                 cache.num_gap_tokens += gap.stop - gap.start
-                cache.coverage.compute(np.array(cache.slots(blocks, gap.start, gap.stop)))
+                cache.coverage.mark_computed(np.array(cache.slots(blocks, gap.start, gap.stop)))
             assert all(cache.is_good(c, b, n) for c, b, n in rows)
-            cache.coverage.compute(slots)
+            cache.coverage.mark_computed(slots)
         else:
-            cache.coverage.miss(slots)
+            cache.coverage.mark_missed(slots)
         after = []
         for (content, blocks, computed), (_, shared_blocks, own, _), width in zip(
             rows, live, widths, strict=True

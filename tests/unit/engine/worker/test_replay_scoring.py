@@ -10,12 +10,12 @@ import pytest
 
 from paceline.engine.worker.draft_coverage import Gap
 from paceline.engine.worker.replay_scoring import (
-    Followed,
+    ReplayRequest,
     ReplayWindow,
-    choose_looks,
-    follow,
+    choose_requests,
+    choose_windows,
     missing_by_row,
-    verdicts,
+    replay_drafts,
     would_accept,
 )
 
@@ -41,7 +41,7 @@ T, F = True, False
 def test_drafts_begin_where_the_one_before_ended(
     matches: list[bool], drafts: list[tuple[int, int]]
 ) -> None:
-    assert verdicts(matches, depth=3) == drafts
+    assert replay_drafts(matches, depth=3) == drafts
 
 
 def test_drafts_in_replay_scoring_are_those_of_real_speculation() -> None:
@@ -54,18 +54,18 @@ def test_drafts_in_replay_scoring_are_those_of_real_speculation() -> None:
             accepted += 1
         drafts.append((4, accepted))
         position += accepted + 1
-    assert verdicts(matches, depth=4)[: len(drafts)] == drafts
+    assert replay_drafts(matches, depth=4)[: len(drafts)] == drafts
 
 
 def test_decoding_requests_that_miss_the_least_are_looked_at() -> None:
     """c is still a prompt; a, f and g miss alike, and the batch's order decides: no room for g."""
-    chosen = follow(
+    chosen = choose_requests(
         ["a", "c", "d", "e", "f", "g"],
         [True, False, True, True, True, True],
         np.array([9, 0, 5, 3, 9, 9]),
     )
     assert chosen == ["e", "d", "a", "f"]
-    assert follow([], [], np.zeros(0, np.int64)) == []
+    assert choose_requests([], [], np.zeros(0, np.int64)) == []
 
 
 def request(
@@ -74,36 +74,36 @@ def request(
     num_computed: int = 40,
     missing_from: int | None = None,
     judged_until: int = 0,
-    chances: Mapping[int, float] | None = None,
-) -> Followed:
+    target_probs: Mapping[int, float] | None = None,
+) -> ReplayRequest:
     """Ten tokens of prompt."""
-    return Followed(
+    return ReplayRequest(
         row=row,
         num_prompt=10,
         num_computed=num_computed,
         missing=None if missing_from is None else Gap(row, missing_from, num_computed),
         judged_until=judged_until,
-        chances=chances,
+        target_probs=target_probs,
     )
 
 
 def test_a_prompt_is_computed_but_not_judged() -> None:
     """Token 9 is the prompt's last: what comes after it, the target made."""
-    assert choose_looks([request(missing_from=0)], 64) == [ReplayWindow(0, 0, 40, 9)]
-    assert choose_looks([request(missing_from=20)], 64) == [ReplayWindow(0, 20, 40, 20)]
+    assert choose_windows([request(missing_from=0)], 64) == [ReplayWindow(0, 0, 40, 9)]
+    assert choose_windows([request(missing_from=20)], 64) == [ReplayWindow(0, 20, 40, 20)]
 
 
 def test_only_the_last_of_a_long_text_is_judged() -> None:
     """Of 190 tokens of output that are missing all are computed, and the last 64 judged."""
-    assert choose_looks([request(num_computed=200, missing_from=10)], 500) == [
+    assert choose_windows([request(num_computed=200, missing_from=10)], 500) == [
         ReplayWindow(0, 10, 200, 136)
     ]
 
 
 def test_a_long_prompt_comes_in_pieces() -> None:
     """Of 40 missing tokens 6 a time: the second piece has its last three judged."""
-    looks = [choose_looks([request(missing_from=start)], 6)[0] for start in (0, 6, 12)]
-    assert looks == [
+    windows = [choose_windows([request(missing_from=start)], 6)[0] for start in (0, 6, 12)]
+    assert windows == [
         ReplayWindow(0, 0, 6, 6),
         ReplayWindow(0, 6, 12, 9),
         ReplayWindow(0, 12, 18, 12),
@@ -112,13 +112,13 @@ def test_a_long_prompt_comes_in_pieces() -> None:
 
 def test_the_pass_is_filled_in_the_order_of_following() -> None:
     """30 of the first, the oldest 10 of the second, none of the third."""
-    looks = choose_looks([request(i, missing_from=10) for i in (2, 0, 1)], 40)
-    assert looks == [ReplayWindow(2, 10, 40, 10), ReplayWindow(0, 10, 20, 10)]
+    windows = choose_windows([request(i, missing_from=10) for i in (2, 0, 1)], 40)
+    assert windows == [ReplayWindow(2, 10, 40, 10), ReplayWindow(0, 10, 20, 10)]
 
 
 def test_with_nothing_missing_the_last_tokens_are_computed_again() -> None:
     """An equal share of 32 each, of what the target made and nobody has judged."""
-    assert choose_looks(
+    assert choose_windows(
         [request(0), request(1, judged_until=30), request(2, num_computed=12), request(3)], 32
     ) == [
         ReplayWindow(0, 32, 40, 32),
@@ -126,30 +126,32 @@ def test_with_nothing_missing_the_last_tokens_are_computed_again() -> None:
         ReplayWindow(2, 9, 12, 9),
         ReplayWindow(3, 32, 40, 32),
     ]
-    assert choose_looks([request(judged_until=38)], 32) == [ReplayWindow(0, 38, 40, 38)]
-    assert choose_looks([request(judged_until=40)], 32) == []
+    assert choose_windows([request(judged_until=38)], 32) == [ReplayWindow(0, 38, 40, 38)]
+    assert choose_windows([request(judged_until=40)], 32) == []
 
 
-def test_judging_by_chances_begins_after_the_last_unknown_one() -> None:
+def test_judging_by_target_probs_begins_after_the_last_unknown_one() -> None:
     """Chances of tokens 36 to 40 but 37: tokens 37 to 39 can be judged by what came after them."""
-    chances = dict.fromkeys((36, 38, 39, 40), 0.5)
-    assert choose_looks([request(missing_from=20, chances=chances)], 64) == [
+    target_probs = dict.fromkeys((36, 38, 39, 40), 0.5)
+    assert choose_windows([request(missing_from=20, target_probs=target_probs)], 64) == [
         ReplayWindow(0, 20, 40, 37)
     ]
-    assert choose_looks([request(missing_from=20, chances={})], 64) == [ReplayWindow(0, 20, 40, 40)]
+    assert choose_windows([request(missing_from=20, target_probs={})], 64) == [
+        ReplayWindow(0, 20, 40, 40)
+    ]
     # Cut at 38: token 36 would be judged by token 37, whose chance nobody kept, but 37 by 38.
-    assert choose_looks([request(missing_from=20, chances=chances)], 18) == [
+    assert choose_windows([request(missing_from=20, target_probs=target_probs)], 18) == [
         ReplayWindow(0, 20, 38, 37)
     ]
 
 
-def test_by_chances_nothing_is_computed_twice() -> None:
-    """Without a gap the tokens were drafted, so the target's chances of them are not known."""
-    assert choose_looks([request(chances={40: 0.5})], 64) == []
+def test_by_target_probs_nothing_is_computed_twice() -> None:
+    """Without a gap the tokens were drafted, so the target's target_probs of them are not known."""
+    assert choose_windows([request(target_probs={40: 0.5})], 64) == []
 
 
 def test_nobody_followed_nothing_to_do() -> None:
-    assert choose_looks([], 64) == []
+    assert choose_windows([], 64) == []
 
 
 def test_acceptance_seen_from_the_tokens_is_that_of_speculative_sampling() -> None:

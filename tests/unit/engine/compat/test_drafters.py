@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler.drafters import (
+from paceline.engine.compat.drafters import (
     UNDER_V1,
     UNDER_V2,
     Drafting,
@@ -16,66 +16,66 @@ from paceline.engine.scheduler.drafters import (
 @pytest.mark.parametrize(
     ("method", "under_v1", "under_v2"),
     [
-        ("draft_model", "ask", "teach"),
-        ("ngram", "ask", "teach"),
-        ("ngram_gpu", "refuse", "teach"),
-        ("eagle", "ask", "ask"),
-        ("eagle3", "ask", "ask"),
-        ("mtp", "ask", "ask"),
-        ("dflash", "ask", "cut"),
-        ("dspark", "refuse", "cut"),
-        ("suffix", "trim", "refuse"),
-        ("medusa", "trim", "refuse"),
-        ("custom_class", "trim", "refuse"),
-        ("mlp_speculator", "refuse", "refuse"),
-        ("extract_hidden_states", "refuse", "refuse"),
-        ("crystal_ball", "refuse", "refuse"),
+        ("draft_model", "follows", "patched"),
+        ("ngram", "follows", "patched"),
+        ("ngram_gpu", "refused", "patched"),
+        ("eagle", "follows", "follows"),
+        ("eagle3", "follows", "follows"),
+        ("mtp", "follows", "follows"),
+        ("dflash", "follows", "masked"),
+        ("dspark", "refused", "masked"),
+        ("suffix", "trimmed", "refused"),
+        ("medusa", "trimmed", "refused"),
+        ("custom_class", "trimmed", "refused"),
+        ("mlp_speculator", "refused", "refused"),
+        ("extract_hidden_states", "refused", "refused"),
+        ("crystal_ball", "refused", "refused"),
     ],
 )
 def test_every_drafter_is_controlled_or_refused(method: str, under_v1: str, under_v2: str) -> None:
     """Under either model runner, with a reason either way."""
-    for use_v2, how in ((False, under_v1), (True, under_v2)):
+    for use_v2, mode in ((False, under_v1), (True, under_v2)):
         control = drafter_control(Drafting(method, use_v2_model_runner=use_v2))
-        assert control.how == how
+        assert control.mode == mode
         assert control.why
-        assert how != "cut" or "saves verification, not drafting" in control.why
+        assert mode != "masked" or "saves verification, not drafting" in control.why
 
 
 def test_a_draft_in_one_pass_is_trimmed() -> None:
     """Asked for less it would hand out rows of other requests (or fail); V2 does not have it."""
     for method in ("draft_model", "eagle3"):
-        assert drafter_control(Drafting(method, is_parallel=True)).how == "trim"
+        assert drafter_control(Drafting(method, is_parallel=True)).mode == "trimmed"
         parallel = Drafting(method, use_v2_model_runner=True, is_parallel=True)
-        assert drafter_control(parallel).how == "refuse"
+        assert drafter_control(parallel).mode == "refused"
 
 
 def test_dflash_always_drafts_in_one_pass() -> None:
     """vLLM marks it parallel too; its own proposer makes the pass as wide as it is asked."""
-    assert drafter_control(Drafting("dflash", is_parallel=True)).how == "ask"
+    assert drafter_control(Drafting("dflash", is_parallel=True)).mode == "follows"
     dspark = Drafting("dspark", use_v2_model_runner=True, is_parallel=True)
-    assert drafter_control(dspark).how == "cut"
+    assert drafter_control(dspark).mode == "masked"
 
 
 def test_an_mtp_of_several_modules_is_refused_under_v2_only() -> None:
     """Cut, the KV caches of its later modules would keep what nobody verified."""
-    assert drafter_control(Drafting("mtp", has_many_mtp_modules=True)).how == "ask"
+    assert drafter_control(Drafting("mtp", has_many_mtp_modules=True)).mode == "follows"
     many = drafter_control(Drafting("mtp", use_v2_model_runner=True, has_many_mtp_modules=True))
-    assert many.how == "refuse"
+    assert many.mode == "refused"
     assert "num_speculative_tokens to 1" in many.why
 
 
 @pytest.mark.parametrize("method", ["draft_model", "eagle3", "mtp"])
 def test_drafts_in_one_pass_are_trimmed_or_say_what_to_change(method: str) -> None:
-    assert drafter_control(Drafting(method, is_parallel=True)).how == "trim"
+    assert drafter_control(Drafting(method, is_parallel=True)).mode == "trimmed"
     under_v2 = drafter_control(Drafting(method, use_v2_model_runner=True, is_parallel=True))
-    assert under_v2.how == "refuse"
+    assert under_v2.mode == "refused"
     assert "parallel_drafting" in under_v2.why
     assert "VLLM_USE_V2_MODEL_RUNNER" in under_v2.why
 
 
 def test_an_unknown_method_is_told_which_are_known() -> None:
     control = drafter_control(Drafting("crystal_ball"))
-    assert control.how == "refuse"
+    assert control.mode == "refused"
     assert "eagle3, medusa, mtp" in control.why
 
 

@@ -1,0 +1,1 @@
+"""Memory arithmetic: pure functions that every part may import; it imports no other part."""

@@ -1,0 +1,32 @@
+"""The way from the scheduler to vLLM's workers: the executor of the engine core."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Executor(Protocol):
+    """vLLM's executor, as far as Paceline uses it."""
+
+    def collective_rpc(self, method: Callable[..., Any]) -> list[Any]:
+        """Call `method(worker)` in each worker and wait; raises what a worker raised."""
+        ...
+
+
+def find_executor() -> Executor | None:
+    """Return the executor of the engine core that is creating its scheduler; None without one.
+
+    vLLM does not hand the executor to the scheduler and offers no other way to a worker. The engine
+    core is therefore searched for among the callers of this function; the hook
+    `engine_core_executor` records what this relies on.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        executor = getattr(frame.f_locals.get("self"), "model_executor", None)
+        if executor is not None:
+            found: Executor = executor
+            return found
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,0 +1,174 @@
+"""Call the governor around each step of one scheduler.
+
+`DraftLengthController` and the governor decide, `StepObserver` reads vLLM's objects, and
+`WorkerProbes` orders measurements in the workers. This module calls them in the right order and
+applies the plan to the step's output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from paceline.engine.scheduler.control_channel import ControlServer
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.engine.scheduler.worker_probes import WorkerProbes, observe_reports
+from paceline.governor.values import DraftPlan
+
+_NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
+
+
+class GovernorDriver:
+    """Drives one scheduler's governor. All methods but `state` and `set` run in its thread."""
+
+    def __init__(
+        self,
+        controller: DraftLengthController,
+        *,
+        max_draft_length: int,
+        trims_drafts: bool,
+        drafter_rests: bool,
+        probes: WorkerProbes,
+        sampler_fault: str | None,
+        hooks: dict[str, str],
+    ) -> None:
+        """Create the driver; `hooks` is the result of `check_hooks`, for `state`.
+
+        `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
+        `sampler_fault`: why sampled requests must not be speculated; None when they may.
+        """
+        self._controller = controller
+        self._observer = StepObserver(
+            drafter_rests=drafter_rests,
+            has_replay_scoring=probes.has_replay_scoring,
+            has_first_token_verdicts=probes.first_tokens is not None,
+        )
+        self._probes = probes
+        self._max_draft_length = max_draft_length
+        self._trims_drafts = trims_drafts
+        self._sampler_fault = sampler_fault
+        self._hooks = hooks
+        self._started_s = 0.0
+        self._drafts_dropped = False
+        self._channel: ControlServer | None = None
+        self.verified: list[VerifiedDraft] = []
+        """The drafts of the step whose results vLLM is processing, invalid tokens included."""
+
+    def listen(self, path: str) -> None:
+        """Open the control channel at `path`; raise OSError when it is in use."""
+        self._channel = ControlServer(path, self)
+
+    def close(self) -> None:
+        """Close the control channel. Idempotent."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for the control channel. Any thread may call it."""
+        fault = self._sampler_fault
+        return {
+            **self._controller.state(),
+            "sampled_speculation": "on" if fault is None else f"off: {fault}",
+            "hooks": dict(self._hooks),
+        }
+
+    def set(self, command: Any) -> None:
+        """Carry out an operator's command, or raise ValueError. Any thread may call it."""
+        self._controller.set(command)
+
+    def before_schedule(self, scheduler: Any) -> None:
+        """Drop all drafts if the sampler is faulty and any request samples.
+
+        Not only the drafts of the sampled request: vLLM applies temperature, top-k and top-p to
+        every draft token of the batch as soon as one request samples.
+        """
+        self._started_s = time.monotonic()
+        if self._sampler_fault is None:
+            return
+        self._drafts_dropped = any(map(_samples, scheduler.requests.values()))
+        if self._drafts_dropped:
+            for request in scheduler.running:
+                if request.spec_token_ids:
+                    request.spec_token_ids = []
+
+    def before_step(self, scheduler: Any, output: Any) -> None:
+        """Choose the draft length and set it where the worker and vLLM's placeholders read it."""
+        if not output.num_scheduled_tokens:
+            return  # no request runs, so none drafts
+        try:
+            load = self._observer.measure_load(
+                output,
+                scheduler.requests,
+                num_waiting=scheduler.get_request_counts()[1],
+                max_draft_length=self._controller.ceiling(),
+            )
+            plan = _NO_DRAFTS if self._drafts_dropped else self._controller.plan(load)
+            self._observer.step_scheduled(
+                output,
+                load,
+                started_s=self._started_s,
+                draft_length=plan.draft_length,
+                runs_probes=self._probes.order(output, plan, load),
+            )
+        except Exception as error:  # noqa: BLE001 - serving continues with the static setting
+            plan = self._controller.fall_back("scheduling", error)
+        length = self._max_draft_length if self._trims_drafts else plan.draft_length
+        output.num_spec_tokens_to_schedule = length
+
+    def after_step(self, scheduler: Any, output: Any) -> None:
+        """Count the step's drafts and pass its sample to the policy."""
+        verified, self.verified = self.verified, []
+        try:
+            if verified:
+                verified = self._count(verified, output.num_invalid_spec_tokens)
+            sample = self._observer.step_finished(
+                output,
+                scheduler.requests,
+                verified=verified,
+                now_s=time.monotonic(),
+                has_more_work=scheduler.has_requests(),
+                may_speculate=not self._drafts_dropped,
+            )
+        except Exception as error:  # noqa: BLE001 - one sample is lost; serving continues
+            self._controller.note_error("observing", error)
+            return
+        if sample is not None and sample.num_requests > 0:
+            self._controller.observe(sample)
+
+    def _count(
+        self, verified: list[VerifiedDraft], num_invalid: Mapping[str, int] | None
+    ) -> list[VerifiedDraft]:
+        """Count drafts as vLLM's metrics do; return those with a grammar-valid token."""
+        if num_invalid:
+            verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
+        _, drafted, accepted = zip(*verified, strict=True)
+        self._controller.count_drafts(drafted, accepted)
+        if num_invalid:
+            verified = [(r, drafted, min(n, drafted)) for r, drafted, n in verified if drafted > 0]
+        return verified
+
+    def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
+        """Read the worker's reports, and trim drafts that are longer than the plan.
+
+        Longer drafts come from drafters with a fixed length, and from vLLM itself, which proposes
+        zeros up to the maximum for the whole batch when one request is near the context limit.
+        """
+        for error in observe_reports(self._observer, draft_token_ids):
+            self._controller.note_error("a worker's report", error)
+        self._observer.note_drafts(any(draft_token_ids.draft_token_ids))
+        length = self._controller.draft_length()
+        if max(map(len, draft_token_ids.draft_token_ids), default=0) <= length:
+            return
+        for request_id in draft_token_ids.req_ids:
+            request = scheduler.requests.get(request_id)
+            if request is not None and len(request.spec_token_ids) > length:
+                # A new list, because requests share the list of placeholders.
+                request.spec_token_ids = request.spec_token_ids[:length]
+
+
+def _samples(request: Any) -> bool:
+    parameters = request.sampling_params
+    return parameters is not None and parameters.temperature > 0

@@ -1,0 +1,100 @@
+"""Start the governor of one scheduler: check vLLM, refuse bad configurations, connect the parts."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.drafters import (
+    UNPATCHED,
+    DrafterControl,
+    Drafting,
+    drafter_control,
+    drafting_of,
+)
+from paceline.engine.compat.executor import Executor, find_executor
+from paceline.engine.fixes.sampler_check import check_workers
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.governor_driver import GovernorDriver
+from paceline.engine.scheduler.refusals import refuse_lossy_verification, refuse_ungovernable
+from paceline.engine.scheduler.settings import parse_settings
+from paceline.engine.scheduler.worker_probes import find_probes
+from paceline.engine.worker.resting_draft import drafter_rests
+from paceline.engine.worker.v2_draft_length import patch_workers
+
+logger = logging.getLogger("vllm.paceline.scheduler")
+
+
+def start_governor(scheduler: Any) -> GovernorDriver | None:
+    """Return the driver of this scheduler's governor; None where vLLM runs without one.
+
+    Raises ValueError for a configuration that must not be served; vLLM then does not start.
+    """
+    vllm_config = scheduler.vllm_config
+    max_draft_length = scheduler.num_spec_tokens
+    settings = parse_settings(vllm_config.additional_config, max_draft_length=max_draft_length)
+    speculative = vllm_config.speculative_config
+    if speculative is None:
+        logger.info("Governor: off, because there is no --speculative-config")
+        return None
+    refuse_lossy_verification(speculative)
+    hooks = check_hooks()
+    misfit = unfit_for("governor", hooks)
+    if misfit:
+        logger.error(
+            "Governor: it does not fit this vLLM and is off; vLLM uses its static draft length: %s",
+            misfit,
+        )
+        return None
+    refuse_ungovernable(vllm_config)
+    executor = find_executor()
+    sampler_fault = check_workers(executor)
+    if sampler_fault is not None:
+        logger.error(
+            "Governor: requests with temperature > 0 are served without speculation: %s",
+            sampler_fault,
+        )
+    drafter = connect_drafter(drafting_of(vllm_config), executor)
+    driver = GovernorDriver(
+        DraftLengthController(
+            settings, max_draft_length=max_draft_length, method=speculative.method
+        ),
+        max_draft_length=max_draft_length,
+        trims_drafts=drafter.mode == "trimmed",
+        drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
+        probes=find_probes(executor),
+        sampler_fault=sampler_fault,
+        hooks=hooks,
+    )
+    if scheduler.dynamic_sd_lookup is None:
+        # A table that always gives the maximum, so that only the plan changes the length. Without
+        # a table, vLLM pads every request that joins with one token to the maximum length with -1
+        # (`schedule`, "Pad new decode requests"), and the target computes that padding at every
+        # draft length. The padding serves full CUDA graphs of one uniform length, which do not
+        # exist when the length varies.
+        scheduler.dynamic_sd_lookup = [max_draft_length] * (scheduler.max_num_running_reqs + 1)
+    if settings.control_socket is not None:
+        driver.listen(settings.control_socket)
+    logger.info(
+        "Governor: policy %s, draft length 0 to %d, drafter %s, which %s",
+        settings.policy,
+        max_draft_length,
+        speculative.method,
+        drafter.why,
+    )
+    return driver
+
+
+def connect_drafter(drafting: Drafting, executor: Executor | None) -> DrafterControl:
+    """Return how the drafter is controlled; patch it in the workers first where that is needed."""
+    control = drafter_control(drafting)
+    if control.mode != "patched":
+        return control
+    fault = patch_workers(executor)
+    if fault:
+        logger.error(
+            "Governor: the drafter could not be patched and always drafts the maximum: %s", fault
+        )
+        return UNPATCHED
+    return control
