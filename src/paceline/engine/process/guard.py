@@ -28,7 +28,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from paceline.engine.process.parent_watch import SUPERVISED, adopt_orphans, die_with_parent
+from paceline.engine.launch.environment import SUPERVISED
+from paceline.engine.process.parent_watch import adopt_orphans, die_with_parent
 
 MAX_LOG_BYTES = 8 * 1024 * 1024
 """Size at which the log is rotated; one older part is kept."""

@@ -37,7 +37,7 @@ def test_drafts_are_sampled_with_equal_vocabulary_and_size(tmp_path: Path) -> No
 
 
 def test_another_tokenizer_is_mapped_and_reported(tmp_path: Path) -> None:
-    """The draft has 120 of the target's 150 words, reordered and in SentencePiece's notation, and 50
+    """The draft has 120 of the target's 150 words, reordered, in SentencePiece's notation, and 50
     of its own."""
     others = [f"other{i}" for i in range(50)]
     words = [word.replace("\u0120", "\u2581") for word in WORDS[:120]]
