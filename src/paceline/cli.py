@@ -1,6 +1,6 @@
-"""The command `paceline`: which subcommands are there, and where is each found?
+"""The command `paceline`: the table of its subcommands.
 
-A subcommand's module is imported when it is used, so `paceline --help` answers at once.
+The module of a subcommand is imported on use, so that `paceline --help` is fast.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ import paceline
 _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
-    "serve": ("paceline.serve.command", "serve", "Serve a model with governed speculation."),
-    "mock-vllm": ("paceline.mock_vllm.command", "mock_vllm", "Run a mock vLLM server, without a model."),
+    "serve": (
+        "paceline.serve.command",
+        "serve",
+        "Serve a model with governed speculative decoding.",
+    ),
+    "mock-vllm": (
+        "paceline.mock_vllm.command",
+        "mock_vllm",
+        "Run a mock vLLM server, without a model.",
+    ),
 }
 
 
@@ -48,7 +56,7 @@ def main() -> None:
     \b
     Examples:
       paceline serve
-          The bundled pair on http://127.0.0.1:8000
+          Serve the bundled pair on http://127.0.0.1:8000
       paceline bench run
-          Measure it
+          Measure the server
     """

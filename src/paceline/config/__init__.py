@@ -1,4 +1,4 @@
-"""The configuration: one frozen tree, read from a file, the environment and flags."""
+"""The configuration: one frozen tree of settings, loaded from a file, the environment and flags."""
 
 from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings
 from paceline.config.tree import (

@@ -1,6 +1,6 @@
-"""How is the effective configuration shown? As YAML that could be used as the file.
+"""Print the effective settings as YAML that can be used as the settings file.
 
-Each setting carries its description and, behind it, where its value came from.
+Each setting has its description above it and the source of its value after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WIDTH = 96
 
 
 def render_settings(loaded: LoadedSettings) -> str:
-    """The whole tree; parses back to the same values."""
+    """The whole tree. Loading the result gives the same values."""
     return "\n".join(_render(loaded, loaded.settings, ())) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""How is the reference of all settings written? Generated from the tree, so it cannot differ.
+"""Generate the reference of all settings, docs/configuration.md, from the tree.
 
-`python -m paceline.config.reference > docs/configuration.md` writes it.
+Run `python -m paceline.config.reference > docs/configuration.md`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from paceline.config.tree import Settings
 _HEAD = """\
 # Configuration
 
-Every setting, generated from `src/paceline/config/tree.py`. A later layer wins:
+All settings, generated from `src/paceline/config/tree.py`. They come from three layers; a later
+layer wins:
 
-1. `paceline.yaml` in the working folder, or the file named by `--config`
-2. the environment, `PACELINE_<SECTION>__<SETTING>`; lists as JSON; names without
-   `__` are left alone
-3. flags of `paceline serve`; what follows `--` is `engine.vllm_args`
+1. the file: `paceline.yaml` in the working folder, or the file given by `--config`
+2. the environment: `PACELINE_<SECTION>__<SETTING>`, with lists as JSON; variables without `__`
+   are ignored
+3. the flags of `paceline serve`; the arguments after `--` are `engine.vllm_args`
 
-`paceline serve --print-config` prints the effective values and where each came from, in a form
-that can be used as the file. Unknown settings are refused, with the nearest that exists.
+`paceline serve --print-config` prints the effective values and where each one comes from, in a form
+that can be used as the file. Unknown settings are refused; the error names the closest setting.
 
 ```yaml
 # paceline.yaml
@@ -55,7 +56,7 @@ def render_reference() -> str:
         assert issubclass(model, BaseModel)
         parts.append(f"## {section}\n\n{field.description}\n")
         if is_list:
-            parts.append("| in each entry | default | meaning |\n|---|---|---|")
+            parts.append("| field of an entry | default | meaning |\n|---|---|---|")
         else:
             parts.append("| setting | default | environment | meaning |\n|---|---|---|---|")
         for name, setting in model.model_fields.items():

@@ -1,8 +1,8 @@
-"""Which value does each setting have, and where did it come from?
+"""Load the settings from the file, the environment and the flags, with the origin of each value.
 
-Three layers, the later one wins: the file (`paceline.yaml` in the working folder, or the one
-named), the environment (`PACELINE_SERVER__PORT=8080`), the flags. The only code that reads the
-environment for settings. Everything that is wrong is said at once, in words.
+A later layer wins: the file (`paceline.yaml` in the working folder, or the given one), the
+environment (`PACELINE_SERVER__PORT=8080`), the flags. No other code reads the environment for
+settings. All errors are reported at once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Key = tuple[str, ...]
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message names each fault and where to mend it."""
+    """The configuration is invalid; the message names each error and where to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from."""
+    """Source of a value."""
 
     layer: Literal["default", "file", "environment", "flag"]
     detail: str = ""
-    """The file's name, the variable, or the flag."""
+    """The file, the variable or the flag."""
 
     def __str__(self) -> str:
         return f"{self.layer} {self.detail}".strip()
@@ -62,10 +62,10 @@ def load_settings(
     environ: Mapping[str, str],
     file: Path | None = None,
 ) -> LoadedSettings:
-    """Merge the layers and check the result; ConfigError says everything that is wrong.
+    """Merge the layers and check the result. Raises ConfigError, which lists all errors.
 
     `flags` maps a setting to (the flag's name, its value) and holds only flags that were given.
-    Without `file`, `paceline.yaml` is read where it exists. Reads the file, mutates nothing.
+    Without `file`, `paceline.yaml` is read if it exists.
     """
     values: dict[Key, Any] = {}
     origins: dict[Key, Origin] = {}
@@ -77,20 +77,20 @@ def load_settings(
         values[key], origins[key] = _parse(text), Origin("environment", name)
     for key, (flag, value) in flags.items():
         values[key], origins[key] = value, Origin("flag", flag)
-    problems = [_unknown(key, origins[key]) for key in values if key not in SETTING_KEYS]
-    if problems:
-        raise ConfigError("\n".join(problems))
+    unknown = [_describe_unknown(key, origins[key]) for key in values if key not in SETTING_KEYS]
+    if unknown:
+        raise ConfigError("\n".join(unknown))
     try:
         settings = Settings.model_validate(_nest(values))
     except ValidationError as error:
         raise ConfigError(
-            "\n".join(_in_words(detail, origins) for detail in error.errors())
+            "\n".join(_describe(detail, origins) for detail in error.errors())
         ) from None
     return LoadedSettings(settings, origins)
 
 
 def setting_keys(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterator[Key]:
-    """Every setting's key, in the order of the tree."""
+    """The keys of all settings, in the order of the tree."""
     for name, field in model.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -106,13 +106,17 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; set --config") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; give an existing file with --config"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds {type(content).__name__}; it must hold a mapping")
+        raise ConfigError(
+            f"{path} contains a {type(content).__name__}; it must contain a mapping of sections"
+        )
     return content
 
 
@@ -123,7 +127,7 @@ def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
         if key in sections and isinstance(value, dict):
             yield from _flatten(value, key)
         elif key in sections and value is None:
-            continue  # a heading with nothing under it
+            continue  # a section without settings
         else:
             yield key, value
 
@@ -131,8 +135,8 @@ def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
 def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
     """PACELINE_<SECTION>__<SETTING>, in any case.
 
-    A name without the double underscore is somebody else's: Kubernetes, for one, sets
-    PACELINE_PORT in every pod beside a service called paceline.
+    Variables without the double underscore are not settings: Kubernetes, for example, sets
+    PACELINE_PORT in every pod that runs beside a service called paceline.
     """
     for name in sorted(environ):
         path = name.removeprefix(ENV_PREFIX)
@@ -141,7 +145,7 @@ def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
 
 
 def _parse(text: str) -> Any:
-    """Lists and mappings in JSON; anything else as it is, for pydantic to convert."""
+    """JSON for lists and mappings; pydantic converts everything else."""
     if text[:1] in "[{" and text:
         try:
             return json.loads(text)
@@ -160,26 +164,32 @@ def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
     return tree
 
 
-def _unknown(key: Key, origin: Origin) -> str:
+def _describe_unknown(key: Key, origin: Origin) -> str:
     given = ".".join(key)
     names = [".".join(known) for known in SETTING_KEYS]
     near = (
-        # A right name under a wrong section or none, then a slip in the whole name or its end.
+        # The right name in a wrong section or none; else a typo in the whole key or its last part.
         [name for name, known in zip(names, SETTING_KEYS, strict=True) if known[-1] == key[-1]]
         or difflib.get_close_matches(given, names, n=1)
         or difflib.get_close_matches(key[-1], names, n=1)
     )
-    hint = f"; did you mean {near[0]}?" if near else "; see paceline serve --print-config"
+    hint = (
+        f"; did you mean {near[0]}?"
+        if near
+        else "; `paceline serve --print-config` lists all settings"
+    )
     return f"{given} is not a setting (from {origin}){hint}"
 
 
-def _in_words(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
+def _describe(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
     location = tuple(str(part) for part in detail["loc"])
-    # A fault inside a list is located deeper than the setting it belongs to.
+    # An error inside a list has a longer location than the setting that it belongs to.
     key = next((k for k in SETTING_KEYS if location[: len(k)] == k), location)
     origin = origins.get(key, DEFAULT)
     message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":  # inside a list; elsewhere unknown keys do not get here
+    if (
+        detail["type"] == "extra_forbidden"
+    ):  # only inside a list; other unknown keys were reported before
         return f"{'.'.join(location)} is not a setting (from {origin}); see docs/configuration.md"
     if detail["type"] == "value_error":
         return f"{'.'.join(location)}: {message}"

@@ -1,7 +1,7 @@
-"""What can be set, with which default, and what does it mean?
+"""All settings with their defaults and descriptions, as one frozen tree.
 
-The whole configuration as one frozen tree. Where the values come from is told in `sources`;
-`paceline serve --print-config` prints this tree with its descriptions.
+`sources` fills it from the file, the environment and flags. `paceline serve --print-config` and
+docs/configuration.md show the descriptions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
 
 BUNDLED = "bundled"
-"""Stands for the bundled pair where a model is asked for."""
+"""As `engine.model`: the bundled pair."""
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -31,75 +31,82 @@ class _Frozen(BaseModel):
 
 
 class ServerSettings(_Frozen):
-    """What clients and operators connect to."""
+    """The data port, the admin port and their limits."""
 
     host: str = "127.0.0.1"
-    """Address of the data port; 0.0.0.0 or :: serves the network."""
+    """Address that the data port listens on; 0.0.0.0 or :: for all networks."""
     port: Port = 8000
-    """Data port, with the OpenAI API; 0 lets the system choose."""
+    """Data port, with the OpenAI API; 0 for any free port."""
     admin_host: str = "127.0.0.1"
-    """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
+    """Address that the admin port listens on; any other than loopback needs
+    `keys.admin_key_file`."""
     admin_port: Port = 8001
-    """Admin port, with metrics and the governor; 0 lets the system choose."""
+    """Admin port, with metrics, governors and replicas; 0 for any free port."""
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
-    """Processes that serve the data port. `auto` is one where engines compute on this machine's
-    CPUs or it has fewer than 8 cores, else one for every 8 cores and at most 4."""
+    """Number of processes that serve the data port. `auto`: one if engines compute on this
+    machine's CPUs or it has fewer than 8 cores, else one for every 8 cores, at most 4."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
-    """Longest request body, in bytes."""
+    """Longest request body, in bytes; a longer one gets a 413."""
     max_choices: int = Field(default=8, ge=1, le=128)
-    """Largest `n` (answers to one request)."""
+    """Largest `n` of a request: the number of answers that it asks for."""
     granted_fields: frozenset[str] = frozenset()
-    """Engine fields of a request that clients may use although they are refused by default."""
+    """Request fields of the engine that are refused by default and that clients may use here."""
     first_byte_timeout_s: Seconds = 300.0
-    """A stream must begin within this time: waiting in the engine's queue, and the prefill."""
+    """Time limit for the first bytes of a stream, in seconds: the wait in the engine's queue plus
+    the prefill. After it the replica counts as timed out."""
     stall_timeout_s: Seconds = 120.0
-    """A stream that has begun must go on within this time."""
+    """Longest pause within a stream that has begun, in seconds."""
     response_timeout_s: Seconds = 600.0
-    """An answer that is not streamed must be complete within this time."""
+    """Time limit for a complete answer that is not streamed, in seconds."""
     drain_timeout_s: Seconds = 30.0
-    """How long requests in flight may take to end once the server stops."""
+    """Time for requests in flight to complete once the server stops, in seconds. After it they are
+    ended with an error."""
     log_prompts: bool = False
-    """Whether the log shows the words of engines' errors, which may quote prompts and answers."""
+    """Whether the log contains the texts of engine errors, which may quote prompts and answers."""
 
 
 class EngineSettings(_Frozen):
-    """What is served, and how the engine runs."""
+    """The model, the drafter, and how the local engines run."""
 
     model: str = BUNDLED
-    """Folder or Hugging Face name of the target model; `bundled` is the pair inside Paceline."""
+    """Folder or Hugging Face name of the target model; `bundled` is the pair shipped with
+    Paceline."""
     served_name: str | None = None
-    """Model id that clients name; by default the folder's last part or the Hugging Face name."""
+    """Model id that clients name; by default the last part of the folder, or the Hugging Face
+    name."""
     draft: str = "auto"
-    """Drafter: `auto` (the family's draft model where one is known, else n-gram), `ngram`,
-    `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
+    """Drafter: `auto` (the draft model that the family table lists for the target, else n-gram),
+    `ngram`, `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
     policy: PolicyName = "goodput"
     """Who chooses the draft length: `goodput` (most tokens per second, measured), `latency` (the
     slowest answers as fast as can be, measured), `threshold` (acceptance only), `schedule` (a table
     by load), `fixed`, or `off`. It can be changed at run time."""
     draft_length_max: int = Field(default=8, ge=1, le=64)
-    """Most tokens drafted per step; the ceiling of every policy."""
+    """Most draft tokens per request and step; the ceiling of every policy."""
     draft_length: int | None = Field(default=None, ge=0)
     """Draft length of the policy `fixed`; by default draft_length_max."""
     schedule: tuple[tuple[int, int, int], ...] | None = None
-    """For the policy `schedule`: a list of [lowest, highest, draft length] by running requests."""
+    """Table of the policy `schedule`: a list of [lowest, highest, draft length], where lowest and
+    highest bound the number of running requests."""
     replicas: int = Field(default=1, ge=0, le=64)
-    """Engines to start on this machine; they share its cores. 0 serves the remote `replicas` only,
-    and loads no model."""
+    """Number of engines to start on this machine; they share its cores. 0 loads no model and
+    serves only the remote `replicas`."""
     dtype: DtypeName = "auto"
-    """Number format of weights and arithmetic; `auto` follows the processor."""
+    """Number format of weights and arithmetic; `auto` chooses by processor."""
     max_model_len: int | None = Field(default=None, ge=16)
-    """Longest prompt plus answer, in tokens; by default what the model was made for."""
+    """Longest prompt plus answer, in tokens; by default the limit in the model's configuration."""
     num_threads: int | None = Field(default=None, ge=1)
-    """Compute threads per engine on a CPU; by default one for each physical core it may use."""
+    """Compute threads per engine on a CPU; by default one per physical core that the engine may
+    use."""
     kv_cache_bytes: int | None = Field(default=None, ge=1024 * 1024)
-    """Memory for the KV cache of one engine; by default a share of what is free (CPU), or
-    vLLM's own rule (GPU)."""
+    """Memory for the KV cache of one engine, in bytes; by default a fraction of the free memory on
+    a CPU, and vLLM's own rule on a GPU."""
     vllm_args: tuple[str, ...] = ()
-    """Further arguments for vLLM's server, taken last; on the command line those after `--`."""
+    """More arguments for vLLM's server, appended last; on the command line, those after `--`."""
     start_timeout_s: Seconds = 900.0
-    """An engine must be ready within this time: loading, compiling, warming up."""
+    """Time limit for an engine to become ready (loading, compiling, warm-up), in seconds."""
     log_folder: Path | None = None
-    """Where the engines' logs go; by default the user's state folder."""
+    """Folder of the engines' logs; by default in the user's state folder."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> EngineSettings:
@@ -117,133 +124,142 @@ class EngineSettings(_Frozen):
 
 
 class SloSettings(_Frozen):
-    """What is promised to clients; nothing where it is left out."""
+    """Objectives for the service; by default there are none."""
 
     time_per_output_token_ms: float | None = Field(default=None, gt=0)
-    """Time between two chunks of an answer, in milliseconds, that 99 of 100 keep: prompts are
-    computed in pieces small enough for it, and `goodput` and `latency` draft no further."""
+    """Objective for the P99 of the time between two chunks of an answer, in milliseconds. Prompts
+    are computed in pieces small enough to meet it, and the policies `goodput` and `latency` leave
+    out draft lengths whose steps would take longer."""
 
 
 class AdmissionSettings(_Frozen):
-    """How many requests are let in, and how long the others may wait."""
+    """How many requests run at a time, how many may wait, and for how long."""
 
     max_in_flight: int = Field(default=256, ge=1)
-    """Most requests that a replica is given at a time, where the replica does not say; vLLM's
-    --max-num-seqs is a good value. With less the engine idles under load; with more, requests wait
-    inside the engine, where none is refused early."""
+    """Most requests in flight on a replica whose entry sets no limit of its own; vLLM's
+    --max-num-seqs is a good value. With a lower value the engine idles under load; with a higher
+    one requests wait inside the engine, where none is refused early."""
     max_queue: int = Field(default=1024, ge=0)
-    """Most requests of a model that wait at a time; 0 lets nobody wait."""
+    """Most requests that may wait at a time for one model; 0 refuses every request that would have
+    to wait."""
     max_queue_wait_s: Seconds = 10.0
-    """Longest wait. Who is likely to wait longer is refused at once. Once there has been a queue
-    for so long, a quarter of what a request usually takes is the limit, until it has cleared."""
+    """Longest wait, in seconds. A request that is likely to wait longer is refused at once. Once a
+    queue has lasted this long, the limit is a quarter of the usual duration of a request, until
+    the queue is empty."""
     max_deadline_s: Seconds = 3600.0
-    """Most time for a request, also where its client names none (x-request-timeout-ms) or more."""
+    """Longest time for a whole request, in seconds. It also bounds the x-request-timeout-ms of a
+    client, and applies where the client sends none."""
 
 
 class FailureSettings(_Frozen):
-    """What happens when a replica fails."""
+    """Circuit breakers, retries, continuation and stall detection."""
 
     max_failure_fraction: float = Field(default=0.5, gt=0, le=1)
-    """A replica that fails this share of its last requests, or more, takes none for a while. One
-    that refuses a connection is out at once."""
+    """A replica that fails this fraction of its recent requests, or more, is ejected: it gets no
+    requests for a while. A replica that refuses a connection is ejected at once."""
     min_samples: int = Field(default=10, ge=1)
-    """With fewer requests than this in 30 s, the share ejects no replica."""
+    """Fewest requests within 30 s for which max_failure_fraction applies."""
     max_open_s: float = Field(default=30.0, ge=1)
-    """Longest time until an ejected replica is tried again; the first time it is one second."""
+    """Longest time until an ejected replica is tried again, in seconds. The first time is one
+    second; it doubles with each failed trial."""
     max_attempts: int = Field(default=3, ge=1)
-    """Most attempts for one request before its first byte; 1 tries once and never again."""
+    """Most attempts for one request before its first byte; 1 for no retries."""
     max_continuations: int = Field(default=3, ge=0)
-    """Most times in a row that another replica continues a stream and brings it forward by fewer
-    than 16 tokens; in all, four times as many."""
+    """Most continuations of one stream in a row that each add fewer than 16 tokens. The limit for
+    all continuations of a stream is four times as high."""
     retry_fraction: Fraction = 0.2
-    """Retries may add this share to the requests of the last 10 s, …"""
+    """Retry budget: this fraction of the requests of the last 10 s, plus retry_reserve."""
     retry_reserve: int = Field(default=256, ge=0)
-    """… and this many more: at least as many as one replica takes at a time, so that none is lost
-    when it dies."""
+    """Retries allowed on top of retry_fraction. Set it to at least the requests in flight on one
+    replica, so that none is lost when the replica dies."""
     replica_wait_s: Seconds = 10.0
-    """When no replica can take a request that failed, it waits for one for so long."""
+    """Longest wait for another replica after a failed attempt, in seconds."""
     silence_s: Seconds = 30.0
-    """A replica whose only stream brings nothing for so long may be hung; with three streams or
-    more it takes a third of it. Rises with the silences that the replica usually has."""
+    """Stall limit, in seconds: a replica whose only stream sends no data for this long counts as
+    hung. With three or more streams it is a third of this. It rises for a replica that usually
+    pauses longer."""
     first_silence_s: Seconds = 60.0
-    """The same while no stream has begun: prompts are being computed, which brings no bytes."""
+    """Stall limit while no stream has begun, in seconds: a prefill sends no data."""
 
 
 class KeysSettings(_Frozen):
-    """Who may use the server. `paceline keys` makes and revokes keys."""
+    """API keys. `paceline keys` creates and revokes them."""
 
     file: Path | None = None
-    """File of the API keys, hashed; without one the data port asks for no key. Changes are noticed
-    while the server runs."""
+    """File of the hashed API keys; without it the data port requires no key. The running server
+    notices changes."""
     admin_key_file: Path | None = None
-    """File of the admin port's keys, hashed; without one that port asks for no key and must stay
-    on loopback."""
+    """File of the hashed keys of the admin port; without it the admin port requires no key and must
+    stay on loopback."""
     salt_file: Path | None = None
-    """File of the secret that keeps tenants apart in the engines' prefix caches, made at its first
-    use; by default `file` with `.salt` added. Gateways of one fleet share it."""
+    """File of the secret that separates tenants in the engines' prefix caches, created on first
+    use; by default `file` with `.salt` appended. Gateways of one fleet must share it."""
     metrics_need_key: bool = False
-    """Whether `/metrics` asks for the admin key too."""
+    """Whether `/metrics` requires the admin key too."""
 
 
 class FleetSettings(_Frozen):
-    """How remote replicas are watched."""
+    """Health polls, load readings and DNS resolution of replicas."""
 
     poll_period_s: Seconds = 2.0
-    """A remote replica is asked this often whether it is well."""
+    """Time between two health polls of a remote replica, in seconds."""
     poll_timeout_s: Seconds = 5.0
-    """It must answer within this time."""
+    """Time limit for one poll, one reading of the load, and one DNS resolution, in seconds."""
     failures_before_down: int = Field(default=3, ge=1)
-    """It is down after as many polls in a row without a good answer."""
+    """Consecutive failed polls after which a replica is down."""
     load_period_s: Seconds = 5.0
-    """The load of every replica, local or remote, is read from its metrics this often."""
+    """Time between two readings of a replica's load from its metrics, local or remote, in
+    seconds."""
     dns_period_s: Seconds = 10.0
-    """DNS names are resolved again this often."""
+    """Time between two resolutions of a DNS name, in seconds."""
     warm_up: bool = True
     """Whether a remote replica must answer a small request before it takes traffic."""
     warm_up_timeout_s: Seconds = 120.0
-    """It must have answered it within this time, the wait in its own queue included."""
+    """Time limit for the warm-up request, the wait in the replica's own queue included, in
+    seconds."""
 
 
 class ReplicaSettings(_Frozen):
-    """A remote replica, or all behind one DNS name."""
+    """A remote replica, or a DNS name whose addresses are replicas."""
 
     url: str | None = None
-    """Its address, http://host:port or https://host:port, without a path."""
+    """Address of the server, http://host:port or https://host:port, without a path."""
     dns: str | None = None
-    """Instead of `url`: host:port of which every A and AAAA record is a replica, over http."""
+    """Instead of `url`: host:port, where every A and AAAA record of the host is a replica, over
+    http."""
     name: str | None = None
-    """Label of its metrics; by default host and port."""
+    """Name of the replica, also in metrics; by default host:port."""
     model: str | None = None
-    """The model id that clients name; by default the first that it lists."""
+    """Model id that clients name; by default the first that the server lists."""
     dialect: DialectName = "vllm"
-    """Which server it is; `openai` for any other than those named."""
+    """Kind of server; `openai` for any kind not listed."""
     drafts: bool = False
-    """Whether it drafts speculatively; vLLM then refuses `min_p` and `logit_bias`."""
+    """Whether the server uses speculative decoding; vLLM then refuses `min_p` and `logit_bias`."""
     key_file: Path | None = None
-    """File with the key that is sent to it as a bearer token; read once, at the start."""
+    """File with the API key of the server, sent as a bearer token; read once, at the start."""
     max_in_flight: int | None = Field(default=None, ge=1)
-    """Most requests it is given at a time."""
+    """Most requests in flight on the server; by default `admission.max_in_flight`."""
 
 
 class Settings(_Frozen):
-    """Everything that can be set."""
+    """All settings."""
 
     server: ServerSettings = ServerSettings()
-    """What clients and operators connect to."""
+    """The data port, the admin port and their limits."""
     engine: EngineSettings = EngineSettings()
-    """What is served, and how the engine runs."""
+    """The model, the drafter, and how the local engines run."""
     slo: SloSettings = SloSettings()
-    """What is promised to clients."""
+    """Objectives for the service; by default there are none."""
     admission: AdmissionSettings = AdmissionSettings()
-    """How many requests are let in, and how long the others may wait."""
+    """How many requests run at a time, how many may wait, and for how long."""
     failures: FailureSettings = FailureSettings()
-    """What happens when a replica fails."""
+    """Circuit breakers, retries, continuation and stall detection."""
     keys: KeysSettings = KeysSettings()
-    """Who may use the server. `paceline keys` makes and revokes keys."""
+    """API keys. `paceline keys` creates and revokes them."""
     fleet: FleetSettings = FleetSettings()
-    """How remote replicas are watched."""
+    """Health polls, load readings and DNS resolution of replicas."""
     replicas: Annotated[
         tuple[ReplicaSettings, ...], BeforeValidator(lambda value: () if value is None else value)
     ] = ()
-    """Remote replicas, a list of mappings; only in the file. They are served beside the engines of
-    this machine."""
+    """Remote replicas, a list of mappings; only in the file. They serve in addition to the local
+    engines."""

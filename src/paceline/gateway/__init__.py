@@ -1,4 +1,8 @@
-"""The gateway: clients meet the engines here. Plain ASGI in front of one or many replicas."""
+"""The gateway: a plain ASGI application between clients and one or many replicas.
+
+The names below are for `paceline serve` and embedding programs; the rooms of the gateway import
+each other directly.
+"""
 
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ask

@@ -1,7 +1,6 @@
-"""How are both ports opened, run and closed?
+"""Open, run and close both ports of the gateway.
 
-`serve_gateway` is the gateway's whole surface for its caller, who owns the event loop and the
-signals.
+Callers use only `serve_gateway`; they own the event loop and the signals.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from paceline.gateway.workers.pool import WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """Where the gateway listens."""
+    """A gateway that listens on both ports."""
 
     host: str
     port: int
     admin_host: str
     admin_port: int
     ledger: Traffic
-    """Requests in flight per replica."""
+    """Requests in flight and breaker states by replica."""
     fleet: Fleet
     """All replicas, local and remote."""
     _servers: tuple[asyncio.Task[None], ...] = ()
@@ -46,7 +45,7 @@ class RunningGateway:
         return _url(self.admin_host, self.admin_port)
 
     async def wait_failed(self) -> None:
-        """Returns only if a server ends by itself; raises what ended it."""
+        """Return only when a server ends by itself; raises the exception that ended it."""
         done, _ = await asyncio.wait(self._servers, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -61,12 +60,13 @@ async def serve_gateway(
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
-    `source` gives the local engines; remote replicas are in the settings and watched here.
-    What operators change in the governors is noted in `changes`, for whoever restarts engines.
-    `on_hung` is called with the name of a replica that brings no bytes although it should; it must
-    not block or raise.
-    Raises `PortTaken` when a port cannot be opened, and `WorkerFailed` when a process that is to
-    serve the data port cannot. Installs no signal handlers.
+    `source` lists the local engines; remote replicas come from the settings and are polled here.
+    `changes` collects the governor changes of operators, so that the owner of the engines can
+    repeat them after a restart. `on_hung` is called with the name of a replica that sends no data
+    within its stall limit; it must not block or raise.
+
+    Raises `PortTaken` when a port cannot be opened, and `WorkerFailed` when a worker process
+    cannot serve. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
         data_socket = stack.enter_context(bind(settings.host, settings.port, "port"))
@@ -75,8 +75,8 @@ async def serve_gateway(
         )
         port = data_socket.getsockname()[1]
         metrics = GatewayMetrics()
-        alone = settings.workers == 1
-        data = DataPort(settings, metrics) if alone else WorkerPool(settings, metrics)
+        is_single_process = settings.workers == 1
+        data = DataPort(settings, metrics) if is_single_process else WorkerPool(settings, metrics)
         async with Fleet(settings.fleet, source, data.ledger.num_in_flight) as fleet:
             admin = AdminApp(
                 settings,

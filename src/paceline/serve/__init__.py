@@ -1,5 +1,6 @@
-"""`paceline serve`: the supervisor of the engines and the gateway, composed in one process.
+"""The command `paceline serve`: engines and gateway composed in one process.
 
-`command` reads flags, `plan` turns settings into values for each part, `run` carries them out,
-`screen` tells a person about it.
+`command` is the command line, `plan` turns the settings into what is started, `worker_count`
+chooses the number of gateway processes, `run` runs everything, `shutdown_signals` handles SIGTERM
+and SIGINT, and `terminal_output` prints progress and the addresses.
 """

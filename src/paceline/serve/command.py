@@ -1,6 +1,6 @@
-"""The command line of `paceline serve`: flags to settings, faults to exit codes.
+"""The command line of `paceline serve`: turns flags into settings and errors into exit codes.
 
-0 after a signal, 1 when something cannot be started, 2 for wrong usage or settings.
+Exit codes: 0 after a signal, 1 when something cannot be started, 2 for wrong usage or settings.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from paceline.governor.policies.registry import POLICY_NAMES
 _EXAMPLES = """\b
 Examples:
   paceline serve
-      The bundled pair on http://127.0.0.1:8000
+      Serve the bundled pair on http://127.0.0.1:8000
   paceline serve Qwen/Qwen2.5-7B-Instruct
-      With the draft model that the family table names
+      Use the draft model that the family table lists for this target
   paceline serve ./my-model --draft ./my-draft --draft-length-max 6
+      Use a draft model of your own, with at most 6 draft tokens per step
   paceline serve ./my-model --draft ngram --port 8080 -- --max-num-seqs 64
-      What stands after -- goes to vLLM's server as it is
+      Pass the arguments after -- to vLLM's server unchanged
   paceline serve --replicas 0 --config fleet.yaml
-      In front of servers that run elsewhere, listed in the file under `replicas`
+      Start no engine; serve the remote servers listed under `replicas` in the file
   PACELINE_SERVER__PORT=8080 paceline serve --config paceline.yaml --print-config
+      Print the effective settings and where each one comes from
 """
 
-# Flag → setting. A flag that was not given leaves the setting to the file and the environment.
+# Flag → setting. Without the flag, the file and the environment decide.
 _SETTINGS: dict[str, Key] = {
     "model": ("engine", "model"),
     "draft": ("engine", "draft"),
@@ -50,7 +52,7 @@ _SETTINGS: dict[str, Key] = {
 
 
 class _ServeCommand(click.Command):
-    """Keeps what follows `--` apart: click alone would take its first word for MODEL."""
+    """Separates the arguments after `--`: click alone would take the first of them as MODEL."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -65,40 +67,42 @@ class _ServeCommand(click.Command):
     cls=_ServeCommand,
     epilog=_EXAMPLES,
     options_metavar="[OPTIONS]",
-    short_help="Serve a model with governed speculation.",
+    short_help="Serve a model with governed speculative decoding.",
 )
 @click.argument("model", required=False, metavar="[MODEL]")
 @click.option(
     "--draft",
     metavar="auto|MODEL|ngram|suffix|none",
-    help="Drafter; auto takes the family's draft model where one is known, else n-gram.",
+    help="Drafter. auto: the draft model that the family table lists for MODEL, else n-gram.",
 )
 @click.option(
     "--policy",
     type=click.Choice(POLICY_NAMES),
     help="Who chooses the draft length; can be changed at run time.",
 )
-@click.option("--draft-length-max", type=int, metavar="N", help="Most tokens drafted per step.")
-@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0 for remote ones only.")
-@click.option("--host", metavar="H", help="Address of the data port.")
-@click.option("--port", type=int, metavar="P", help="Data port; 0 lets the system choose.")
-@click.option("--admin-port", type=int, metavar="P", help="Admin port; 0 lets the system choose.")
+@click.option(
+    "--draft-length-max", type=int, metavar="N", help="Most draft tokens per request and step."
+)
+@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0: remote only.")
+@click.option("--host", metavar="H", help="Address that the data port listens on.")
+@click.option("--port", type=int, metavar="P", help="Data port; 0: any free port.")
+@click.option("--admin-port", type=int, metavar="P", help="Admin port; 0: any free port.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Settings file; by default paceline.yaml, if there is one.",
+    help="Settings file; default: paceline.yaml in the working folder, if it exists.",
 )
 @click.option(
     "--print-config",
     is_flag=True,
-    help="Print the effective settings and where each comes from, and stop.",
+    help="Print the effective settings and where each one comes from, then exit.",
 )
 @click.pass_context
 def serve(ctx: click.Context, /, config: Path | None, print_config: bool, **flags: Any) -> None:
-    """Serve MODEL, a folder or a Hugging Face name, over the OpenAI API.
+    """Serve MODEL over the OpenAI API. MODEL is a folder or a Hugging Face name.
 
-    Without MODEL the bundled pair is served. Arguments after -- go to vLLM's server.
+    Without MODEL, the bundled pair is served. Arguments after -- are passed to vLLM's server.
     """
     try:
         loaded = load_settings(_given_flags(ctx, flags), os.environ, config)
@@ -122,7 +126,7 @@ def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[s
 
 
 def _serve(loaded: LoadedSettings) -> int:
-    # Imported here: `--help` and `--print-config` need none of it.
+    # Imported here because `--help` and `--print-config` do not need them.
     import uvloop
 
     from paceline.engine.launch.command import EngineMissing, find_server_module
@@ -134,10 +138,10 @@ def _serve(loaded: LoadedSettings) -> int:
     from paceline.gateway.process import start_logging
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
-    from paceline.serve.screen import Screen
+    from paceline.serve.terminal_output import TerminalOutput
 
     start_logging()
-    run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are bounded
+    run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
     try:
         plan = make_plan(
             loaded.settings,
@@ -153,11 +157,11 @@ def _serve(loaded: LoadedSettings) -> int:
         shutil.rmtree(run_folder, ignore_errors=True)
         return _fail(error, 1)
     try:
-        with Screen(plan.served_name, plan.gateway.keys) as screen:
-            uvloop.run(run_serve(plan, on_progress=screen.progress, on_ready=screen.ready))
+        with TerminalOutput(plan.served_name, plan.gateway.keys) as output:
+            uvloop.run(run_serve(plan, on_progress=output.progress, on_ready=output.ready))
     except (EngineFailed, KeysUnusable, PortTaken, WorkerFailed) as error:
         return _fail(error, 1)
-    except asyncio.CancelledError:  # a second signal: no waiting for requests in flight
+    except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0
     finally:
         shutil.rmtree(run_folder, ignore_errors=True)
@@ -170,7 +174,7 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def _log_folder(loaded: LoadedSettings) -> Path:
-    """The configured one, else a folder by port, so that two servers do not share a log."""
+    """The configured folder, else one per port, so that two servers never share a log."""
     configured = loaded.settings.engine.log_folder
     if configured is not None:
         return configured.absolute()

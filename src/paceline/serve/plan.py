@@ -1,7 +1,7 @@
-"""What exactly is going to be started for these settings on this machine?
+"""Turn the settings into what `paceline serve` starts on this machine.
 
-From the configuration to values of the parts: the gateway's settings, and for each engine its
-command. The start-up checks happen here, before anything is started.
+The result is values of the parts: the gateway's settings, and a command line for each engine. All
+start-up checks run here, before anything is started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paceline.engine.launch.model_folder import (
 from paceline.engine.launch.speculation import Drafter, choose_drafter
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.settings import AdmissionSettings, FailureSettings, KeySettings
-from paceline.serve.workers import choose_num_workers
+from paceline.serve.worker_count import choose_num_workers
 
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair."""
@@ -49,9 +49,9 @@ class ServePlan:
     start_timeout_s: float
     log_folder: Path
     run_folder: Path
-    """For the sockets; belongs to this run alone."""
+    """For the sockets; used by this run only."""
     reasons: tuple[str, ...]
-    """Why it is started like this, one sentence each."""
+    """Why it is started in this way, one sentence for each choice."""
 
 
 def make_plan(
@@ -62,19 +62,20 @@ def make_plan(
     run_folder: Path,
     log_folder: Path,
 ) -> ServePlan:
-    """Decide everything. `ModelUnfit` or ValueError says which setting cannot be met, and why.
+    """Make all start-up decisions. Raises `ModelUnfit` or ValueError, which name the setting that
+    cannot be met and the reason.
 
-    `server_module` may be None where no engine is to be started.
+    `server_module` may be None if no engine is started.
     """
     engine = settings.engine
-    workers, why_workers = choose_num_workers(settings, hardware)
+    workers, workers_reason = choose_num_workers(settings, hardware)
     gateway = gateway_settings(settings, workers)
     if engine.replicas == 0:
         if not settings.replicas:
             raise ValueError(
-                "engine.replicas is 0 and there are no remote replicas, so there is nothing to "
-                "serve; set engine.replicas (--replicas) to at least 1, or list `replicas` in "
-                "paceline.yaml"
+                "engine.replicas is 0 and no remote replicas are configured, so there is nothing "
+                "to serve; set engine.replicas (--replicas) to at least 1, or list remote servers "
+                "under `replicas` in paceline.yaml"
             )
         return ServePlan(
             gateway=gateway,
@@ -83,7 +84,7 @@ def make_plan(
             start_timeout_s=engine.start_timeout_s,
             log_folder=log_folder,
             run_folder=run_folder,
-            reasons=("engine.replicas is 0: only remote replicas are served", why_workers),
+            reasons=("engine.replicas is 0: only remote replicas are served", workers_reason),
         )
     assert server_module is not None
     model, draft = _models(engine)
@@ -97,13 +98,14 @@ def make_plan(
         weights_bytes=weights_bytes(model),
         num_workers=num_workers(engine.vllm_args),
     )
-    engines, reasons = [], [drafter.why, why_workers]
+    engines, reasons = [], [drafter.why, workers_reason]
     for index in range(engine.replicas):
         layout = choose_layout(hardware, layout_settings, replica=index, num_replicas=engine.replicas)
         name = f"engine-{index}"
         if any(entry.label == name for entry in gateway.fleet.entries):
             raise ValueError(
-                f"replicas has the name {name!r}, which is an engine of this machine; give another"
+                f"replicas lists the name {name!r}, which is the name of a local engine; give the "
+                "remote replica another name"
             )
         command = render_command(spec, layout, run_folder, name, server_module)
         engines.append(EnginePlan(name, command))
@@ -120,7 +122,7 @@ def make_plan(
 
 
 def gateway_settings(settings: Settings, workers: int = 1) -> GatewaySettings:
-    """The gateway's settings, as far as the configuration has them. Reads the files of keys."""
+    """The gateway's settings from the configuration. Reads the key files of remote replicas."""
     entries = tuple(_entry(index, replica) for index, replica in enumerate(settings.replicas))
     fleet = FleetSettings(entries=entries, **dict(settings.fleet))
     return GatewaySettings(
@@ -147,18 +149,18 @@ def _read_key(file: Path) -> str:
     except OSError as error:
         raise ValueError(f"key_file {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"key_file {file} is no text") from None
+        raise ValueError(f"key_file {file} is not a UTF-8 text file") from None
 
 
 def _models(engine: EngineSettings) -> tuple[str, str]:
-    """Target and drafter, the bundled pair put in where it is meant."""
+    """Target and drafter, with the paths of the bundled pair where it is selected."""
     if engine.model != BUNDLED:
         return engine.model, engine.draft
     target, draft = demo.target_path(), demo.draft_path()
     if not target.is_dir():
         raise ModelUnfit(
-            f"the bundled pair is missing from this installation ({target}); name a MODEL, or "
-            "install Paceline from a checkout that has it"
+            f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
+            "install Paceline from a checkout that contains the pair"
         )
     if engine.draft == "auto":
         check_pair(target, draft)

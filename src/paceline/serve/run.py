@@ -1,8 +1,8 @@
-"""How do the engines and the gateway run together in one process, and how do they end?
+"""Run the engines and the gateway together in one process until a signal comes.
 
-The gateway opens first, so that a taken port is known at once and early clients get a 503 with
-Retry-After; it closes first too, so that requests in flight still have their engine. A signal ends
-everything with exit code 0, a second one without waiting for requests.
+The gateway opens first: a port in use is reported at once, and early requests get a 503 with
+Retry-After. It also closes first, so that requests in flight still have their engine. After a
+signal everything ends with exit code 0; a second signal does not wait for requests in flight.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import asyncio
 import contextlib
 import functools
 import logging
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from paceline.engine.process.supervisor import EngineSupervisor
 from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
 from paceline.gateway.process import rare_garbage_collection
 from paceline.serve.plan import EnginePlan, ServePlan
+from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
 
 logger = logging.getLogger(__name__)
 
 _READY_CHECK_S = 0.1
-"""Chosen by hand: how often a gateway without engines of its own looks for a replica."""
+"""Time between two checks for a ready remote replica when there are no local engines. Chosen
+empirically."""
 
 
 class SupervisedReplicas:
-    """The gateway's view of the supervised engines."""
+    """The supervised engines as a `ReplicaSource`."""
 
     def __init__(self, supervisors: Sequence[EngineSupervisor]) -> None:
         self._supervisors = supervisors
@@ -57,7 +58,8 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    PortTaken, WorkerFailed, KeysUnusable or EngineFailed when it cannot start.
+    `on_progress` gets the name of an engine or replica and its current step. Raises PortTaken,
+    WorkerFailed, KeysUnusable or EngineFailed when something cannot start.
     """
     changes = GovernorChanges()
     supervisors = [
@@ -76,10 +78,10 @@ async def serve(
         for engine in plan.engines
     ]
     async with contextlib.AsyncExitStack() as stack:
-        signalled = stack.enter_context(_signals())
-        engines = await stack.enter_async_context(_Tasks.open())
+        signalled = stack.enter_context(shutdown_signals())
+        engines = await stack.enter_async_context(_EngineTasks.open())
         gateway: RunningGateway | None = None
-        async with _given_up_when(signalled):
+        async with cancelled_by(signalled):
             gateway = await stack.enter_async_context(
                 serve_gateway(
                     plan.gateway,
@@ -96,7 +98,7 @@ async def serve(
             asyncio.create_task(gateway.wait_failed()),
             *(engines.start(supervisor.run()) for supervisor in supervisors),
         }
-        ready = asyncio.create_task(_ready(supervisors, gateway.fleet, on_progress))
+        ready = asyncio.create_task(_wait_ready(supervisors, gateway.fleet, on_progress))
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
@@ -112,43 +114,43 @@ async def serve(
 
 
 def _restart_hung(supervisors: Sequence[EngineSupervisor], name: str) -> None:
-    """A remote replica is left to its own operator."""
+    """Restart a hung local engine. Remote replicas are left to their own operators."""
     for supervisor in supervisors:
         if supervisor.name == name:
-            supervisor.restart("its streams stood still, although it said that it is well")
+            supervisor.restart("its streams sent no data, although its health check passed")
 
 
 async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout_s: float) -> None:
-    """Set the governor of a fresh engine as operators left the one before. Does not raise."""
+    """Repeat the operators' changes on the governor of a new engine. Does not raise."""
     socket = engine.command.control_socket
     if socket is None:
-        return  # nothing to govern: no change was ever accepted
+        return  # no governor, so no change was ever accepted
     for command in changes.commands(engine.name):
         answer = await ask(engine.name, socket, command, timeout_s)
         if answer.error is not None:
             logger.error(
-                "the governor of the restarted engine %s could not be set as before: %s; "
-                "set it again with PATCH /admin/governor",
+                "engine %s was restarted, but its governor settings could not be restored: %s; "
+                "set them again with PATCH /admin/governor",
                 engine.name,
                 answer.error,
             )
 
 
-async def _ready(
+async def _wait_ready(
     supervisors: Sequence[EngineSupervisor], fleet: Fleet, on_progress: Callable[[str, str], None]
 ) -> None:
-    """Return once all engines have been ready, or, where there are none, one remote replica is.
+    """Return once all local engines are ready or, without local engines, one remote replica is.
 
-    A gateway in front of replicas that are all down waits: they may come, and until then clients
-    get a 503.
+    If all remote replicas are down, the gateway waits for one to recover; until then clients get
+    a 503.
     """
     await asyncio.gather(*(supervisor.wait_ready() for supervisor in supervisors))
     while not supervisors and not any(r.state == "ready" for r in fleet.replicas()):
         for status in fleet.statuses():
             on_progress(status.replica.name, f"{status.replica.state}: {status.reason}")
-        for name in fleet.dns_entries():
-            if name.failure:
-                on_progress(name.name, name.failure)
+        for entry in fleet.dns_entries():
+            if entry.failure:
+                on_progress(entry.name, entry.failure)
         await asyncio.sleep(_READY_CHECK_S)
 
 
@@ -158,67 +160,25 @@ def _raise_first(tasks: set[asyncio.Task[Any]]) -> None:
             task.result()
 
 
-class _Tasks:
-    """Owns the engines' tasks: when its block ends, they are cancelled and waited for."""
+class _EngineTasks:
+    """Owns the engines' tasks: at the end of its block it cancels them and waits for them."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls) -> AsyncIterator[_Tasks]:
+    async def open(cls) -> AsyncIterator[_EngineTasks]:
         owner = cls()
         try:
             yield owner
         finally:
             for task in owner.tasks:
                 task.cancel()
-            # What they raised has been raised by `serve` already, or comes second to it.
+            # `serve` has raised their first exception already; later ones follow from it.
             await asyncio.gather(*owner.tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self.tasks.add(task)
         return task
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[asyncio.Event]:
-    """An event that the first SIGTERM or SIGINT sets; the second cancels the caller's task."""
-    loop = asyncio.get_running_loop()
-    main = asyncio.current_task()
-    assert main is not None
-    signalled = asyncio.Event()
-
-    def received() -> None:
-        if signalled.is_set():
-            main.cancel()
-        signalled.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received)
-    try:
-        yield signalled
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-
-@contextlib.asynccontextmanager
-async def _given_up_when(signalled: asyncio.Event) -> AsyncIterator[None]:
-    """Cancel the block, and only that, when the signal comes before its end."""
-
-    async def watch() -> None:
-        await signalled.wait()
-        limit.reschedule(asyncio.get_running_loop().time())
-
-    try:
-        async with asyncio.timeout(None) as limit:
-            watching = asyncio.create_task(watch())
-            try:
-                yield
-            finally:
-                watching.cancel()
-    except TimeoutError:
-        if not limit.expired():
-            raise

@@ -1,4 +1,4 @@
-"""Is what --print-config shows the configuration that holds?"""
+"""`--print-config` shows the effective settings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from paceline.config.printing import render_settings
 from paceline.config.sources import SETTING_KEYS
 
 
-def test_what_is_printed_can_be_used_as_the_file(tmp_path: Path) -> None:
-    """Reading the print gives the same settings, lists and absences included."""
+def test_the_printed_settings_can_be_used_as_the_file(tmp_path: Path) -> None:
+    """Loading the output gives the same settings, including lists and None."""
     environ = {
         "PACELINE_ENGINE__VLLM_ARGS": '["--x", "a b", "1"]',
         "PACELINE_ENGINE__SCHEDULE": "[[1, 8, 4]]",
@@ -23,7 +23,7 @@ def test_what_is_printed_can_be_used_as_the_file(tmp_path: Path) -> None:
     assert load_settings({}, {}, file).settings == loaded.settings
 
 
-def test_remote_replicas_are_printed_so_that_they_can_be_read_back(tmp_path: Path) -> None:
+def test_printed_remote_replicas_can_be_loaded_again(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(
         "replicas: [{url: 'http://a:1', drafts: true, key_file: k}, {dns: 'b:2', dialect: tgi}]\n"
@@ -34,9 +34,9 @@ def test_remote_replicas_are_printed_so_that_they_can_be_read_back(tmp_path: Pat
     assert load_settings({}, {}, file).settings == loaded.settings
 
 
-def test_each_setting_stands_with_its_description_and_origin() -> None:
+def test_each_setting_is_printed_with_its_description_and_origin() -> None:
     text = render_settings(load_settings({("server", "port"): ("--port", 81)}, {}))
-    assert "  # Data port, with the OpenAI API; 0 lets the system choose.\n" in text
+    assert "  # Data port, with the OpenAI API; 0 for any free port.\n" in text
     assert "  port: 81  # flag --port\n" in text
     for *section, name in SETTING_KEYS:
         assert f"\n{'  ' * len(section)}{name}: " in text

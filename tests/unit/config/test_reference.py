@@ -1,4 +1,4 @@
-"""Does the reference in docs/ say what the tree says?"""
+"""docs/configuration.md is generated from the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which value wins, and how are faults told?"""
+"""Precedence of the layers, and error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.governor.policies.registry import POLICY_NAMES
 PORT = ("server", "port")
 
 
-def test_defaults_hold_where_nothing_is_said() -> None:
+def test_without_any_layer_the_defaults_apply() -> None:
     loaded = load_settings({}, {})
     assert loaded.settings == Settings()
     assert loaded.settings.server.port == 8000
@@ -36,7 +36,7 @@ def test_flags_win_over_environment_and_environment_over_file(tmp_path: Path) ->
     assert str(loaded.origin(("server", "host"))) == f"file {file}"
 
 
-def test_the_file_in_the_working_folder_is_read_without_being_named(
+def test_the_file_in_the_working_folder_is_read_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,7 @@ def test_the_file_in_the_working_folder_is_read_without_being_named(
     assert load_settings({}, {}).settings.engine.draft == "ngram"
 
 
-def test_a_heading_without_settings_is_no_fault(tmp_path: Path) -> None:
+def test_a_section_without_settings_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("server:\nengine:\n")
     assert load_settings({}, {}, file).settings == Settings()
@@ -62,7 +62,7 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({"PACELINE_SERVER__PROT": "1"}, "server.prot is not a setting"),
         ({"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
@@ -78,14 +78,16 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
         ({"PACELINE_ENGINE__DRAFT_LENGTH": "9"}, "allowed is 0 (off) to 8"),
     ],
 )
-def test_faults_say_what_was_given_and_what_is_allowed(environ: dict[str, str], said: str) -> None:
+def test_errors_say_what_was_given_and_what_is_allowed(
+    environ: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings({}, environ)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_variables_of_others_are_left_alone() -> None:
-    """Those of a Kubernetes service called paceline, and one that `paceline bench` reads."""
+def test_variables_of_other_programs_are_ignored() -> None:
+    """For example those of a Kubernetes service called paceline, and one of `paceline bench`."""
     environ = {
         "PACELINE_SERVICE_HOST": "10.0.0.1",
         "PACELINE_PORT": "tcp://10.0.0.1:8000",
@@ -104,21 +106,21 @@ def test_the_policies_are_those_of_the_governor() -> None:
     assert str(caught.value).count("'") == 2 * len(("fast", *POLICY_NAMES))
 
 
-def test_the_origin_of_a_fault_is_named(tmp_path: Path) -> None:
+def test_an_error_names_the_origin_of_the_value(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("engine: {replicas: -1}\n")
     with pytest.raises(ConfigError, match=r"engine\.replicas is -1 \(from file .*p\.yaml\)"):
         load_settings({}, {}, file)
 
 
-def test_all_unknown_settings_are_told_at_once() -> None:
+def test_all_unknown_settings_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings({}, {"PACELINE_A__B": "1", "PACELINE_C__": "2"})
     assert len(str(caught.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("content", ["- 1\n- 2\n", "text", "a: [", "a: b: c"])
-def test_files_that_are_no_mapping_are_refused(tmp_path: Path, content: str) -> None:
+def test_files_that_are_not_a_mapping_are_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(content)
     with pytest.raises(ConfigError, match=r"p\.yaml"):
@@ -131,7 +133,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("replicas: [{urll: 'http://a:1'}]", "replicas.0.urll is not a setting (from file"),
         ("replicas: [{url: 'http://a:1'}, {url: 5}]", "replicas.1.url is 5 (from file"),
@@ -142,22 +144,22 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         ("fleet: {poll_period_s: 0}", "fleet.poll_period_s is 0"),
     ],
 )
-def test_faults_in_a_list_say_in_which_entry(tmp_path: Path, content: str, said: str) -> None:
+def test_an_error_in_a_list_names_the_entry(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(content)
     with pytest.raises(ConfigError) as caught:
         load_settings({}, {}, file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_an_empty_heading_is_an_empty_list(tmp_path: Path) -> None:
+def test_an_empty_replicas_section_is_an_empty_list(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("replicas:\n")
     assert load_settings({}, {}, file).settings == Settings()
 
 
 def test_the_dialects_are_those_of_the_gateway() -> None:
-    """The configuration knows no part of the server, so it repeats the names."""
+    """The configuration imports no part of the gateway, so it repeats the names."""
     assert set(get_args(DialectName)) == set(DIALECTS)
 
 

@@ -94,7 +94,7 @@ async def test_the_garbage_collector_is_tuned_while_the_gateway_serves(tmp_path:
 async def test_local_engines_and_remote_replicas_serve_together(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("s")  # a short path: a Unix socket's is bounded
+    folder = tmp_path_factory.mktemp("s")  # short: the length of socket paths is limited
     command = EngineCommand(
         arguments=(sys.executable, str(ENGINE), str(folder / "e.sock"), str(folder / "pids")),
         environment={},

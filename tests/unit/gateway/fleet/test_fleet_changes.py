@@ -145,7 +145,8 @@ async def test_unknown_names_get_a_404() -> None:
         deleted = await it.admin.delete("/admin/replicas", params={"name": "b"})
         for answer in (patched, deleted):
             assert answer.status_code == 404
-            assert answer.json()["error"]["message"] == ("There is no replica 'b'; known replicas: a.")
+            message = answer.json()["error"]["message"]
+            assert message == "There is no replica 'b'; known replicas: a."
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How many processes serve the data port when nobody says?"""
+"""The default number of processes that serve the data port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.config import Settings
 from paceline.engine.launch.hardware import Hardware
 from paceline.gateway import GatewaySettings
 from paceline.serve.plan import gateway_settings
-from paceline.serve.workers import choose_num_workers
+from paceline.serve.worker_count import choose_num_workers
 
 GPU_HOST = Hardware(
     device="gpu",
@@ -38,20 +38,20 @@ def test_a_quota_counts_as_cores() -> None:
     assert chosen(replace(GPU_HOST, cpu_quota=16.0))[0] == 2
 
 
-def test_engines_that_compute_on_the_cpus_are_left_the_cores() -> None:
-    number, why = chosen(replace(GPU_HOST, device="cpu"))
-    assert (number, why) == (1, "one process serves the data port: the engines need the cores")
+def test_engines_on_the_cpu_keep_the_cores() -> None:
+    number, reason = chosen(replace(GPU_HOST, device="cpu"))
+    assert (number, reason) == (1, "one process serves the data port: the engines need the cores")
 
 
-def test_without_engines_of_its_own_the_gateway_has_the_cores() -> None:
+def test_without_local_engines_the_gateway_uses_the_cores() -> None:
     assert chosen(replace(GPU_HOST, device="cpu"), engine={"replicas": 0})[0] == 4
 
 
-def test_a_number_that_is_given_is_taken() -> None:
+def test_a_configured_number_is_used() -> None:
     assert chosen(GPU_HOST, server={"workers": 7}) == (7, "server.workers is 7")
 
 
-def test_the_number_reaches_the_gateway() -> None:
+def test_the_number_is_in_the_gateway_settings() -> None:
     assert gateway_settings(Settings(), 3).workers == 3
     with pytest.raises(ValueError, match="workers is 0; it must be at least 1"):
         GatewaySettings(workers=0)

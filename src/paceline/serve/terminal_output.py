@@ -1,8 +1,8 @@
-"""What does a person see while the server starts, and once it serves?
+"""Terminal output of `paceline serve`: progress while it starts, then the addresses.
 
-On a terminal a line that tells what is going on and for how long, then the addresses and two
-commands to try. In a pipe only the one line with the addresses, on standard output, for programs;
-what is going on is told on standard error, a line for each step.
+On a terminal: one status line that is updated, then the addresses and commands to try. In a pipe:
+one line with the addresses on standard output, for programs, and one line per step on standard
+error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from paceline.gateway import RunningGateway
 from paceline.gateway.settings import KeySettings
 
 
-class Screen:
-    """Progress on standard error. Use as a context manager."""
+class TerminalOutput:
+    """Prints progress and the addresses. A context manager."""
 
     def __init__(self, served_name: str | None, keys: KeySettings) -> None:
-        """`served_name` is the model of the engines; None when there are only remote replicas."""
+        """`served_name` is the model id of the local engines; None without local engines."""
         self._served_name = served_name
         self._subject = served_name or "the gateway"
         self._keys = keys
@@ -33,7 +33,7 @@ class Screen:
         self._out = Console(highlight=False, soft_wrap=True)
         self._status: Status | None = None
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> TerminalOutput:
         if self._errors.is_terminal:
             self._status = self._errors.status(f"Starting {self._subject}")
             self._status.start()
@@ -47,31 +47,33 @@ class Screen:
     ) -> None:
         self._stop()
 
-    def progress(self, engine: str, step: str) -> None:
-        is_news = self._steps.get(engine) != step
-        self._steps[engine] = step
+    def progress(self, name: str, step: str) -> None:
+        """Show the current step of an engine, of a replica, or of `paceline` itself."""
+        has_changed = self._steps.get(name) != step
+        self._steps[name] = step
         if self._status is None:
-            if is_news:
-                subject = "paceline" if engine == "paceline" else f"paceline: {engine}"
+            if has_changed:
+                subject = "paceline" if name == "paceline" else f"paceline: {name}"
                 self._errors.print(f"{subject}: {step}", markup=False, soft_wrap=True)
         else:
-            now = "; ".join(f"{name}: {what}" for name, what in sorted(self._steps.items()))
-            self._status.update(f"Starting {self._subject} ({now})")
+            steps = "; ".join(f"{name}: {step}" for name, step in sorted(self._steps.items()))
+            self._status.update(f"Starting {self._subject} ({steps})")
 
     def ready(self, gateway: RunningGateway) -> None:
+        """Print the addresses and, on a terminal, commands to try."""
         self._stop()
         models = sorted({replica.model for replica in gateway.fleet.replicas() if replica.model})
         self._out.print(
             f"paceline: serving {', '.join(models)} on {gateway.url} (admin {gateway.admin_url})"
         )
         if self._out.is_terminal:
-            took_s = time.monotonic() - self._started_at_s
+            duration_s = time.monotonic() - self._started_at_s
             curl = _curl(self._keys.file, "PACELINE_KEY")
             examples = _examples(curl, gateway.url, self._served_name or models[0])
-            self._out.print(f"\nReady after {took_s:.0f} s. Try:\n\n{examples}\n", markup=False)
+            self._out.print(f"\nReady after {duration_s:.0f} s. Try:\n\n{examples}\n", markup=False)
             curl = _curl(self._keys.admin_key_file, "PACELINE_ADMIN_KEY")
             self._out.print(
-                f"Draft length and policy: {curl} {gateway.admin_url}/admin/governor    "
+                f"Show draft length and policy: {curl} {gateway.admin_url}/admin/governor    "
                 "Stop: Ctrl-C"
             )
 
@@ -86,15 +88,15 @@ def _curl(key_file: Path | None, variable: str) -> str:
 
 
 def _examples(curl: str, url: str, model: str) -> str:
-    question = "Write a docstring for:\ndef add(a, b):\n    return a + b"
-    chat = json.dumps(
+    prompt = "Write a docstring for:\ndef add(a, b):\n    return a + b"
+    chat_body = json.dumps(
         {
             "model": model,
-            "messages": [{"role": "user", "content": question}],
+            "messages": [{"role": "user", "content": prompt}],
             "max_tokens": 64,
         }
     )
-    complete = json.dumps(
+    completion_body = json.dumps(
         {
             "model": model,
             "prompt": "def read_lines(path):\n",
@@ -104,5 +106,8 @@ def _examples(curl: str, url: str, model: str) -> str:
     )
     return "\n\n".join(
         f"  {curl} {url}{path} -H 'Content-Type: application/json' -d '{body}'"
-        for path, body in (("/v1/chat/completions", chat), ("/v1/completions", complete))
+        for path, body in (
+            ("/v1/chat/completions", chat_body),
+            ("/v1/completions", completion_body),
+        )
     )

@@ -1,4 +1,4 @@
-"""Do the flags of `paceline serve` arrive, and do faults end with the right code?"""
+"""Flags, error messages and exit codes of `paceline serve`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from paceline.cli import main
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings file of the checkout is picked up."""
+def _empty_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the settings file of the checkout out of the tests."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -34,7 +34,7 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(main, ["serve", *arguments], env=env)
 
 
-def test_flags_arrive_as_settings() -> None:
+def test_flags_become_settings() -> None:
     result = run(
         *("./m", "--draft", "ngram", "--policy", "off", "--draft-length-max", "4"),
         *("--replicas", "2", "--host", "::1", "--port", "1", "--admin-port", "2"),
@@ -49,13 +49,13 @@ def test_flags_arrive_as_settings() -> None:
     assert (server["host"], server["port"], server["admin_port"]) == ("::1", 1, 2)
 
 
-def test_arguments_for_vllm_are_not_taken_for_the_model() -> None:
+def test_arguments_for_vllm_are_not_taken_as_the_model() -> None:
     result = run("--print-config", "--", "--max-num-seqs", "4")
     assert yaml.safe_load(result.output)["engine"]["model"] == "bundled"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "env", "said"),
+    ("arguments", "env", "message"),
     [
         (("--policy", "fast"), {}, "'goodput'"),
         (("--bogus",), {}, "No such option"),
@@ -68,16 +68,16 @@ def test_arguments_for_vllm_are_not_taken_for_the_model() -> None:
         (("--draft", "ngram", "--", "--uds", "/x"), {}, "engine.vllm_args has --uds"),
     ],
 )
-def test_wrong_usage_ends_with_two_and_says_why(
-    arguments: tuple[str, ...], env: dict[str, str], said: str
+def test_wrong_usage_exits_with_2_and_a_reason(
+    arguments: tuple[str, ...], env: dict[str, str], message: str
 ) -> None:
     result = run(*arguments, env=env)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "there is nothing to serve; set engine.replicas (--replicas)"),
         ("replicas: [{url: 'http://a:1/v1'}]", "replicas.0: url is 'http://a:1/v1'; leave out"),
@@ -87,23 +87,23 @@ def test_wrong_usage_ends_with_two_and_says_why(
         ("replicas: [{dns: 'a:1'}, {dns: 'a:1', name: b}]", "the dns 'a:1' twice"),
     ],
 )
-def test_remote_replicas_that_cannot_be_end_with_two(content: str, said: str) -> None:
+def test_invalid_remote_replicas_exit_with_2(content: str, message: str) -> None:
     Path("paceline.yaml").write_text(content)
     Path("two.key").write_text("s3cret words\n")
     result = run("--replicas", "0")
     assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
-    assert said in result.output
+    assert message in result.output
     assert "s3cret" not in result.output
 
 
-def test_a_remote_replica_must_not_be_called_as_an_engine_of_this_machine() -> None:
+def test_a_remote_replica_must_not_have_the_name_of_a_local_engine() -> None:
     Path("paceline.yaml").write_text("replicas: [{dns: 'a:1', name: engine-0}]")
     result = run("--draft", "ngram")
     assert result.exit_code == 2
-    assert "engine-0', which is an engine of this machine" in result.output
+    assert "engine-0', which is the name of a local engine" in result.output
 
 
-def test_a_taken_port_ends_with_one_before_an_engine_starts(taken_port: int) -> None:
+def test_a_taken_port_exits_with_1_before_an_engine_starts(taken_port: int) -> None:
     started_at_s = time.monotonic()
     result = subprocess.run(
         [

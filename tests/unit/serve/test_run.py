@@ -1,4 +1,4 @@
-"""Engines and gateway composed: does what an operator set outlast a restart of the engine?
+"""Changes of the governor survive a restart of the engine.
 
 The engine is `fake_engine.py` with a real governor; gateway, supervisor and channel are real.
 """
@@ -24,7 +24,7 @@ FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
 
 @pytest.fixture
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
-    folder = tmp_path_factory.mktemp("s")  # a short path: a Unix socket's is bounded
+    folder = tmp_path_factory.mktemp("s")  # short: the length of socket paths is limited
     socket, control_socket = folder / "e.sock", folder / "c.sock"
     command = EngineCommand(
         arguments=(
@@ -46,10 +46,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
     )
 
 
-async def test_the_governor_stays_as_set_when_the_engine_is_restarted(plan: ServePlan) -> None:
-    """Length 6, then ceiling 4, which alone would refuse 6: both hold in the engine started next.
+async def test_governor_changes_are_restored_when_the_engine_restarts(plan: ServePlan) -> None:
+    """Draft length 6, then ceiling 4, which would refuse length 6: the new engine has both.
 
-    Read as soon as it takes traffic again.
+    The state is read as soon as the engine takes traffic again.
     """
     ready: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(
