@@ -100,12 +100,14 @@ def make_plan(
     )
     engines, reasons = [], [drafter.why, workers_reason]
     for index in range(engine.replicas):
-        layout = choose_layout(hardware, layout_settings, replica=index, num_replicas=engine.replicas)
+        layout = choose_layout(
+            hardware, layout_settings, replica=index, num_replicas=engine.replicas
+        )
         name = f"engine-{index}"
         if any(entry.label == name for entry in gateway.fleet.entries):
             raise ValueError(
-                f"replicas lists the name {name!r}, which is the name of a local engine; give the "
-                "remote replica another name"
+                f"replicas lists the name {name!r}, which is the name of a local engine; give "
+                "the remote replica another name"
             )
         command = render_command(spec, layout, run_folder, name, server_module)
         engines.append(EnginePlan(name, command))
