@@ -38,7 +38,7 @@ class ServerSettings(_Frozen):
     port: Port = 8000
     """Data port, with the OpenAI API; 0 for any free port."""
     admin_host: str = "127.0.0.1"
-    """Address that the admin port listens on; any other than loopback needs
+    """Address that the admin port listens on; an address other than loopback requires
     `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics, governors and replicas; 0 for any free port."""

@@ -83,7 +83,7 @@ class _ServeCommand(click.Command):
 @click.option(
     "--draft-length-max", type=int, metavar="N", help="Most draft tokens per request and step."
 )
-@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0: remote only.")
+@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0: none.")
 @click.option("--host", metavar="H", help="Address that the data port listens on.")
 @click.option("--port", type=int, metavar="P", help="Data port; 0: any free port.")
 @click.option("--admin-port", type=int, metavar="P", help="Admin port; 0: any free port.")
