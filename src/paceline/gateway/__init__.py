@@ -5,7 +5,7 @@ each other directly.
 """
 
 from paceline.gateway.admin.governor_changes import GovernorChanges
-from paceline.gateway.admin.governor_control import ask
+from paceline.gateway.admin.governor_control import send_to_governor
 from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.listening import PortTaken
 from paceline.gateway.replicas import Replica, ReplicaSource, ReplicaState
@@ -25,6 +25,6 @@ __all__ = [
     "ReplicaState",
     "RunningGateway",
     "WorkerFailed",
-    "ask",
+    "send_to_governor",
     "serve_gateway",
 ]

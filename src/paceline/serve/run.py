@@ -15,7 +15,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from paceline.engine.process.supervisor import EngineSupervisor
-from paceline.gateway import Fleet, GovernorChanges, Replica, RunningGateway, ask, serve_gateway
+from paceline.gateway import (
+    Fleet,
+    GovernorChanges,
+    Replica,
+    RunningGateway,
+    send_to_governor,
+    serve_gateway,
+)
 from paceline.gateway.process import rare_garbage_collection
 from paceline.serve.plan import EnginePlan, ServePlan
 from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
@@ -126,7 +133,7 @@ async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout
     if socket is None:
         return  # no governor, so no change was ever accepted
     for command in changes.commands(engine.name):
-        answer = await ask(engine.name, socket, command, timeout_s)
+        answer = await send_to_governor(engine.name, socket, command, timeout_s)
         if answer.error is not None:
             logger.error(
                 "engine %s was restarted, but its governor settings could not be restored: %s; "

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from paceline.gateway.admin.governor_changes import GovernorChanges
-from paceline.gateway.admin.governor_control import ControlAnswer, ask_all
+from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
 from paceline.gateway.admin.replica_admin import (
     add_replica,
     describe_fleet,
@@ -103,12 +103,16 @@ class AdminApp:
             await self._set_governor(scope, receive, send)
         else:
             replicas = _selected(self._fleet.replicas(), scope)
-            answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
+            answers = await send_to_governors(
+                replicas, {"op": "state"}, self._settings.control_timeout_s
+            )
             await send_json(send, 200, {"replicas": _by_name(answers)})
 
     async def _send_metrics(self, send: Send) -> None:
         replicas = self._fleet.replicas()
-        answers = await ask_all(replicas, {"op": "state"}, self._settings.control_timeout_s)
+        answers = await send_to_governors(
+            replicas, {"op": "state"}, self._settings.control_timeout_s
+        )
         of_workers = await self._samples_elsewhere()
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
         in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
@@ -122,7 +126,7 @@ class AdminApp:
         replicas = _selected(self._fleet.replicas(), scope)
         # Without ?replica=, a change is for all replicas with a governor; remote ones have none.
         governed = [replica for replica in replicas if replica.control_socket is not None]
-        answers = await ask_all(
+        answers = await send_to_governors(
             governed or replicas, {"op": "set", **change}, self._settings.control_timeout_s
         )
         for answer in answers:

@@ -30,22 +30,26 @@ class ControlAnswer:
     """The replica refused the request: the request is at fault, not the replica."""
 
 
-async def ask_all(
+async def send_to_governors(
     replicas: Sequence[Replica], request: Mapping[str, object], timeout_s: float
 ) -> list[ControlAnswer]:
     """Send the request to all replicas at once; the answers are in their order. Does not raise."""
-    return await asyncio.gather(*(_ask(replica, request, timeout_s) for replica in replicas))
+    return await asyncio.gather(
+        *(_send_if_ready(replica, request, timeout_s) for replica in replicas)
+    )
 
 
-async def _ask(replica: Replica, request: Mapping[str, object], timeout_s: float) -> ControlAnswer:
+async def _send_if_ready(
+    replica: Replica, request: Mapping[str, object], timeout_s: float
+) -> ControlAnswer:
     if replica.control_socket is None:
         return ControlAnswer(replica.name, None, "the replica has no control channel")
     if replica.state != "ready":
         return ControlAnswer(replica.name, None, f"the replica is {replica.state}")
-    return await ask(replica.name, replica.control_socket, request, timeout_s)
+    return await send_to_governor(replica.name, replica.control_socket, request, timeout_s)
 
 
-async def ask(
+async def send_to_governor(
     name: str, control_socket: Path, request: Mapping[str, object], timeout_s: float
 ) -> ControlAnswer:
     """Send the request to the replica called `name`, in any state. Does not raise."""

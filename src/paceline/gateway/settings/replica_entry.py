@@ -20,7 +20,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """Raises ValueError, which names the wrong field."""
+    """Where a replica is and how to use it. Raises ValueError, which names the wrong field."""
 
     url: str | None = None
     """http://host[:port] or https://host[:port], without a path; stored in canonical form."""
