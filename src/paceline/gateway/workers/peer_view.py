@@ -21,7 +21,9 @@ class PeerWorkerView:
 
     def slot_quota(self, model: str, num_slots: int) -> SlotQuota:
         allocation = self.state.slots.get(model)
-        if allocation is None or not allocation.num_slots:  # the parent has no slots of it yet
+        if (
+            allocation is None or not allocation.num_slots
+        ):  # the parent has not allocated its slots yet
             return SlotQuota(num_slots=min(num_slots, 1), limit=0, num_reachable=num_slots)
         return quota_of(allocation, num_slots)
 

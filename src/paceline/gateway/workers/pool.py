@@ -134,7 +134,7 @@ class WorkerPool:
                 worker = await WorkerProcess.start(
                     worker_index, self._settings, listener, self._totals
                 )
-            except OSError as error:  # out of memory or processes, which may pass
+            except OSError as error:  # no memory or no process left, which may pass
                 event, num_lost = f"could not be started: {error}", 0
             else:
                 self._running[worker_index] = worker

@@ -23,7 +23,7 @@ class WorkerTotals:
         self.reports = [WorkerReport() for _ in range(num_workers)]
         self._metrics = [MetricsReport() for _ in range(num_workers)]
         self._ended_workers: Sequence[FamilyOfSamples] = ()
-        """What workers counted that have ended."""
+        """Final metrics of the workers that have ended."""
 
     def set_report(self, worker_index: int, report: WorkerReport) -> None:
         self.reports[worker_index] = report

@@ -49,11 +49,11 @@ async def test_requests_of_a_killed_worker_are_no_longer_in_flight(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, "--tpot-ms", "50") as it:
-        asking = [asyncio.create_task(it.send(max_tokens=100)) for _ in range(8)]
+        sending = [asyncio.create_task(it.send(max_tokens=100)) for _ in range(8)]
         await until(lambda: it.gateway.ledger.num_in_flight("r0") == 8, within_s=5)
         for process in workers():
             process.kill()
-        results = await asyncio.gather(*asking, return_exceptions=True)
+        results = await asyncio.gather(*sending, return_exceptions=True)
         assert [type(one) for one in results] == [httpx.RemoteProtocolError] * 8
         await until(lambda: it.gateway.ledger.num_in_flight("r0") == 0)
         lost = [int(r.getMessage().split(";")[1].split()[0]) for r in caplog.records]
@@ -99,13 +99,15 @@ async def test_a_cancelled_drain_ends_streams_with_an_error_event() -> None:
             await until(lambda: gateway.fleet.replicas()[0].state == "ready", within_s=10)
             await asyncio.sleep(0.2)  # until the workers know
             body = chat(model="known", max_tokens=1000, stream=True)
-            asking = [asyncio.create_task(http.post(gateway.url + CHAT, json=body)) for _ in "1234"]
+            sending = [
+                asyncio.create_task(http.post(gateway.url + CHAT, json=body)) for _ in "1234"
+            ]
             await until(lambda: gateway.ledger.num_in_flight("r0") == 4, within_s=5)
             must_stop.set()
             await asyncio.sleep(0.5)
             assert not serving_task.done()
             serving_task.cancel()
-            answers = await asyncio.gather(*asking)
+            answers = await asyncio.gather(*sending)
             await asyncio.gather(serving_task, return_exceptions=True)
         assert [answer.text.count("server_stopping") for answer in answers] == [1] * 4
         assert workers() == []
@@ -161,10 +163,10 @@ async def test_a_metrics_request_does_not_wait_for_a_dead_worker(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with socket.socket() as listener:
         worker = await WorkerProcess.start(0, WORKERS, listener, WorkerTotals(1))
-        asking = asyncio.create_task(worker.refresh_metrics())
+        sending = asyncio.create_task(worker.refresh_metrics())
         assert await worker.run(on_hung=print) == 1
         async with asyncio.timeout(1):
-            await asking
+            await sending
             await worker.refresh_metrics()
 
 
