@@ -1,13 +1,14 @@
-"""Do streams survive when real engines are killed under them? Twenty kills over two replicas.
+"""Kill real engines twenty times under load and check that every stream survives.
 
     python benchmarks/chaos_real.py
 
-`paceline serve --replicas 2` with the bundled pair; chats and completions, greedy and seeded,
-streamed and not, run without a pause while the replica with more requests is killed: its whole
-process group, its engine core, its API server, in turn. Greedy answers are compared with those
-from before, token by token; of those that differ, an engine is asked how close the two tokens
-were. Answers that no kill struck are the control. Exit code 1 when a request was lost before its
-first token, a stream was cut silently, or a greedy answer left its reference at no near-tie.
+Chats and completions, greedy and seeded, streamed and not streamed, run continuously against
+`paceline serve --replicas 2` with the bundled pair. Meanwhile the replica with more requests is
+killed: its process group, its engine core and its API server, in turn. Greedy answers are compared
+with reference answers, token by token; where they differ, an engine computes how close the two
+tokens were. Answers that no kill interrupted are the control. The exit code is 1 if a request was
+lost before its first token, a stream was truncated silently, or a greedy answer left its reference
+at a position that is no near-tie.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.engines import Victim
@@ -28,8 +30,8 @@ from chaos.killing import READY_WITHIN_S, KillingRun
 from chaos.served import Served, serve
 from losslessness.greedy import NEAR_TIE_NATS
 
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 from paceline.demo import heldout_path
 
 MODEL = "paceline-demo"
@@ -39,7 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument(
-        "--streams", type=int, default=12, help="at a time, when an engine is killed"
+        "--streams", type=int, default=12, help="concurrent streams when an engine is killed"
     )
     parser.add_argument("--questions", type=int, default=24)
     parser.add_argument("--max-tokens", type=int, default=192)
@@ -65,7 +67,7 @@ def main() -> int:
         **document,
     }
     target = arguments.results / f"chaos-real-{environment.date_utc[:10]}.json"
-    write_document(target, document)
+    write_result(target, document)
     shown = {name: document[name] for name in ("faults", "differences", "summary")}
     print(json.dumps(shown, indent=1), f"\nlog: {served.log}\nwritten: {target}")
     return 0 if document["is_passed"] else 1

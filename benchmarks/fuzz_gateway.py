@@ -1,13 +1,13 @@
-"""Does any input bring a 5xx of the gateway's own, a silent end, or an engine's death?
+"""Fuzz the gateway: no input may cause a 5xx of its own, a silent end, or an engine crash.
 
     python benchmarks/fuzz_gateway.py --cases 1000000 --json benchmarks/results/fuzz.json
     python benchmarks/fuzz_gateway.py --cases 0 --examples 2000 --schemathesis .clients/fuzz
 
-The gateway, in a process of its own, in front of a simulated vLLM server in another. Cases come
-from `fuzz/cases.py`, always the same for a seed; each answer is judged by `fuzz/wire.py`. With
-`--schemathesis FOLDER`, that tool adds its own, positive and negative, from the description that
-is docs/openapi.yaml, with the one model that is served. Every fault is written with the bytes that
-brought it. Exit code 1 when there was one. `make fuzz` does both.
+The gateway runs in its own process in front of a mock vLLM server in another. Cases come from
+`fuzz/cases.py`, the same for the same seed; `fuzz/wire.py` judges each answer. With
+`--schemathesis FOLDER`, that tool adds valid and invalid cases generated from the OpenAPI
+description in docs/openapi.yaml, restricted to the served model. Every fault is reported with the
+bytes that caused it. The exit code is 1 if there was a fault. `make fuzz` does both.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ from typing import Any
 from urllib.request import urlopen
 
 import uvloop
-from fuzz.cases import Case, make_case
-from fuzz.wire import Answer, Wire, fault_of
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.fuzz.cases import Case, make_case
+from benchmarks.fuzz.wire import Answer, Wire, fault_of
+from benchmarks.results_file import write_result
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
 from paceline.gateway.api.openapi import render_openapi
 
@@ -47,11 +50,11 @@ _ANSWER_TIMEOUT_S = 30.0
 
 @dataclass
 class Tally:
-    """What came back."""
+    """Counts of the answers, and the first faults."""
 
     num_cases: int = 0
     statuses: dict[str, Counter[int]] = field(default_factory=dict)
-    """By kind of case; 0 is a connection closed without an answer."""
+    """By kind of case; status 0 is a connection closed without an answer."""
     num_faults: int = 0
     faults: list[dict[str, object]] = field(default_factory=list)
 
@@ -59,7 +62,7 @@ class Tally:
         self.num_cases += 1
         status = 0 if answer is None else answer.status
         self.statuses.setdefault(case.kind, Counter())[status] += 1
-        reason = "neither answer nor end" if answer is None else fault_of(case, answer)
+        reason = "neither an answer nor an end" if answer is None else fault_of(case, answer)
         if reason is None:
             return
         self.num_faults += 1
@@ -92,7 +95,7 @@ def main() -> int:
             began_s = time.monotonic()
             tally = uvloop.run(_fuzz(arguments, port))
             lasted_s = time.monotonic() - began_s
-            told = (
+            schemathesis = (
                 _run_schemathesis(arguments, port, Path(folder)) if arguments.schemathesis else None
             )
             metrics = _read_metrics(admin_port)
@@ -106,7 +109,7 @@ def main() -> int:
         "seed": arguments.seed,
         "cases": tally.num_cases,
         "seconds": round(lasted_s, 1),
-        "statuses": {kind: dict(sorted(told.items())) for kind, told in tally.statuses.items()},
+        "statuses": {kind: dict(sorted(counts.items())) for kind, counts in tally.statuses.items()},
         "faults": tally.num_faults,
         "first_faults": tally.faults,
         "engine_alive": is_engine_alive,
@@ -116,14 +119,14 @@ def main() -> int:
             value for name, value in metrics.items() if "requests_in_flight" in name
         ),
         "outcomes": {k: v for k, v in metrics.items() if k.startswith("paceline_requests_total")},
-        "schemathesis": told,
+        "schemathesis": schemathesis,
     }
     text = json.dumps(report, indent=2, ensure_ascii=False)
     if arguments.json:
-        arguments.json.write_text(text + "\n")
+        write_result(arguments.json, report)
     print(text)
     is_fine = is_engine_alive and is_gateway_alive and not (tally.num_faults or num_internal)
-    return int(not (is_fine and (told is None or told["exit_code"] == 0)))
+    return int(not (is_fine and (schemathesis is None or schemathesis["exit_code"] == 0)))
 
 
 async def _fuzz(arguments: argparse.Namespace, port: int) -> Tally:
@@ -148,7 +151,7 @@ async def _fuzz(arguments: argparse.Namespace, port: int) -> Tally:
 
 
 async def _serve(socket: Path) -> None:
-    """The gateway, until its input ends. Time limits are short, so that what hangs shows."""
+    """Serve until stdin ends. Time limits are short, so that a hanging request shows."""
 
     class OneReplica:
         def replicas(self) -> Sequence[Replica]:
@@ -196,7 +199,7 @@ def _run_schemathesis(arguments: argparse.Namespace, port: int, folder: Path) ->
 
 
 def _with_model(description: dict[str, Any]) -> dict[str, Any]:
-    """Else every generated request names a model that is not served."""
+    """Restrict `model` to the served one; otherwise generated requests name unknown ones."""
     for schema in description["components"]["schemas"].values():
         if "model" in schema["properties"]:
             schema["properties"]["model"] = {"enum": [MODEL]}
@@ -217,9 +220,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--schemathesis", type=Path, help="folder that it is installed in")
+    parser.add_argument("--schemathesis", type=Path, help="folder with Schemathesis installed")
     parser.add_argument("--examples", type=int, default=500, help="per operation, for Schemathesis")
-    parser.add_argument("--json", type=Path, help="write the report here too")
+    parser.add_argument("--json", type=Path, help="write the report to this file")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -1,14 +1,14 @@
-"""Is the output with the governor on what it is without speculation? The check on 1,000 prompts.
+"""Check on 1,000 prompts that output with the governor equals output without speculation.
 
     python benchmarks/losslessness.py --json benchmarks/results/losslessness.json
 
-Two engines with the bundled pair, one after the other: AdaptiveScheduler, whose draft length is
-another one in every step (0 to 8, with stretches at 0, after which the draft model catches up; and
-hindsight in every tenth step), and vLLM without speculation. More prompts than there are held-out
-ones are beginnings of these. Greedy outputs are
-compared with each other and teacher-forced through the engine without speculation; sampled outputs
-(temperature 0.7 and 1, top-p 0.9, top-k 20) go through the G-test of `tests/losslessness`.
-Exit code 1 when anything is not lossless.
+Two engines run the bundled pair, one after the other. The first is AdaptiveScheduler with a draft
+length that changes in every step: 0 to 8, with stretches at 0, after which the draft model
+backfills its KV cache, and replay scoring in every tenth step. The second is vLLM without
+speculation. If more prompts are wanted than are held out, prefixes of these are added. Greedy
+outputs are compared with each other and teacher-forced through the engine without speculation;
+sampled outputs (temperature 0.7 and 1, top-p 0.9, top-k 20) go through the G-test of
+`tests/losslessness`. The exit code is 1 if any output is not lossless.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from losslessness.checks import (
@@ -35,6 +36,7 @@ from losslessness.checks import (
 from losslessness.engine_host import EngineHost
 from losslessness.greedy import NEAR_TIE_NATS
 
+from benchmarks.results_file import write_result
 from paceline.demo import draft_path, heldout_path, target_path
 
 MAX_DRAFT_LENGTH = 8
@@ -149,14 +151,14 @@ def main() -> int:
     print(json.dumps({k: report[k] for k in ("greedy", "sampled")}, indent=2))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_result(arguments.json, report)
     return 1 if wrong or unexplained or any(test.p_value < PASSES for test in tests) else 0
 
 
 def _read_prompts(path: Path, num_prompts: int) -> list[str]:
     """Prompts from a JSON list of texts, or of the entries that `paceline bench` reads.
 
-    Where these are too few, each again without the last fifth of its lines, and so on.
+    If there are too few, each is repeated without the last fifth of its lines, again and again.
     """
     entries = json.loads(path.read_text(encoding="utf-8"))
     texts = [_text_of(entry) for entry in entries]

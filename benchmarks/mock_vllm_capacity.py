@@ -5,9 +5,10 @@ Each load runs several times. All streams start together and have the same lengt
 
     python benchmarks/mock_vllm_capacity.py --results benchmarks/results
 
-The lateness of a stream is its time from the first to the last token, minus (number of tokens - 1)
-times the time per token. A benchmark would wrongly attribute it to the gateway under test. The CPU
-time per token is the server's own, user and system, so it is valid on a shared machine too.
+The lateness of a stream is the time from its first to its last token minus (number of tokens - 1)
+times the time per token. A benchmark would wrongly charge this lateness to a gateway in front of
+the server. CPU per token is the server's own user and system time, so it also holds on a machine
+with other load.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
 from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 LOADS = ((256, 20.0), (1024, 20.0), (1024, 40.0), (2048, 40.0), (4096, 100.0), (512, 10.0))
-"""(streams, milliseconds per token): an offered load of 12,800 to 51,200 tokens per second."""
+"""(streams, milliseconds per token): 12,800 to 51,200 tokens per second requested."""
 SERVER_CORE = 0
 RUN_S = 6.0
 
@@ -56,7 +58,7 @@ class Run:
 
 
 class _Reader(asyncio.Protocol):
-    """Sends one request and records when its events arrive."""
+    """Sends one request and records when events arrive."""
 
     def __init__(self, request: bytes, ended: asyncio.Future[None]) -> None:
         self._request = request
@@ -86,7 +88,7 @@ class _Reader(asyncio.Protocol):
 
 
 async def run_once(server: SpawnedMockVllm, num_streams: int, tpot_ms: float) -> Run:
-    """Run all streams at once; returns when all have ended."""
+    """Start all streams at once and await the end of all."""
     num_tokens = round(RUN_S * 1000 / tpot_ms)
     body = json.dumps(
         {
@@ -123,7 +125,7 @@ async def run_once(server: SpawnedMockVllm, num_streams: int, tpot_ms: float) ->
     total = sum(reader.num_events for reader in readers)
     ideal_s = (num_tokens - 1) * tpot_ms / 1000
     late_ms = sorted((reader.last_s - reader.first_s - ideal_s) * 1000 for reader in readers)
-    # Median time from first to last token, to exclude the ramps at both ends
+    # The median time from first to last token: excludes the ramps at both ends
     steady_s = statistics.median(r.last_s - r.first_s for r in readers)
     return Run(
         num_streams=num_streams,
@@ -165,7 +167,7 @@ def main() -> None:
         "runs": [asdict(run) for run in runs],
     }
     path = arguments.results / f"mock-vllm-capacity-{time.strftime('%Y-%m-%d')}.json"
-    path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+    write_result(path, result)
     print(path)
 
 

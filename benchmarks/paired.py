@@ -1,8 +1,8 @@
-"""Which of several server configurations is faster, by how much, and how surely?
+"""Compare server configurations in interleaved runs: speed ratios with their spread.
 
-Starts every server, then gives each arm the same requests in turn (A B A B ...), so that what
-drifts on the machine meets all arms alike. All servers stay up; only one is under load, and the
-CPU time the idle ones burn is measured first. The first arm is the baseline of every ratio.
+The script starts every server, then gives each arm the same requests in turn (A B A B ...), so that
+drift of the machine affects all arms alike. All servers stay up; only one is under load. The CPU
+time that idle servers use is measured first. The first arm is the baseline of every ratio.
 
     python benchmarks/paired.py plan.json --results benchmarks/results
 
@@ -27,8 +27,9 @@ A plan:
         "num_requests": 64, "num_warmup": 8}]}
 
 `governor` is sent as PATCH /admin/governor before each run of the arm. A load takes the settings
-of `paceline.bench.run.config.RunConfig`; its seed grows by one with each repeat. Arms that share a
-server also share its prefix cache: start that server with prefix caching off.
+of `paceline.bench.run.config.RunConfig`; its seed grows by one with each repeat. `workload` is a
+name listed in docs/workloads.md. Arms that share a server also share its prefix cache: start that
+server with prefix caching off.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.results_file import write_result
 from benchmarks.servers import MAX_IDLE_CORES, Server, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.measure import RunResult, measure
 from paceline.bench.run.progress import terminal_progress
@@ -81,7 +82,7 @@ async def run_arm(
 
 
 def compare_arms(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[dict[str, Any]]:
-    """Per load and arm: figure / baseline's figure of the same repeat, with median and range.
+    """For each load and arm: figure / baseline's figure of the same repeat, with median and range.
 
     Output tokens/s above 1 and TPOT below 1 are better than the baseline.
     """
@@ -119,13 +120,17 @@ def compare_arms(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[dict[
 def run_plan(
     plan: Mapping[str, Any], log_folder: Path, save: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """Carry out the whole plan; the document, which is also saved after every repeat."""
+    """Carry out the whole plan; the document, which is saved after every repeat."""
     environment = describe_environment(sys.argv)
     runs: list[dict[str, Any]] = []
     with running_servers(plan, log_folder) as servers:
         idle_cores = watch_idle(list(servers.values()))
         for name, cores in idle_cores.items():
-            warning = " (more than allowed: ratios are in doubt)" if cores > MAX_IDLE_CORES else ""
+            warning = (
+                f" (more than {MAX_IDLE_CORES}: ratios are in doubt)"
+                if cores > MAX_IDLE_CORES
+                else ""
+            )
             print(f"{name}: {cores:.3f} cores when idle{warning}")
         for repeat in range(plan.get("repeats", 5)):
             for load in plan["loads"]:
@@ -163,16 +168,18 @@ def _describe_run(run: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("plan", type=Path, help="JSON file; its shape is at the head of this file")
+    parser.add_argument("plan", type=Path, help="JSON file; the docstring of this script shows one")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text(encoding="utf-8"))
-    # Servers are ended in `finally`, which a plain SIGTERM would skip.
+    # Servers are stopped in `finally`, which a plain SIGTERM would skip.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     logs = Path(tempfile.mkdtemp(prefix="paired-"))
     print(f"logs of the servers: {logs}")
-    target = arguments.results / f"{plan['name']}-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
-    document = run_plan(plan, logs, lambda document: write_document(target, document))
+    target = (
+        arguments.results / f"{plan['name']}-{time.strftime('%Y-%m-%d', time.gmtime())}.json.gz"
+    )
+    document = run_plan(plan, logs, lambda document: write_result(target, document))
     for item in document["comparisons"]:
         print(
             f"{item['load']}: {item['arm']} / {item['baseline']}, {item['figure']}: "
@@ -181,7 +188,7 @@ def main() -> None:
         )
     print(f"written: {target}")
     if any(run["summary"]["num_errors"] for run in document["runs"]):
-        sys.exit("Error: requests failed; the comparison does not count.")
+        sys.exit("Error: requests failed; the comparison is not valid.")
 
 
 if __name__ == "__main__":

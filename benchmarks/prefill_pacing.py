@@ -1,13 +1,15 @@
-"""Does prefill pacing keep answers flowing while long prompts arrive, and what does it cost?
+"""Measure the effect of prefill pacing on token gaps and throughput while long prompts arrive.
 
-Two servers without speculation, so that nothing else differs: vLLM's scheduler with its default
-limits, and the same with `slo.time_per_output_token_ms`. Each in turn (A B A B …) gets the same
-load: answers that stream all the time, and long prompts that arrive beside them at fixed times.
+Two servers run without speculation and differ only in pacing: vLLM's scheduler with its default
+limits, and the same with `slo.time_per_output_token_ms`. They take turns (A B A B …) with the same
+load: answers that stream all the time, and long prompts that arrive at fixed times. `runs/twin` is
+the bundled 11M target padded to the cost of about 120M parameters with layers that add nothing
+(`paceline.demo.recipe.deepen`).
 
     python benchmarks/prefill_pacing.py --model runs/twin --results benchmarks/results
 
-The time between two chunks is that between two tokens: nothing is drafted. Throughput is all
-output tokens over the time until the last answer is complete.
+Without drafts the time between two chunks is the time between two tokens. Throughput is the number
+of output tokens divided by the time until the last answer is complete.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.results_file import write_result
 from benchmarks.servers import Server, running_servers
 from paceline.bench.results.environment import describe_environment
 from paceline.workloads import load_heldout
@@ -46,7 +49,7 @@ MODEL_NAME = "target"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One streamed answer: when its chunks came, in seconds since the load began."""
+    """One streamed answer: the arrival of its chunks, in seconds since the load began."""
 
     is_long: bool
     sent_s: float
@@ -57,7 +60,7 @@ async def stream(
     session: aiohttp.ClientSession, server: Server, prompt: str, num_tokens: int, at_s: float,
     began_s: float, is_long: bool,
 ) -> Answer:  # fmt: skip
-    """Wait until `at_s`, ask, and take the time of every chunk. RuntimeError for an error."""
+    """Wait until `at_s`, send, and record the time of every chunk. RuntimeError for an error."""
     await asyncio.sleep(max(began_s + at_s - time.monotonic(), 0.0))
     body = {
         "model": MODEL_NAME, "prompt": prompt, "max_tokens": num_tokens, "min_tokens": num_tokens,
@@ -77,7 +80,7 @@ async def stream(
 
 
 async def run_load(server: Server, seed: int) -> list[Answer]:
-    """Streams from the start, long prompts one after the other beside them."""
+    """Start the streams at once and the long prompts at their fixed times."""
     texts = [prompt.text for prompt in load_heldout() if prompt.text]
     random.Random(seed).shuffle(texts)
     everything = "\n".join(texts)
@@ -96,7 +99,7 @@ async def run_load(server: Server, seed: int) -> list[Answer]:
 
 
 def summarize(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Waits between the chunks of the streams, and of all answers; times to first; throughput."""
+    """Gaps between the chunks of the streams, TTFT of the long prompts, and throughput."""
     gaps = sorted(_gaps(answer for answer in answers if not answer.is_long))
     firsts = sorted(answer.chunks_s[0] - answer.sent_s for answer in answers if answer.is_long)
     tokens = sum(len(answer.chunks_s) for answer in answers)
@@ -145,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--model", help="folder of the target; the bundled one where left out")
+    parser.add_argument("--model", help="folder of the target; the bundled one by default")
     parser.add_argument("--objective-ms", type=float, default=60.0)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
@@ -180,7 +183,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="pacing-") as folder,
         running_servers(plan, Path(folder)) as servers,
     ):
-        for server in servers.values():  # warm-up, and what the pacer has to learn
+        for server in servers.values():  # warm-up; the pacer also learns its step times
             asyncio.run(run_load(server, seed=999))
         for repeat in range(options.repeats):
             order = list(servers)
@@ -189,13 +192,13 @@ def main() -> None:
                 runs.append({"repeat": repeat, "arm": arm, "summary": summary})
                 print(repeat, arm, {k: round(v, 1) for k, v in summary.items()}, flush=True)
             document["comparison"] = compare(runs)
-            target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            write_result(target, document)
     print(json.dumps(document["comparison"], indent=1))
     print(f"written: {target}")
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians and ranges of both arms, and the ratio of throughput within each repeat."""
+    """Medians and ranges of both arms, and the throughput ratio within each repeat."""
     found: dict[str, Any] = {}
     by_arm: dict[str, dict[int, dict[str, float]]] = {}
     for run in runs:

@@ -1,8 +1,10 @@
-"""How much of the engine's own single-stream rate does a client of the gateway get?
+"""Compare the single-stream rate through `paceline serve` with the engine's own rate.
 
-Two arms in turn, the same questions, greedy, one request at a time, speculation off: `vllm.LLM`
-in a process of its own with the layout that Paceline would choose, and `paceline serve` with a
-streaming client. Both stay up; only one works. The ratio is served / in-process, repeat by repeat.
+Two arms take turns with the same questions, greedy, one request at a time, without speculation:
+`vllm.LLM` in its own process with the layout that Paceline would choose, and `paceline serve` with
+a streaming client. Both stay up; only one is under load. The ratio is served / in-process within
+each repeat. The twin is the bundled 11M target padded with layers that add nothing (see
+`paceline.demo.recipe.deepen`): it has the cost of about 120M parameters and the outputs of 11M.
 
     python benchmarks/served_rate.py --model FOLDER --name twin
 """
@@ -22,10 +24,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from paired import running_servers
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.results_file import write_result
+from benchmarks.servers import running_servers
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.measure import measure
 from paceline.bench.run.progress import terminal_progress
@@ -39,13 +42,13 @@ MAX_TOKENS = 96
 
 
 def questions(repeat: int, count: int) -> list[dict[str, Any]]:
-    """Held-out questions of this repeat; no repeat asks what another has asked."""
+    """Held-out questions of this repeat; no two repeats share a question."""
     chosen = [q for q in json.loads(heldout_path().read_text()) if q["task"] == "complete"]
     return chosen[repeat * count : (repeat + 1) * count]
 
 
 def engine_process(model: Path, args: list[str]) -> None:
-    """The in-process arm: reads a line of questions, answers with tokens and seconds."""
+    """The in-process arm: reads a line of questions, prints the tokens and seconds."""
     from vllm import LLM, SamplingParams
     from vllm.engine.arg_utils import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -64,15 +67,16 @@ def engine_process(model: Path, args: list[str]) -> None:
         print(json.dumps({"tokens": num_tokens, "seconds": seconds}), flush=True)
 
 
-def ask(process: subprocess.Popen[str], asked: list[dict[str, Any]]) -> dict[str, float]:
+def ask(process: subprocess.Popen[str], batch: list[dict[str, Any]]) -> dict[str, float]:
+    """Send a batch of questions to the engine process; its tokens and seconds."""
     assert process.stdin is not None
-    process.stdin.write(json.dumps(asked) + "\n")
+    process.stdin.write(json.dumps(batch) + "\n")
     process.stdin.flush()
     return dict(json.loads(_next_line(process, "{")))
 
 
 def _next_line(process: subprocess.Popen[str], beginning: str) -> str:
-    """The next line that begins so; vLLM prints lines of its own between ours."""
+    """The next line with this beginning; vLLM prints lines of its own in between."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(beginning):
@@ -90,7 +94,7 @@ def main() -> None:
     arguments = parser.parse_args()
     layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=KV_CACHE_BYTES))
     engine_args = [*layout.vllm_args, "--max-model-len", "2048"]
-    # Here the process that is started is the one that computes: it gets the binding at once.
+    # This process computes by itself, so it gets the core binding directly.
     own_environment = {k.removeprefix(ENGINE_CORE_PREFIX): v for k, v in layout.environment.items()}
     engine = subprocess.Popen(
         [sys.executable, __file__, "--engine", str(arguments.model), *engine_args],
@@ -108,12 +112,12 @@ def main() -> None:
     try:
         _next_line(engine, "ready")
         with running_servers(plan, logs) as servers:
-            for repeat in range(-1, arguments.repeats):  # the first one warms both up
-                asked = questions(repeat % 12, arguments.num_questions)
+            for repeat in range(-1, arguments.repeats):  # repeat -1 warms up both arms
+                batch = questions(repeat % 12, arguments.num_questions)
                 run = {
                     "repeat": repeat,
-                    "in_process": _rate(ask(engine, asked)),
-                    "served": _measure_served(servers["served"].url, asked, logs),
+                    "in_process": _rate(ask(engine, batch)),
+                    "served": _measure_served(servers["served"].url, batch, logs),
                 }
                 run["ratio"] = run["served"] / run["in_process"]
                 print({k: round(v, 3) for k, v in run.items()}, flush=True)
@@ -134,7 +138,7 @@ def main() -> None:
     }
     date = document["environment"]["date_utc"][:10]
     target = arguments.results / f"served-rate-{arguments.name}-{date}.json"
-    write_document(target, document)
+    write_result(target, document)
     print(document["ratio"], f"written: {target}")
 
 
@@ -142,11 +146,11 @@ def _rate(answer: dict[str, float]) -> float:
     return answer["tokens"] / answer["seconds"]
 
 
-def _measure_served(url: str, asked: list[dict[str, Any]], folder: Path) -> float:
+def _measure_served(url: str, batch: list[dict[str, Any]], folder: Path) -> float:
     prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({**q, "max_tokens": MAX_TOKENS}) + "\n" for q in asked))
+    prompts.write_text("".join(json.dumps({**q, "max_tokens": MAX_TOKENS}) + "\n" for q in batch))
     config = RunConfig(
-        url=url, prompts_file=str(prompts), temperature=0.0, num_requests=len(asked), concurrency=1
+        url=url, prompts_file=str(prompts), temperature=0.0, num_requests=len(batch), concurrency=1
     )
     with terminal_progress() as progress:
         result = asyncio.run(measure(config, None, sys.argv, progress))

@@ -1,7 +1,7 @@
-"""How do the servers of a benchmark start, when are they ready, and how do they end?
+"""Start the servers of a benchmark, await their readiness, and stop them.
 
-Each in a session of its own on two free ports, with its output in a file. What is asked of them,
-and what counts, is the benchmark's.
+Each server runs in its own session on two free ports and writes its output to a file. The benchmark
+decides what it sends and what it measures.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import psutil
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
 _LAST_CHARS = 2000
-"""Of the log of a server that did not start: its folder may be gone with this process."""
+"""Shown of the log of a server that did not start; the log folder may be temporary."""
 IDLE_WATCH_S = 3.0
 MAX_IDLE_CORES = 0.05
-"""Above it an idle server disturbs the one under load; chosen by hand."""
+"""Above it an idle server disturbs the one under load; chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server and where it listens."""
+    """A running server and its addresses."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -42,7 +42,7 @@ class Server:
 
 
 def start_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Server:
-    """Start it in a session of its own on two free ports; its output goes to a file."""
+    """Start a server in its own session on two free ports; its output goes to a file."""
     port = free_port_pair()
     admin_port = port + 1
     command = [
@@ -63,21 +63,21 @@ def start_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Server
 
 
 def _search_path() -> str:
-    """PATH with this interpreter's folder first: `paceline` is the one installed beside it."""
+    """PATH with this interpreter's folder first, so that its own `paceline` is found."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 async def wait_until_ready(server: Server, session: aiohttp.ClientSession) -> None:
-    """Return once it can serve; raise when it ends or takes too long.
+    """Return once the server can serve; RuntimeError when it exits or takes too long.
 
-    Paceline says so under /ready; a bare vLLM has no such route and lists its models once it can.
+    Paceline answers on /ready; a bare vLLM has no such route, but lists its models once ready.
     """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if (code := server.process.poll()) is not None:
-            last_words = server.log.read_text(errors="replace")[-_LAST_CHARS:]
+            log_tail = server.log.read_text(errors="replace")[-_LAST_CHARS:]
             raise RuntimeError(
-                f"server {server.name} ended with {code}; see {server.log}:\n{last_words}"
+                f"server {server.name} exited with {code}; see {server.log}:\n{log_tail}"
             )
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             status = await _status(session, f"{server.url}/ready")
@@ -95,15 +95,15 @@ async def _status(session: aiohttp.ClientSession, url: str) -> int:
 
 
 def stop_server(server: Server) -> None:
-    """Ask it to end, then make sure of every process it started."""
-    family = descendants(server)
+    """Terminate the server, then kill every process it started that is left."""
+    children = descendants(server)
     server.process.terminate()
     try:
         server.process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         server.process.kill()
         server.process.wait()
-    for process in family:
+    for process in children:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 
@@ -126,7 +126,7 @@ def cpu_time_s(server: Server) -> float:
 
 
 def watch_idle(servers: Sequence[Server]) -> dict[str, float]:
-    """Cores that each server burns while nobody asks it anything."""
+    """The number of cores that each server uses while it has no request."""
     before_s = {server.name: cpu_time_s(server) for server in servers}
     time.sleep(IDLE_WATCH_S)
     return {s.name: (cpu_time_s(s) - before_s[s.name]) / IDLE_WATCH_S for s in servers}
@@ -135,7 +135,7 @@ def watch_idle(servers: Sequence[Server]) -> dict[str, float]:
 def free_port_pair() -> int:
     """A free port whose successor is free too.
 
-    The bench looks for counters on the port after the data port: it must not be another server's.
+    The bench reads counters on the port after the data port, which must not be another server's.
     """
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
@@ -144,12 +144,12 @@ def free_port_pair() -> int:
             with contextlib.suppress(OSError, OverflowError):
                 second.bind(("127.0.0.1", port + 1))
                 return port
-    raise RuntimeError("no two neighbouring ports of 127.0.0.1 are free")
+    raise RuntimeError("no two consecutive ports of 127.0.0.1 are free")
 
 
 @contextlib.contextmanager
 def running_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Iterator[Server]:
-    """One server, ready; ended on leaving, also when it does not become ready."""
+    """One server, ready; stopped on exit, also when it does not become ready."""
     print(f"starting {name}: {' '.join(plan['command'])}", flush=True)
     server = start_server(name, plan, log_folder)
     try:
@@ -161,7 +161,7 @@ def running_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Iter
 
 @contextlib.contextmanager
 def running_servers(plan: Mapping[str, Any], log_folder: Path) -> Iterator[dict[str, Server]]:
-    """Every server of the plan, started one after the other; all ended on leaving."""
+    """Every server of the plan, started one after the other; all stopped on exit."""
     with contextlib.ExitStack() as stack:
         yield {
             name: stack.enter_context(running_server(name, server_plan, log_folder))

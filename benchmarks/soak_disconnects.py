@@ -1,11 +1,12 @@
-"""10,000 clients that leave at random moments: when does the replica stop, and what is left?
+"""10,000 clients disconnect at random moments; measure how soon the replica aborts.
 
     python benchmarks/soak_disconnects.py
 
-Clients ask over a gateway with a queue in front of two simulated replicas and close their
-connection after a time drawn at random: while queued, in prefill, in the middle; streamed and not.
-When the replica stopped is read from its own ledger, by the clock of this machine. Exit code 1 when
-one was not aborted within a second, or anything is left behind.
+Clients send requests through a gateway with a queue to two simulated replicas and close their
+connection after a random time: while queued, in prefill, or in the middle of the answer, streamed
+and not streamed. The time of the abort comes from the replica's own record, on this machine's
+clock. The exit code is 1 if an abort took longer than a second, or if a request, a queue entry or
+load remains afterwards.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, until
 
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 
 ABORT_WITHIN_S = 1.0
 P99_WITHIN_S = 0.1
@@ -37,11 +39,11 @@ P99_WITHIN_S = 0.1
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--disconnects", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=64, help="at a time")
+    parser.add_argument("--clients", type=int, default=64, help="concurrent clients")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
-    # 48 places for 64 clients: a quarter of them wait in the gateway's queue.
+    # 48 slots for 64 clients: a quarter of them wait in the gateway's queue.
     config = {"admission": {"max_in_flight": 24}}
     flags = ("--tpot-ms", "50", "--prefill-tokens-per-s", "2000", "--eos-every-tokens", "0")
     with running_fleet(2, *flags, config=config) as fleet:
@@ -53,7 +55,7 @@ def main() -> int:
         **document,
     }
     target = arguments.results / f"soak-disconnects-{environment.date_utc[:10]}.json"
-    write_document(target, document)
+    write_result(target, document)
     print({name: document[name] for name in document if name != "environment"})
     return 0 if document["is_passed"] else 1
 
@@ -80,7 +82,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         for record in records
         if record.ending == "aborted"
     )
-    places = Counter(
+    moments = Counter(
         "finished before"
         if record.ending == "finished"
         else "in prefill"
@@ -98,7 +100,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         "duration_s": round(duration_s, 1),
         "load_average_1_min_after": os.getloadavg()[0],
         "num_disconnects": len(left_at_s),
-        "where": {**places, "never at a replica": len(left_at_s) - len(records)},
+        "where": {**moments, "never at a replica": len(left_at_s) - len(records)},
         "endings": dict(Counter(record.ending for record in records)),
         "abort_delay_s": {
             "p50": delays_s[len(delays_s) // 2],
@@ -114,11 +116,11 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def leave_after(fleet: Fleet, number: int, name: str, stay_s: float) -> float:
-    """Ask, read what comes for that long, close; returns when that was, by the wall clock."""
+    """Send a request, read for `stay_s`, disconnect; the wall-clock time of the disconnect."""
     host, _, port = fleet.served.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    asked = {"prompt": f"Tell me {number}.", "max_tokens": 400, "stream": bool(number % 4)}
-    body = json.dumps({"model": MODEL, "temperature": 0, **asked}).encode()
+    request = {"prompt": f"Tell me {number}.", "max_tokens": 400, "stream": bool(number % 4)}
+    body = json.dumps({"model": MODEL, "temperature": 0, **request}).encode()
     writer.write(
         f"POST /v1/completions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
         f"x-request-id: {name}\r\ncontent-length: {len(body)}\r\n\r\n".encode()

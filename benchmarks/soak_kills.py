@@ -1,10 +1,11 @@
-"""200 SIGKILLs under 64 streams over simulated replicas: is any answer lost, cut or doubled?
+"""Kill simulated replicas 200 times under 64 streams; check that no answer is lost or changed.
 
     python benchmarks/soak_kills.py
 
-Streams of known answers run without a pause over four replicas; one after the other, drawn at
-random, is killed and started again. Every stream is compared with its expected answer, token by
-token, and with the replicas' own ledgers. Exit code 1 when one of them is wrong.
+Streams with known answers run continuously over four replicas. One replica at a time, drawn at
+random, gets a SIGKILL and is started again. Every stream is compared with its expected answer,
+token by token, and with the requests that the replicas recorded. The exit code is 1 if any
+differs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import aiohttp
@@ -26,8 +28,8 @@ from chaos.expected_requests import Known, faults_of, known, num_struck
 from chaos.fleet import Fleet, running_fleet
 from chaos.transcript import Ending, Transcript, ask
 
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 
 
 def main() -> int:
@@ -49,7 +51,7 @@ def main() -> int:
         **document,
     }
     target = arguments.results / f"soak-kills-{environment.date_utc[:10]}.json"
-    write_document(target, document)
+    write_result(target, document)
     print({name: document[name] for name in document if name != "environment"})
     return 0 if not document["faults"] else 1
 
@@ -62,7 +64,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
     async def load(session: aiohttp.ClientSession, worker: int) -> None:
         number = 0
         while not is_over.is_set():
-            # Numbers are never asked twice at a time, so that ledgers tell the streams apart.
+            # No number is in flight twice, so that the recorded requests identify the streams.
             one = known(worker + arguments.streams * number, max_tokens=arguments.max_tokens)
             name = f"kills-{worker}-{number}"
             answer = await ask(session, fleet.served.url + one.path, one.body, name)
@@ -111,17 +113,17 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _kill_all(fleet: Fleet, num_kills: int) -> list[int]:
-    """One kill after the other; returns how many requests each killed replica had."""
+    """Kill one replica after the other; the number of requests in flight on each."""
     drawn = random.Random(0)
     num_in_flight = []
     for _ in range(num_kills):
         await asyncio.sleep(drawn.uniform(0.2, 0.6))
         await asyncio.to_thread(fleet.served.wait_ready, len(fleet.mock_vllms), 60.0)
-        place = drawn.randrange(len(fleet.mock_vllms))
+        index = drawn.randrange(len(fleet.mock_vllms))
         replicas = await asyncio.to_thread(fleet.served.replicas)
-        num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{place}"]
-        await asyncio.to_thread(fleet.mock_vllms[place].kill)
-        await asyncio.to_thread(fleet.mock_vllms[place].start)
+        num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{index}"]
+        await asyncio.to_thread(fleet.mock_vllms[index].kill)
+        await asyncio.to_thread(fleet.mock_vllms[index].start)
     return num_in_flight
 
 

@@ -1,14 +1,14 @@
-"""A million simulated requests, 10 % left early and 5 % bad: does the gateway grow?
+"""Measure the gateway's memory over a million simulated requests, 10 % abandoned and 5 % invalid.
 
     python benchmarks/soak_memory.py
     python benchmarks/soak_memory.py --requests 1000000 --max-minutes 30
 
-The gateway is a process of its own, and so are the replicas and this load generator. After every
-batch the load pauses until nothing is in flight; then resident memory, file descriptors and asyncio
-tasks are read. What counts is the slope over the batches behind the first fifth, in bytes per
-100,000 requests. The result is written after every batch, so a run that is ended early has one too.
-Exit code 1 when memory grows by more than 1 MiB per 100,000, or descriptors or tasks by more than
-a few.
+The gateway, the replicas and this load generator are separate processes. After every batch the
+load pauses until nothing is in flight; then the script reads resident memory, file descriptors and
+asyncio tasks. The growth is the slope over the batches after the first fifth, in bytes per 100,000
+requests. The result is written after every batch, so an interrupted run also leaves one. The exit
+code is 1 if memory grows by more than 1 MiB per 100,000 requests, or descriptors or tasks by more
+than 8.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import MODEL, Fleet, running_fleet, until
 
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 
 MAX_GROWTH_BYTES = 1024 * 1024
 """Per 100,000 requests."""
 MAX_MORE_HANDLES = 8
-"""Descriptors or tasks; some come and go with the watching of the replicas. Chosen by hand."""
-_LEAVES, _BAD = 0.10, 0.05
-_BAD_BODIES = (
+"""Descriptors or tasks; monitoring the replicas opens and closes some. Chosen empirically."""
+_ABANDONED, _BAD = 0.10, 0.05
+_INVALID_BODIES = (
     b'{"model":"known","prompt":"x","max_tokens":-1}',
     b'{"model":"known","prompt":"x","guided_json":{}}',
     b'{"model":"none","prompt":"x"}',
@@ -53,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=50)
-    parser.add_argument("--clients", type=int, default=32, help="at a time")
+    parser.add_argument("--clients", type=int, default=32, help="concurrent clients")
     parser.add_argument("--max-minutes", type=float, default=60.0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
@@ -69,7 +70,7 @@ def main() -> int:
                 "load_average_1_min": round(_load_average(), 1),
                 **measured,
             }
-            write_document(target, document)
+            write_result(target, document)
     shown = ("num_requests", "requests_per_s", "growth", "is_passed", "answers")
     print({name: document[name] for name in shown}, f"written: {target}")
     return 0 if document["is_passed"] else 1
@@ -93,8 +94,8 @@ def _run(fleet: Fleet, arguments: argparse.Namespace) -> Iterator[dict[str, Any]
                 "num_tasks": fleet.served.num_tasks(),
             }
         )
-        behind_warm_up = samples[len(samples) // 5 :]
-        growth = _growth(behind_warm_up) if len(behind_warm_up) > 2 else None
+        after_warm_up = samples[len(samples) // 5 :]
+        growth = _growth(after_warm_up) if len(after_warm_up) > 2 else None
         yield {
             "is_passed": growth is not None
             and growth["rss_bytes_per_100k"] <= MAX_GROWTH_BYTES
@@ -126,18 +127,18 @@ async def _ask_batch(
     host, _, port = fleet.served.url.removeprefix("http://").partition(":")
     numbers = itertools.count()
 
-    async def client(place: int) -> None:
-        drawn = random.Random(1_000_003 * batch + place)
+    async def client(client_index: int) -> None:
+        drawn = random.Random(1_000_003 * batch + client_index)
         reader, writer = await asyncio.open_connection(host, int(port))
         while next(numbers) < num_requests:
-            lot = drawn.random()
-            if lot < _LEAVES:
+            draw = drawn.random()
+            if draw < _ABANDONED:
                 writer.write(_request(_good_body(drawn, max_tokens=200)))
                 await asyncio.sleep(drawn.uniform(0, 0.02))
                 writer.transport.abort()
                 answers["left"] += 1
-            elif lot < _LEAVES + _BAD:
-                writer.write(_request(drawn.choice(_BAD_BODIES)))
+            elif draw < _ABANDONED + _BAD:
+                writer.write(_request(drawn.choice(_INVALID_BODIES)))
                 answers[await _read_answer(reader)] += 1
             else:
                 writer.write(_request(_good_body(drawn, max_tokens=4)))
@@ -146,11 +147,11 @@ async def _ask_batch(
                 reader, writer = await asyncio.open_connection(host, int(port))
         writer.transport.abort()
 
-    await asyncio.gather(*(client(place) for place in range(num_clients)))
+    await asyncio.gather(*(client(index) for index in range(num_clients)))
 
 
 def _good_body(drawn: random.Random, *, max_tokens: int) -> bytes:
-    """Every prompt is another one: what is kept per prompt would show."""
+    """A request with a new prompt, so that state kept per prompt shows as growth."""
     body = {"model": MODEL, "prompt": f"x{drawn.getrandbits(64)}", "max_tokens": max_tokens}
     return json.dumps({**body, "temperature": 0, "stream": drawn.random() < 0.7}).encode()
 
@@ -163,7 +164,7 @@ def _request(body: bytes) -> bytes:
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> str:
-    """The status of one answer, read to its end; `cut` for a stream without [DONE]."""
+    """Read one answer to its end; its status, or `cut` for a stream without [DONE]."""
     head = await reader.readuntil(b"\r\n\r\n")
     status = head.split(b" ", 2)[1].decode()
     lower = head.lower()

@@ -1,9 +1,9 @@
-"""How long from a fresh clone to a server that answers, and how long the next time?
+"""Measure the time from a fresh clone to a server that answers, and the time of later starts.
 
-Clones this repository, runs `make serve` in it as the first command ever, asks one question of
-every task, ends it, and runs it again. Both times count from the command to the line that says it
-serves. The clone has no environment: the first time includes the installation (packages come from
-pip's cache where pip has one; `--no-pip-cache` shows the time without).
+The script clones this repository, runs `make serve` as the first command in the clone, asks one
+question of every task, stops the server, and starts it again. Both times count from the command to
+the line that says the server is serving. The clone has no environment, so the first time includes
+the installation. Packages come from pip's cache if pip has one; `--no-pip-cache` measures without.
 
     python benchmarks/start_time.py --json benchmarks/results/start-time.json
 """
@@ -25,6 +25,9 @@ from typing import Any
 
 import httpx
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +42,7 @@ QUESTIONS = {
 
 
 def serve_once(clone: Path, *, ask: bool, environment: dict[str, str]) -> dict[str, Any]:
-    """Seconds until it serves, and the answers when asked."""
+    """Seconds until the server is ready; with `ask`, also its answers."""
     started_s = time.monotonic()
     process = subprocess.Popen(
         ["make", "serve", "ARGS=--port 0 --admin-port 0"],
@@ -84,7 +87,7 @@ def _ask(url: str, question: str) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=3, help="starts after the first")
+    parser.add_argument("--repeats", type=int, default=3, help="starts after the first one")
     parser.add_argument("--no-pip-cache", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -110,7 +113,7 @@ def main() -> None:
             "first": first,
             "again": again,
         }
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        write_result(arguments.json, document)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The generated inputs and the judge of `benchmarks/fuzz_gateway.py`."""

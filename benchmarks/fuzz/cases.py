@@ -1,7 +1,7 @@
-"""Which bad inputs does the gateway meet?
+"""Fuzz cases for the gateway: mostly requests that are one step away from a valid one.
 
-Case number n of a seed is always the same bytes, so that a finding can be sent again. Most are one
-step away from a request that passes, for there the checks have to decide.
+Case number n of a seed always has the same bytes, so a finding can be repeated. Cases close to
+valid requests are where the checks have to decide.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HIDDEN = (
     "guided_json", "guided_regex", "guided_choice", "use_beam_search", "request_id", "functions",
     "documents", "mm_payload", "session_id", "repetition_detection", "__proto__", "",
 )  # fmt: skip
-"""Fields that engines know and clients may not have, and names that are none."""
+"""Fields that engines know and clients may not use, and names of no field."""
 
 _PROMPTS: tuple[object, ...] = (
     "x", "", "x" * 4095, "x" * 4096, "x" * 4097, "word " * 20_000, "\x00", "\ufeff", "\u2028",
@@ -117,13 +117,13 @@ class Case:
     kind: str
     data: bytes
     must_answer: bool = True
-    """It is HTTP and whole: silence would be a fault."""
+    """The case is complete HTTP, so silence is a fault."""
     is_head: bool = False
-    """The answer has no body whatever its headers say."""
+    """The answer has no body, whatever its headers say."""
     closes: bool = False
     """Nothing else can be sent on this connection afterwards."""
     leaves: bool = False
-    """The client closes without reading."""
+    """The client disconnects without reading."""
 
 
 def make_case(seed: int, number: int, model: str) -> Case:
@@ -174,7 +174,7 @@ def _many_fields(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _passing(rng: random.Random, kind: str, model: str) -> Case:
-    """Odd values that the gateway lets pass: the engine's turn."""
+    """Unusual values that the gateway accepts and forwards to the engine."""
     route = rng.choice((CHAT, CHAT, COMPLETIONS, RESPONSES, EMBEDDINGS))
     body = _valid(rng, route, model)
     for name in rng.sample(_NAMES[route.path], rng.randrange(1, 6)):
@@ -195,7 +195,7 @@ def _any_json(rng: random.Random, depth: int) -> object:
 
 
 def _bytes(rng: random.Random, kind: str, model: str) -> Case:
-    """A valid body with bytes changed, removed and put in."""
+    """A valid body with bytes changed, removed and inserted."""
     route = rng.choice(ROUTES)
     body = bytearray(_encode(_valid(rng, route, model)))
     for _ in range(rng.randrange(1, 4)):
@@ -213,7 +213,7 @@ def _bytes(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _shape(rng: random.Random, kind: str, model: str) -> Case:
-    """Deep, wide and long bodies, repeated keys, and what is no object."""
+    """Deep, wide and long bodies, repeated keys, and bodies that are no object."""
     route = rng.choice(ROUTES)
     depth = rng.choice((60, 63, 64, 65, 66, 500, 2000))
     width = rng.choice((100, 3000, 25_000))
@@ -250,7 +250,7 @@ def _path(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _headers(rng: random.Random, kind: str, model: str) -> Case:
-    """Types, encodings and headers that a body should not have."""
+    """Invalid and unusual content types, encodings and headers."""
     route = rng.choice(ROUTES)
     body = _encode(_valid(rng, route, model))
     name, value = rng.choice(
@@ -284,7 +284,7 @@ def _headers(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _framing(rng: random.Random, kind: str, model: str) -> Case:
-    """Lengths that lie, chunks that are none, two requests in one."""
+    """Wrong lengths, invalid chunks, two requests in one."""
     body = _encode(_valid(rng, COMPLETIONS, model))
     head = f"POST {COMPLETIONS.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     length = f"content-length: {len(body)}\r\n"
@@ -322,7 +322,7 @@ def _framing(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _leave(rng: random.Random, kind: str, model: str) -> Case:
-    """The client goes: in the middle of what it sends, or as soon as it has sent it."""
+    """The client disconnects: in the middle of its request, or right after it."""
     route = rng.choice((CHAT, COMPLETIONS))
     whole = _request("POST", route.path, _encode({**_valid(rng, route, model), "stream": True}),
                      "application/json")  # fmt: skip

@@ -1,7 +1,7 @@
-"""How are thousands of cases a second sent, and what came back?
+"""Send thousands of fuzz cases per second and judge the answers.
 
-One asyncio connection per worker, kept alive while it can be, with just enough HTTP to tell where
-an answer ends.
+One asyncio connection per worker, kept alive while possible, with just enough HTTP to find the end
+of an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from fuzz.cases import Case
+from benchmarks.fuzz.cases import Case
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.I)
@@ -20,7 +20,7 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after: *(\S+)", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the gateway said; status 0 when it said nothing."""
+    """The gateway's answer; status 0 for a connection closed without one."""
 
     status: int
     head: bytes = b""
@@ -29,7 +29,7 @@ class Answer:
 
 
 class Wire:
-    """One client. Not to be shared by tasks."""
+    """One client with one connection. Tasks must not share it."""
 
     def __init__(self, port: int, timeout_s: float) -> None:
         self._port = port
@@ -37,7 +37,7 @@ class Wire:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, case: Case) -> Answer:
-        """One case, one answer. Raises `TimeoutError` when none comes and nothing is closed."""
+        """Send one case and read its answer; TimeoutError if neither answer nor close comes."""
         reader, writer = await self._connect()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -96,7 +96,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 def fault_of(case: Case, answer: Answer) -> str | None:
-    """What is wrong with this answer, in a few words; None when nothing is."""
+    """What is wrong with this answer, in a few words; None for a correct one."""
     if answer.status == 0:
         return "no answer" if case.must_answer else None
     if answer.status >= 500:
@@ -113,8 +113,10 @@ def fault_of(case: Case, answer: Answer) -> str | None:
 
 def _is_our_error(answer: Answer) -> bool:
     try:
-        told = json.loads(answer.body)
-        return set(told["error"]) == {"message", "type", "param", "code"} and set(told) == {"error"}
+        document = json.loads(answer.body)
+        return set(document["error"]) == {"message", "type", "param", "code"} and set(document) == {
+            "error"
+        }
     except (ValueError, KeyError, TypeError):
         return False
 

@@ -1,9 +1,10 @@
-"""How much later do tokens arrive through a gateway than straight from the replicas?
+"""Measure the latency that a gateway adds between clients and the replicas.
 
-The same simulated replicas, the same requests, in turn: direct, Paceline, LiteLLM's proxy and
-vllm-router, each keeping so many streams open; in another order in each repeat. Direct is measured
-twice in each, which shows the noise. All gateways stay up; only one is under load. What a gateway
-adds is its percentile less that of direct in the same repeat.
+The arms are direct, Paceline, LiteLLM's proxy and vllm-router. They take turns with the same
+requests to the same mock replicas, in a different order in each repeat, with a fixed number of
+streams open at all times. Direct is measured twice in each repeat, which shows the noise. All
+gateways stay up; only one is under load. The latency that a gateway adds is its percentile minus
+that of direct in the same repeat.
 
     python benchmarks/gateway/added_latency.py --results benchmarks/results
 """
@@ -44,9 +45,10 @@ from benchmarks.gateway.running import (
     undisturbed,
     wait_until_idle,
 )
+from benchmarks.results_file import sibling, write_result
 from benchmarks.servers import Server, running_server
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document, write_text
+from paceline.bench.results.files import write_text
 
 _NUM_REPLICAS = 2
 _PREFILL_TOKENS_PER_S = 200_000.0
@@ -55,7 +57,7 @@ _NUM_PROMPT_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """So many streams open, how fast each of them is, and how long it is measured."""
+    """The number of open streams, their speed, and the duration of the measurement."""
 
     name: str
     num_streams: int
@@ -66,7 +68,7 @@ class Level:
 
     @property
     def stream_s(self) -> float:
-        """What a stream takes in the mean."""
+        """The mean duration of a stream."""
         return (self.min_tokens + self.max_tokens) / 2 * self.tpot_ms / 1000
 
 
@@ -76,9 +78,8 @@ LEVELS = (
     Level("256", 256, 500.0, 16, 48, 8.0),
     Level("256-brisk", 256, 200.0, 8, 24, 5.0),
 )
-"""Slow enough that two cores hold client, replicas and any of the gateways: what is measured is the
-way through, not saturation. Only in the last do streams end and begin so often that LiteLLM, on one
-core, does not keep up."""
+"""Slow enough for two cores to run client, replicas and any of the gateways without saturation. The
+last level is the exception: LiteLLM cannot handle its rate of new streams on one core."""
 _MAX_SPREAD_S = 6.0
 
 
@@ -96,10 +97,10 @@ def main() -> None:
     }
     date = document["environment"]["date_utc"][:10]
     arguments.results.mkdir(parents=True, exist_ok=True)
-    path = arguments.results / f"gateway-added-latency-{date}{arguments.suffix}.json"
+    path = arguments.results / f"gateway-added-latency-{date}{arguments.suffix}.json.gz"
     for level in (level for level in LEVELS if level.name in arguments.levels):
         document["levels"].append(_measure_level(level, arguments))
-        write_document(path, document)
+        write_result(path, document)
     _write_report(path)
 
 
@@ -124,7 +125,7 @@ def _measure_level(level: Level, arguments: argparse.Namespace) -> dict[str, Any
             for name in arguments.arms
         }
         arms = [DIRECT, *gateways, DIRECT_AGAIN]
-        for name in gateways:  # what is loaded and learned at first use
+        for name in gateways:  # warm-up: first uses are slow
             _run(level, [gateways[name]], gateways[name], engines, seed=99, duration_s=1.0)
         for repeat in range(arguments.repeats):
             shift = repeat % len(arms)
@@ -153,7 +154,7 @@ def _run(
     seed: int,
     duration_s: float,
 ) -> dict[str, Any]:
-    """One arm under load: times, and the cores that each part used."""
+    """Run one arm: its latencies, and the cores that each part used."""
     marks: list[dict[str, float]] = []
 
     def mark() -> None:
@@ -188,7 +189,7 @@ def _line(level: Level, run: Mapping[str, Any]) -> str:
 
 
 def _write_report(path: Path) -> None:
-    report = path.with_suffix(".md")
+    report = sibling(path, ".md")
     write_text(report, render_report(path))
     print(f"{path}\n{report}")
 
@@ -198,14 +199,16 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--suffix", default="", help="appended to the name of the results")
+    parser.add_argument("--suffix", default="", help="appended to the name of the result file")
     parser.add_argument("--cache", type=Path, default=Path("runs/peers"), metavar="FOLDER",
-                        help="where the other gateways are installed")  # fmt: skip
+                        help="folder in which the other gateways are installed")  # fmt: skip
     parser.add_argument("--arms", nargs="+", choices=GATEWAYS, default=list(GATEWAYS))
     names = [level.name for level in LEVELS]
     parser.add_argument("--levels", nargs="+", choices=names, default=names)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--render", type=Path, metavar="JSON", help="write its report again")
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="write this result's report again"
+    )
     return parser
 
 

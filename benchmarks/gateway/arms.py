@@ -1,7 +1,7 @@
-"""How is each gateway started in front of the simulated replicas?
+"""Server plans for the mock replicas and for each gateway in front of them.
 
-Every one as its documentation says for plain HTTP replicas, one process, logging as little as it
-can, no keys, no database. Plans are those of `benchmarks.servers`.
+Each gateway is configured as its documentation describes for plain HTTP replicas: one process,
+minimal logging, no keys, no database. `benchmarks.servers` runs the plans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.gateway.peers import environment_of
 MODEL = "simulated"
 DIRECT = "direct"
 DIRECT_AGAIN = "direct again"
-"""The same as `DIRECT`, measured a second time in each repeat: what is between the two is noise."""
+"""`DIRECT`, measured a second time in each repeat; the difference between the two is noise."""
 PACELINE = "paceline"
 LITELLM = "litellm"
 VLLM_ROUTER = "vllm-router"
@@ -26,7 +26,7 @@ GATEWAYS = (PACELINE, LITELLM, VLLM_ROUTER)
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """What the simulated replicas are like, all alike."""
+    """The settings of the mock replicas; all replicas have the same."""
 
     count: int
     tpot_ms: float
@@ -57,7 +57,7 @@ def gateway_plan(
     max_in_flight: int,
     max_queue_wait_s: float | None = None,
 ) -> dict[str, Any]:
-    """How the gateway is started before replicas at these URLs. Writes its files into `folder`."""
+    """The plan of a gateway in front of the replicas at `urls`; its files go into `folder`."""
     if gateway == PACELINE:
         return _paceline(urls, folder, max_in_flight, max_queue_wait_s)
     if gateway == LITELLM:
@@ -112,7 +112,7 @@ def _vllm_router(
 ) -> dict[str, Any]:
     limits: list[str] = []
     if max_queue_wait_s is not None:
-        # It counts in whole seconds, and over all replicas.
+        # vllm-router counts in whole seconds, and over all replicas.
         limits = ["--max-concurrent-requests", str(max_in_flight * len(urls)),
                   "--queue-timeout-secs", str(max(round(max_queue_wait_s), 1))]  # fmt: skip
     return {

@@ -1,8 +1,7 @@
-"""How are the results of `added_latency` told?"""
+"""Render the report of `added_latency` as markdown."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -10,11 +9,12 @@ from typing import Any
 
 from benchmarks.gateway.arms import DIRECT, DIRECT_AGAIN
 from benchmarks.gateway.records import PERCENTILES, added, percentiles, spread
+from benchmarks.results_file import read_result
 
 
 def render_report(path: Path) -> str:
-    """Markdown, from the document."""
-    document = json.loads(path.read_text())
+    """The report of the result file `path`."""
+    document = read_result(path)
     environment = document["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     lines = [
@@ -27,8 +27,8 @@ def render_report(path: Path) -> str:
         f"Raw: [{path.name}]({path.name}). Command: `{environment['command']}`.",
         "",
         "Milliseconds: median over the repeats (lowest to highest). *Added* is the gateway's "
-        "percentile less that of direct in the same repeat; `direct again` is direct a second "
-        "time, so what it adds is noise.",
+        "percentile minus that of direct in the same repeat; `direct again` is a second run of "
+        "direct, so what it adds is noise.",
     ]
     for level in document["levels"]:
         lines += ["", *_level_lines(level)]

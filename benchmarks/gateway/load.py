@@ -1,6 +1,6 @@
-"""How is a server put under load: so many streams open at all times, or so many requests a second?
+"""Load generators: a fixed number of open streams, or Poisson arrivals.
 
-Both send the same bodies to every server, drawn from the seed, and tell what they sent in order.
+Both draw their request bodies from the seed, so every server gets the same ones.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from benchmarks.gateway.sse_client import Exchange, Pool
 
 _WORDS = ("wheel", "wind", "road", "ride", "lead", "pace", "line", "turn", "hill", "sprint")
 _SETTLE_S = 0.5
-"""Between the beginning of the last stream and that of the measurement."""
+"""From the start of the last stream to the start of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is asked for."""
+    """The size of the requests and their answers."""
 
     model: str
     num_prompt_words: int
@@ -32,7 +32,7 @@ class Shape:
 
 
 def bodies(shape: Shape, seed: int) -> Iterator[bytes]:
-    """Chat requests without end, of random lengths within the shape."""
+    """Endless chat requests with random lengths within the shape."""
     drawn = random.Random(seed)
     while True:
         words = " ".join(drawn.choices(_WORDS, k=shape.num_prompt_words))
@@ -56,11 +56,11 @@ async def keep_open(
     duration_s: float,
     on_warm: Callable[[], None],
 ) -> tuple[list[Exchange], float]:
-    """Begin a stream whenever one ends, for `duration_s` after all have begun; then drop all.
+    """Keep `num_streams` streams open until `duration_s` after all have started, then drop all.
 
-    They begin evenly over `spread_s`. Requests go to the pools in turn. Returns all exchanges,
-    those that were dropped with `is_cut`, and the moment when the duration began; `on_warm` is
-    called in that moment.
+    The first streams start evenly over `spread_s`; requests go to the pools in turn. Returns all
+    exchanges (dropped ones have `is_cut`) and the time at which the duration began; `on_warm` is
+    called at that time.
     """
     loop = asyncio.get_running_loop()
     request_bodies, pool_in_turn = bodies(shape, seed), itertools.cycle(pools)
@@ -80,13 +80,13 @@ async def keep_open(
         exchange.is_cut = is_over and not exchange.is_complete
         ended.append(exchange)
         if not is_over:
-            # not from within the connection's callback: it must be idle first
+            # not from the callback of the connection, which must become idle first
             loop.call_soon(begin) if exchange.status else loop.call_later(0.1, begin)
         elif not num_open:
             all_ended.set()
 
-    for place in range(num_streams):
-        loop.call_later(spread_s * place / num_streams, begin)
+    for index in range(num_streams):
+        loop.call_later(spread_s * index / num_streams, begin)
     await asyncio.sleep(spread_s + _SETTLE_S)
     warm_s = time.perf_counter()
     on_warm()
@@ -110,10 +110,10 @@ async def arrive(
     give_up_s: float,
     on_warm: Callable[[], None],
 ) -> list[Exchange]:
-    """Requests arrive as a Poisson process, whatever becomes of those before them.
+    """Send requests as a Poisson process, whether or not earlier requests have ended.
 
-    Returns those due within `duration_s` after the warm-up. Those still open `give_up_s` later are
-    dropped, incomplete.
+    Returns the requests that were due within `duration_s` after the warm-up. Requests still open
+    `give_up_s` later are dropped and count as incomplete.
     """
     loop = asyncio.get_running_loop()
     request_bodies, pool_in_turn = bodies(shape, seed), itertools.cycle(pools)

@@ -1,8 +1,9 @@
-"""What is left of the goodput when more is asked than the replicas can do?
+"""Measure the goodput when the offered load exceeds the capacity of the replicas.
 
-Requests arrive as a Poisson process at multiples of the capacity, whatever becomes of those before
-them. Goodput is the requests per second that keep the promise on time to first token and on total
-time. The capacity is known: the replicas' places over the mean time of a request.
+Requests arrive as a Poisson process at multiples of the capacity, whether or not earlier requests
+have ended. Goodput is the number of requests per second that meet the objectives for time to first
+token and total time. The capacity is known: the slots of the replicas divided by the mean duration
+of a request.
 
     python benchmarks/gateway/overload.py --results benchmarks/results
 """
@@ -43,9 +44,10 @@ from benchmarks.gateway.running import (
     undisturbed,
     wait_until_idle,
 )
+from benchmarks.results_file import sibling, write_result
 from benchmarks.servers import Server, running_server
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document, write_text
+from paceline.bench.results.files import write_text
 
 PACELINE_DEFAULT = "paceline, default wait"
 ARMS = (PACELINE, PACELINE_DEFAULT, VLLM_ROUTER, DIRECT)
@@ -54,15 +56,15 @@ _REPLICAS = Replicas(count=2, tpot_ms=25.0, prefill_tokens_per_s=200_000.0, max_
 _SHAPE = Shape(MODEL, num_prompt_words=60, min_tokens=16, max_tokens=48)
 _PROMISE = Promise(ttft_s=1.0, total_s=2.5)
 _QUEUE_WAIT_S = 0.75
-"""What an operator sets who promises a first token within a second."""
+"""The setting for an objective of one second to the first token."""
 _WARM_UP_S = {PACELINE: 4.0, PACELINE_DEFAULT: 16.0, VLLM_ROUTER: 4.0, DIRECT: 4.0}
-"""With the default wait a queue counts as a standing queue after 12.5 s."""
+"""With the default wait, the gateway treats a queue as a standing queue after 12.5 s."""
 _GIVE_UP_S = 3.0
-"""Longer than any promise."""
+"""Longer than the objectives."""
 
 
 def capacity_per_s() -> float:
-    """Token k follows the first by k times the time per token; prefills are too short to count."""
+    """Requests per second; token k follows the first by k times TPOT, and prefill is negligible."""
     mean_tokens = (_SHAPE.min_tokens + _SHAPE.max_tokens) / 2
     mean_s = (mean_tokens - 1) * _REPLICAS.tpot_ms / 1000
     return _REPLICAS.count * _REPLICAS.max_num_seqs / mean_s
@@ -121,7 +123,7 @@ def main() -> None:
                     document["runs"].append(
                         {"repeat": repeat, "arm": arm, "load": load, **measured}
                     )
-                    write_document(path, document)
+                    write_result(path, document)
                     print(document["runs"][-1], flush=True)
     _write_report(path)
 
@@ -172,7 +174,7 @@ def _run(
 
 
 def _write_report(path: Path) -> None:
-    report = path.with_suffix(".md")
+    report = sibling(path, ".md")
     write_text(report, render_report(path))
     print(f"{path}\n{report}")
 
@@ -182,19 +184,21 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--suffix", default="", help="appended to the name of the results")
+    parser.add_argument("--suffix", default="", help="appended to the name of the result file")
     parser.add_argument("--cache", type=Path, default=Path("runs/peers"), metavar="FOLDER",
-                        help="where vllm-router is installed")  # fmt: skip
+                        help="folder in which vllm-router is installed")  # fmt: skip
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--loads", nargs="+", type=float, metavar="X",
                         default=[0.6, 0.8, 1.0, 1.5, 2.0, 3.0],
                         help="multiples of the capacity")  # fmt: skip
     parser.add_argument("--baseline-loads", nargs="+", type=float, metavar="X",
                         default=[1.0, 3.0],
-                        help="those at which all arms are measured, not one")  # fmt: skip
+                        help="loads at which all arms are measured, not only Paceline")  # fmt: skip
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=12.0, help="measured in each run")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="write its report again")
+    parser.add_argument("--seconds", type=float, default=12.0, help="measured duration of each run")
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="write this result's report again"
+    )
     return parser
 
 

@@ -1,8 +1,7 @@
-"""How are the results of `overload` told?"""
+"""Render the report of `overload` as markdown."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -10,11 +9,12 @@ from typing import Any
 
 from benchmarks.gateway.arms import PACELINE
 from benchmarks.gateway.records import spread
+from benchmarks.results_file import read_result
 
 
 def render_report(path: Path) -> str:
-    """Markdown, from the document."""
-    document = json.loads(path.read_text())
+    """The report of the result file `path`."""
+    document = read_result(path)
     environment, replicas, promise = (
         document[name] for name in ("environment", "replicas", "promise")
     )
@@ -29,13 +29,14 @@ def render_report(path: Path) -> str:
         f"Paceline {environment['paceline']}, vllm-router {document['versions']['vllm-router']}. "
         f"Raw: [{path.name}]({path.name}). Command: `{environment['command']}`.",
         "",
-        f"{replicas['count']} replicas of {replicas['max_num_seqs']} places, "
+        f"{replicas['count']} replicas of {replicas['max_num_seqs']} slots, "
         f"{replicas['tpot_ms']:g} ms per token, {document['shape']['min_tokens']} to "
         f"{document['shape']['max_tokens']} tokens: {document['capacity_per_s']:.1f} requests/s. "
-        f"Promise: first token within {promise['ttft_s']:g} s, all within "
-        f"{promise['total_s']:g} s of the moment of arrival. Queue wait at most "
+        f"Promise: first token within {promise['ttft_s']:g} s and the whole answer within "
+        f"{promise['total_s']:g} s of the arrival. Queue wait at most "
         f"{document['queue_wait_s']:g} s. Median of {len({run['repeat'] for run in runs})} repeats "
-        f"of {document['seconds']:g} s (lowest to highest); refusals are those given at once.",
+        f"of {document['seconds']:g} s (lowest to highest). `refusal` times are those of requests "
+        "refused at once.",
         "",
         "| | load | offered/s | goodput/s | of Paceline's peak | refused at once | after waiting | "
         "refusal p50, p99 ms | TTFT p50, p99 ms | gateway cores |",

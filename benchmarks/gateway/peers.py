@@ -1,7 +1,6 @@
-"""How do the other gateways get onto this machine?
+"""Install the other gateways, each in its own virtual environment.
 
-Each in a virtual environment of its own, made once from the lock beside this file and used again
-while the lock stays the same.
+An environment is created once from the lock in this folder and reused until the lock changes.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ _LOCKS = Path(__file__).resolve().parent
 
 
 def environment_of(peer: str, cache: Path) -> Path:
-    """The folder of the peer's commands; made if need be, which takes a minute or two.
+    """The folder of the peer's commands, installed on first use, which takes up to two minutes.
 
-    `cache` is where the environments are kept. Raises `CalledProcessError` when pip fails.
+    `cache` holds the environments. Raises CalledProcessError when pip fails.
     """
     lock = _LOCKS / f"{peer}.lock"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
@@ -33,7 +32,7 @@ def environment_of(peer: str, cache: Path) -> Path:
 
 
 def version_of(peer: str) -> str:
-    """As its lock pins it."""
+    """The version that the lock pins."""
     for line in (_LOCKS / f"{peer}.lock").read_text().splitlines():
         name, _, version = line.partition("==")
         if name == peer:

@@ -1,7 +1,4 @@
-"""What do the times of a run come to?
-
-Values and percentiles; nothing here waits or measures.
-"""
+"""The figures of a run from its exchanges: percentiles, gaps, goodput. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ PERCENTILES = (50, 90, 99)
 
 
 def percentiles(values: Sequence[float], which: Iterable[float] = PERCENTILES) -> dict[str, float]:
-    """By name ("p50"), linearly interpolated; empty for no values."""
+    """Linearly interpolated percentiles by name ("p50"); empty for no values."""
     if not len(values):
         return {}
     ranks = list(which)
@@ -28,9 +25,9 @@ def percentiles(values: Sequence[float], which: Iterable[float] = PERCENTILES) -
 
 
 def gaps_ms(exchange: Exchange, from_s: float) -> list[float]:
-    """Between one read that brought events and the next, of those read since `from_s`.
+    """The times between consecutive reads with events, for reads after `from_s`.
 
-    The first and the last gap are left out: servers differ in whether they send the role, the first
+    The first and the last gap are excluded: servers differ in whether they send the role, the first
     token, the last token and the finish reason together.
     """
     inner = exchange.arrivals_s[1 : len(exchange.arrivals_s) - 1]
@@ -38,14 +35,14 @@ def gaps_ms(exchange: Exchange, from_s: float) -> list[float]:
 
 
 def streams_summary(exchanges: Sequence[Exchange], from_s: float) -> dict[str, Any]:
-    """Of one run of streams: what failed, TTFT (each of them too) and gaps, all since `from_s`."""
+    """The figures of one run of streams since `from_s`: failures, every TTFT, and gaps."""
     begun = [one for one in exchanges if one.sent_s >= from_s]
-    told = [one for one in begun if one.status == 200 and one.arrivals_s]
-    ttfts = [1000 * (one.arrivals_s[0] - one.sent_s) for one in told]
+    started = [one for one in begun if one.status == 200 and one.arrivals_s]
+    ttfts = [1000 * (one.arrivals_s[0] - one.sent_s) for one in started]
     gaps = [gap for one in exchanges for gap in gaps_ms(one, from_s)]
     return {
         "num_begun": len(begun),
-        "num_with_first_token": len(told),
+        "num_with_first_token": len(started),
         "num_failed": sum(not one.is_complete and not one.is_cut for one in exchanges),
         "num_gaps": len(gaps),
         "ttft_ms": percentiles(ttfts),
@@ -55,7 +52,7 @@ def streams_summary(exchanges: Sequence[Exchange], from_s: float) -> dict[str, A
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median over the repeats, lowest, highest."""
+    """The median over the repeats, the lowest and the highest value."""
     return {
         "median": round(median(values), 3),
         "lowest": round(min(values), 3),
@@ -66,7 +63,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def added(
     runs: Sequence[Mapping[str, Any]], arm: str, baseline: str, measure: str, percentile: str
 ) -> dict[str, float]:
-    """What the arm adds at this percentile to the baseline of the same repeat."""
+    """The arm's percentile minus that of the baseline in the same repeat."""
     by_repeat: dict[int, dict[str, float]] = {}
     for run in runs:
         by_repeat.setdefault(run["repeat"], {})[run["arm"]] = run[measure][percentile]
@@ -75,13 +72,13 @@ def added(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a request must keep to count as good."""
+    """The latency objective that a good request meets."""
 
     ttft_s: float
     total_s: float
 
     def is_kept(self, exchange: Exchange) -> bool:
-        """Counted from when it was to be sent."""
+        """Whether the exchange meets the objective, counted from when it was due."""
         return (
             exchange.status == 200
             and exchange.is_complete
@@ -96,7 +93,7 @@ _WAITED = b"has waited too long"
 def arrivals_summary(
     exchanges: Sequence[Exchange], promise: Promise, duration_s: float
 ) -> dict[str, Any]:
-    """Of one run of arrivals: goodput, what became of the others, and how fast they were told."""
+    """The figures of one run of arrivals: goodput, refusals, and the latencies of both."""
     refused = [one for one in exchanges if one.status in (429, 503)]
     at_once = [one for one in refused if _WAITED not in one.body]
     whole = [one for one in exchanges if one.status == 200 and one.is_complete]

@@ -1,4 +1,4 @@
-"""What does every run need: connections, a client that does not pause, and who used the cores?"""
+"""What every run uses: connections, a client without GC pauses, and the CPU time of each part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUESTS = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$"
 
 
 def scheduling() -> str:
-    """How the system schedules this process and those that it starts."""
+    """How the system schedules this process and its children."""
     policies = {os.SCHED_OTHER: "normal", os.SCHED_FIFO: "real-time (FIFO)",
                 os.SCHED_RR: "real-time (round robin)"}  # fmt: skip
     policy = os.sched_getscheduler(0)
@@ -35,7 +35,7 @@ def pool_of(server: Server) -> Pool:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """No collection of Python's in the client; it would look like latency."""
+    """Disable the garbage collector of the client, whose pauses would look like latency."""
     gc.collect()
     gc.disable()
     try:
@@ -45,7 +45,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def wait_until_idle(engines: Sequence[Server]) -> None:
-    """Until the replicas have nothing left of the run before; some gateways do not abort."""
+    """Wait until the replicas have no requests of the previous run; some gateways do not abort."""
     deadline_s = time.monotonic() + _IDLE_TIMEOUT_S
     while any(_num_requests(engine) for engine in engines):
         if time.monotonic() > deadline_s:
@@ -60,7 +60,7 @@ def _num_requests(engine: Server) -> float:
 
 
 def cpu_mark(gateway: Server | None, engines: Sequence[Server]) -> dict[str, float]:
-    """CPU seconds so far of each part, and the time."""
+    """The CPU seconds that each part has used, and the time."""
     own, machine = os.times(), psutil.cpu_times()
     return {
         "clock": own.elapsed,
@@ -72,7 +72,7 @@ def cpu_mark(gateway: Server | None, engines: Sequence[Server]) -> dict[str, flo
 
 
 def cores_used(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Between two marks; `machine` is everybody's."""
+    """Cores used between two marks; `machine` covers all processes."""
     passed_s = after["clock"] - before["clock"]
     return {
         part: round((after[part] - before[part]) / passed_s, 3) for part in after if part != "clock"

@@ -1,7 +1,7 @@
-"""When did each part of a streamed answer arrive?
+"""A cheap streaming client that records when each part of an answer arrives.
 
-A client that costs little, so that it is not what is measured: one protocol per connection, no
-task per request, connections kept and used again. It notes times; what they mean is `records`'.
+It must not dominate the measurement: one protocol per connection, no task per request, connections
+are reused. It records times; `records` turns them into figures.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _DATA = b"data: "
 _DONE = b"data: [DONE]"
 _ENDS = b'"finish_reason":"'
 _IDLE_S = 3.0
-"""Connections idle for longer are not used again: servers close theirs after 5 s and more."""
+"""Connections idle for longer are not reused; servers close theirs after 5 s or more."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and what came back. Times are `time.perf_counter()`."""
+    """One request and its answer. Times are `time.perf_counter()`."""
 
     sent_s: float
     on_end: Callable[[Exchange], None]
     due_s: float = 0.0
-    """When it was to be sent."""
+    """When the request was due."""
     ended_s: float = 0.0
     status: int = 0
-    """0: the connection failed before an answer began."""
+    """0 if the connection failed before an answer began."""
     is_complete: bool = False
-    """The answer was whole; a stream had its `[DONE]`."""
+    """The answer was complete; a stream had its `[DONE]`."""
     is_cut: bool = False
-    """We dropped it; set by the load."""
+    """The load generator dropped it."""
     arrivals_s: array[float] = field(default_factory=lambda: array("d"))
-    """Reads that brought events, up to the one with the end of the answer."""
+    """Times of the reads with events, up to the one with the end of the answer."""
     body: bytes = b""
-    """Of an answer that is no stream."""
+    """The body of an answer that is no stream."""
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; one request at a time."""
+    """One keep-alive connection with one request at a time."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
 
     def data_received(self, data: bytes) -> None:
         self._now_s = time.perf_counter()
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             return
         if self._body and exchange.status == 200:
-            self._note(exchange, b"".join(self._body))
+            self._record(exchange, b"".join(self._body))
             self._body = []
         if self._is_whole:
             self._end(exchange)
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             self._now_s = time.perf_counter()
             self._end(self._exchange)
 
-    def _note(self, exchange: Exchange, body: bytes) -> None:
+    def _record(self, exchange: Exchange, body: bytes) -> None:
         if _DATA in body and not self._has_ended:
             exchange.arrivals_s.append(self._now_s)
             self._has_ended = _ENDS in body
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             self.close()
         exchange.on_end(exchange)
 
-    # httptools calls these
+    # Callbacks of httptools
     def on_headers_complete(self) -> None:
         if self._exchange is not None:
             self._exchange.status = self._parser.get_status_code()
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._is_whole = True
-        self._keeps_alive = self._parser.should_keep_alive()  # afterwards it does not know
+        self._keeps_alive = self._parser.should_keep_alive()  # not available afterwards
 
 
 class Pool:
@@ -146,7 +146,7 @@ class Pool:
         self._is_closed = False
 
     def send(self, body: bytes, on_end: Callable[[Exchange], None], due_s: float) -> None:
-        """`on_end` is called exactly once, from the event loop, also when the server fails."""
+        """Send a request; `on_end` is called exactly once, also when the server fails."""
         request = b"%bcontent-length: %d\r\n\r\n%b" % (self._head, len(body), body)
         exchange = Exchange(time.perf_counter(), on_end, due_s)
         while self._idle:
@@ -182,7 +182,7 @@ class Pool:
         self._open.discard(connection)
 
     def close(self) -> None:
-        """Drop all connections; exchanges that are open end."""
+        """Drop all connections, which ends their exchanges."""
         self._is_closed = True
         for connection in list(self._open):
             connection.close()

@@ -1,9 +1,9 @@
-"""What does a step take in an engine held at draft length 0, against one without speculation?
+"""Compare the step time of an engine held at draft length 0 with one without speculation.
 
-One engine of each kind in a process of its own, without server or gateway. They take turns of some
-steps, in another order each round, so what else the machine does strikes all alike. Each is kept at
-the same number of random prompts, sampled at the same temperature; a request that ends is followed
-by the next, so steps with prompts are among them when answers are short.
+Each kind of engine runs in its own process, without server or gateway. The engines take turns of
+some steps, in a different order each round, so that other load on the machine affects all alike.
+Each engine is kept at the same number of random prompts, sampled at the same temperature. The next
+request follows each one that ends, so with short answers some steps contain prefills.
 
     python benchmarks/governor/held_at_zero.py --results benchmarks/results
 """
@@ -24,20 +24,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.results_file import write_result
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_document
 
 ARMS = ("none", "ngram", "draft_model")
-"""The drafter, held at 0; none: no speculation at all."""
+"""The drafter that is held at length 0; `none` is without speculation."""
 WARM_UP_STEPS = 100
 MAX_DRAFT_LENGTH = 8
 _LOWEST_TOKEN, _HIGHEST_TOKEN = 50, 900
-"""Prompts are drawn from these; every bundled tokenizer has them."""
+"""Range of the prompts' token ids; every bundled tokenizer has them."""
 
 
 class Engine:
-    """A child process with one engine, which steps when it is told to."""
+    """A child process with one engine, which runs steps on request."""
 
     def __init__(self, arm: str, arguments: argparse.Namespace, log: Path) -> None:
         given = {**vars(arguments), "arm": arm, "results": None, "engine": None}
@@ -53,7 +55,7 @@ class Engine:
         self._read()
 
     def steps(self, number: int) -> list[float]:
-        """The duration of so many steps, in seconds."""
+        """Run this many steps; the duration of each in seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{number}\n")
         return self._read()
@@ -67,20 +69,20 @@ class Engine:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"an engine ended: {self._log.read_text()[-2000:]}")
+            raise SystemExit(f"an engine exited: {self._log.read_text()[-2000:]}")
         found: list[float] = json.loads(line)
         return found
 
 
-def be_an_engine(given: dict[str, Any]) -> None:
-    """The child's side: numbers of steps in, their durations out, a line of JSON each."""
+def run_engine(given: dict[str, Any]) -> None:
+    """Run in the child: read numbers of steps, write their durations, one line of JSON each."""
     os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
     from paceline.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what vLLM prints is no answer
+    os.dup2(2, 1)  # keep what vLLM prints out of the answers
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -97,7 +99,8 @@ def be_an_engine(given: dict[str, Any]) -> None:
             cut = draw.randrange(given["max_tokens"]) if num_begun <= given["requests"] else 0
             sampling = SamplingParams(
                 temperature=given["temperature"],
-                max_tokens=given["max_tokens"] - cut,  # the first ones do not end together
+                max_tokens=given["max_tokens"]
+                - cut,  # so that the first ones end at different steps
                 ignore_eos=True,
             )
             engine.add_request(f"request-{num_begun}", {"prompt_token_ids": ids}, sampling)
@@ -128,7 +131,7 @@ def _speculation(arm: str, draft: str) -> dict[str, Any]:
 def main() -> None:
     arguments = _parse()
     if arguments.engine:
-        be_an_engine(json.loads(arguments.engine))
+        run_engine(json.loads(arguments.engine))
         return
     rounds: list[dict[str, float]] = []
     with ExitStack() as stack:
@@ -161,11 +164,11 @@ def main() -> None:
     if arguments.results:
         today = time.strftime("%Y-%m-%d", time.gmtime())
         name = f"governor-held-at-zero-{document['target']}-{arguments.requests}-{today}.json"
-        write_document(arguments.results / name, document)
+        write_result(arguments.results / name, document)
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    """Of the rounds' means."""
+    """Median and quartiles of the means of the rounds."""
     low, _, high = statistics.quantiles(values, n=4)
     parts = {"median": statistics.median(values), "lower_quartile": low, "upper_quartile": high}
     return {name: round(value, 4) for name, value in parts.items()}
@@ -183,7 +186,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--prompt-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--max-tokens", type=int, default=256, metavar="N")
     parser.add_argument("--rounds", type=int, default=30, metavar="N")
-    parser.add_argument("--steps", type=int, default=128, metavar="N", help="in each turn")
+    parser.add_argument("--steps", type=int, default=128, metavar="N", help="steps in each turn")
     parser.add_argument("--results", type=Path, metavar="FOLDER")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,13 +1,16 @@
-"""The policy `latency` in the simulator: how fast are the slowest answers?
+"""Measure the slowest answers of the policy `latency` in the simulator.
 
-Steady phases, every load with every kind of text (trace `texts`), each on an engine of its own, its
-beginning left out. Every held draft length and the policies serve the same requests. Per arm:
+Steady phases, every load with every kind of text (trace `texts`), each on its own engine and
+without its beginning. Every fixed draft length and the policies serve the same requests. Figures of
+an arm:
 
-- tpot_p99: over the answers, of the time from the first token to the last per token after the first
-- gap_p99: over all gaps between two tokens of an answer, 0 between those of one chunk
+- tpot_p99: p99 over the answers of the time from the first to the last token, divided by the number
+  of tokens after the first
+- gap_p99: p99 over all gaps between two tokens of an answer; 0 between tokens of the same chunk
 - tokens_per_s
 
-Prints how much slower each policy's slowest answers are than those of the best held length.
+The script prints how much slower each policy's slowest answers are than those of the best fixed
+length.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.governor.markdown import table
-from benchmarks.governor.rows import render_results
+from benchmarks.governor.report.tables import table
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
+from benchmarks.results_file import sibling, write_result
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
 from paceline.policy_simulator.engine.step_log import StepLog
@@ -47,15 +50,15 @@ from paceline.policy_simulator.traffic.traffic import ClosedLoop
 POLICIES = ("goodput", "latency")
 _WARM_UP_STEPS = 400
 _ANSWERS = 300
-"""About so many end in a phase: a P99 of fewer is their slowest."""
+"""Approximate number of answers in a phase; a P99 of fewer is just their slowest."""
 _STEPS_PER_ANSWER = 112
 """Mean answers of 224 tokens at 2 a step."""
-_LEAST_STEPS = 1200
+_MIN_STEPS = 1200
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One phase to compare all arms in."""
+    """One phase in which all arms are compared."""
 
     profile: str
     drafter: str
@@ -64,14 +67,14 @@ class Cell:
 
 
 def simulate(cell: Cell) -> dict[str, Any]:
-    """Every arm in one phase."""
+    """Run every arm in one phase."""
     profile = load_profile(cell.profile)
     if cell.drafter == "ngram":
         profile = replace(profile, machine=profile.machine.with_ngram())
     machine = profile.machine
     phase = build_trace("texts", profile)[cell.phase_number]
     assert isinstance(phase.load, ClosedLoop)
-    num_steps = max(_ANSWERS * _STEPS_PER_ANSWER // phase.load.first, _LEAST_STEPS)
+    num_steps = max(_ANSWERS * _STEPS_PER_ANSWER // phase.load.first, _MIN_STEPS)
     warm_up = replace(phase, duration_s=None, num_steps=_WARM_UP_STEPS)
     measured = replace(phase, duration_s=None, num_steps=num_steps)
     held = range(machine.max_draft_length + 1)
@@ -94,7 +97,7 @@ def simulate(cell: Cell) -> dict[str, Any]:
 
 
 def describe(log: StepLog) -> dict[str, float | int]:
-    """One arm's figures; times in milliseconds."""
+    """The figures of one arm; times in milliseconds."""
     num_in_chunks = int(log.output_tokens.sum()) - len(log.first_token_s) - len(log.inter_chunk_s)
     gaps = np.concatenate([np.zeros(num_in_chunks), log.inter_chunk_s])
     return {
@@ -108,19 +111,19 @@ def describe(log: StepLog) -> dict[str, float | int]:
 
 
 def best_held(arms: Mapping[str, Any], figure: str) -> str:
-    """The held length at which a time is least."""
+    """The fixed length with the lowest value of this time."""
     return min((name for name in arms if name.startswith("K=")), key=lambda n: arms[n][figure])
 
 
 def ratios(cell: Mapping[str, Any]) -> dict[str, float]:
-    """Each policy's P99 time per output token over the best held length's."""
+    """P99 time per output token of each policy, divided by that of the best fixed length."""
     arms = cell["arms"]
     best = arms[best_held(arms, "tpot_p99_ms")]["tpot_p99_ms"]
     return {name: arms[name]["tpot_p99_ms"] / best for name in POLICIES}
 
 
 def render_report(cells: Sequence[Mapping[str, Any]]) -> str:
-    """A row per phase, and what holds over all of them."""
+    """A table with a row per phase, and figures over all phases."""
     rows = []
     for cell in cells:
         arms = cell["arms"]
@@ -139,8 +142,8 @@ def render_report(cells: Sequence[Mapping[str, Any]]) -> str:
         "best K by tokens/s",
         "by P99 gap",
         "by P99 TPOT",
-        *(f"{name}: P99 TPOT over the best K's" for name in POLICIES),
-        "latency: tokens/s over goodput's",
+        *(f"{name}: P99 TPOT / best K's" for name in POLICIES),
+        "latency: tokens/s / goodput's",
     )
     lines = [table(heads, rows)]
     for name in POLICIES:
@@ -151,7 +154,7 @@ def render_report(cells: Sequence[Mapping[str, Any]]) -> str:
             f"{near} of {len(found)} phases."
         )
     num_off = sum(best_held(cell["arms"], "gap_p99_ms") == "K=0" for cell in cells)
-    lines.append(f"The P99 gap is least at draft length 0 in {num_off} of {len(cells)} phases.")
+    lines.append(f"The P99 gap is lowest at draft length 0 in {num_off} of {len(cells)} phases.")
     return "\n\n".join(lines) + "\n"
 
 
@@ -178,11 +181,12 @@ def main() -> None:
             "cells": found,
         }
         today = time.strftime("%Y-%m-%d", time.gmtime())
-        target = arguments.results / f"governor-latency-simulator-{today}.json"
-        write_text(target, render_results(rounded(document), ("cells",)))
-        head = f"# The policy latency in the simulator\n\n    {environment['command']}\n\n"
-        write_text(target.with_suffix(".md"), head + report)
-        print(f"written: {target} and {target.with_suffix('.md').name}")
+        target = arguments.results / f"governor-latency-simulator-{today}.json.gz"
+        write_result(target, rounded(document))
+        head = f"# The policy latency in the policy simulator\n\n    {environment['command']}\n\n"
+        page = sibling(target, ".md")
+        write_text(page, head + report)
+        print(f"written: {target} and {page.name}")
 
 
 def _parse() -> argparse.Namespace:
@@ -198,7 +202,7 @@ def _parse() -> argparse.Namespace:
     add("--results", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.results is not None and not arguments.results.is_dir():
-        parser.error(f"--results is {arguments.results}, which is no folder")
+        parser.error(f"--results is {arguments.results}; it must be an existing folder")
     if arguments.seeds < 1:
         parser.error(f"--seeds is {arguments.seeds}; it must be at least 1")
     return arguments

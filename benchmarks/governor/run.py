@@ -1,9 +1,15 @@
-"""Every arm on one shifting trace, on the real engine behind `paceline serve`.
+"""Measure every arm on one shifting trace, on the real engine served by `paceline serve`.
 
-Two servers, one without speculation and one with, both up all the time; only one is under load.
-First the fixed lengths (the tuning pass), from which the table of the arm `table` is made; the
-drafting server starts anew with it. Then the repeats: every arm in turn, in another order each
-time. Beside the results (JSON, saved after every run) stand a report in markdown and plots.
+Two servers, one without and one with speculation, are up all the time; only one is under load. The
+tuning pass runs the fixed lengths and derives the table of the arm `table`; the drafting server
+then restarts with that table. The repeats run every arm in turn, in a different order each time.
+The results (compressed JSON) are saved after every run; a report in markdown and plots follow at
+the end. The plots need matplotlib:
+
+    .venv/bin/python -m pip install --no-deps -r requirements-benchmarks.lock
+
+`runs/twin` in the examples is the bundled 11M target padded to the cost of about 120M parameters
+with layers that add nothing: `python -m paceline.demo.recipe.deepen`.
 """
 
 from __future__ import annotations
@@ -20,20 +26,21 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.governor.arms import ARMS, FIXED_ARMS
-from benchmarks.governor.campaign import carry_out
-from benchmarks.governor.phases import TRACE
-from benchmarks.governor.plan import (
+from benchmarks.governor.report.files import write_report
+from benchmarks.governor.trace.arms import ARMS, FIXED_ARMS
+from benchmarks.governor.trace.campaign import carry_out
+from benchmarks.governor.trace.phases import TRACE
+from benchmarks.governor.trace.plan import (
     BUNDLED,
     BUNDLED_CONTEXT_TOKENS,
     BUNDLED_PHASE_S,
     DRAFTERS,
     OTHER_CONTEXT_TOKENS,
     OTHER_PHASE_S,
-    Wishes,
+    TraceOptions,
     build_plan,
 )
-from benchmarks.governor.results import write_report, write_results
+from benchmarks.results_file import read_result, write_result
 from paceline.bench.results.environment import describe_environment
 
 _EXAMPLES = """examples:
@@ -43,10 +50,10 @@ _EXAMPLES = """examples:
       the twin, with the bundled pair's draft model
   python benchmarks/governor/run.py --drafter ngram --arms none K=0 K=4 goodput --repeats 2
       some arms only; at least one fixed length is needed
-  python benchmarks/governor/run.py --resume benchmarks/results/governor-bundled-model-….json
-      go on after a break, with the same options otherwise
-  python benchmarks/governor/run.py --render benchmarks/results/governor-bundled-model-….json
-      write the report and the plots of earlier results again
+  python benchmarks/governor/run.py --resume benchmarks/results/governor-bundled-model-….json.gz
+      continue an interrupted run; the other options must be the same
+  python benchmarks/governor/run.py --render benchmarks/results/governor-bundled-model-….json.gz
+      write the report and the plots of these results again
 """
 
 
@@ -57,17 +64,19 @@ def main() -> None:
         _announce(write_report(arguments.render))
         return
     if not set(arguments.arms) & set(FIXED_ARMS):
-        parser.error(f"--arms needs at least one of {', '.join(FIXED_ARMS)}: the oracle")
+        parser.error(
+            f"--arms needs at least one of {', '.join(FIXED_ARMS)}; the oracle is made of them"
+        )
     if not arguments.results.is_dir():
-        parser.error(f"--results is {arguments.results}, which is no folder")
-    wishes = _wishes(arguments)
-    plan = build_plan(wishes)
+        parser.error(f"--results is {arguments.results}; it must be an existing folder")
+    options = _options(arguments)
+    plan = build_plan(options)
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    target: Path = arguments.resume or arguments.results / f"{wishes.name}-{today}.json"
+    target: Path = arguments.resume or arguments.results / f"{options.name}-{today}.json.gz"
     document = _resume(target, plan) if arguments.resume else _begin(plan, sys.argv)
-    # Servers are ended in `finally`, which a plain SIGTERM would skip.
+    # Servers are stopped in `finally`, which a plain SIGTERM would skip.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    carry_out(document, lambda document: write_results(target, document))
+    carry_out(document, lambda document: write_result(target, document))
     _announce([target, *write_report(target)])
 
 
@@ -86,17 +95,17 @@ def _begin(plan: dict[str, Any], argv: Sequence[str]) -> dict[str, Any]:
 
 
 def _resume(path: Path, plan: dict[str, Any]) -> dict[str, Any]:
-    """The earlier document; ends the program when it belongs to another plan."""
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """The earlier document; exits when it belongs to another plan."""
+    document = read_result(path)
     if document["plan"] != json.loads(json.dumps(plan)):
-        sys.exit(f"Error: {path} holds results of another plan; give the same options as then.")
+        sys.exit(f"Error: {path} holds results of another plan; give the options it was made with.")
     document["resumed"] += 1
     return document
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
+def _options(arguments: argparse.Namespace) -> TraceOptions:
     is_bundled = arguments.target == BUNDLED
-    return Wishes(
+    return TraceOptions(
         target=arguments.target,
         drafter=arguments.drafter,
         draft_model=arguments.draft_model,
@@ -121,13 +130,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--target", default=BUNDLED, metavar="MODEL", help="bundled, or a model's folder")
+    add("--target", default=BUNDLED, metavar="MODEL", help="bundled, or the folder of a model")
     add("--drafter", choices=DRAFTERS, default="model")
     add(
         "--draft-model",
         default=BUNDLED,
         metavar="FOLDER",
-        help="for --drafter model; by default the bundled pair's, which fits the twin too",
+        help="for --drafter model; by default that of the bundled pair, which also fits the twin",
     )
     add(
         "--arms",
@@ -135,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=list(ARMS),
         default=list(ARMS),
         metavar="ARM",
-        help=f"of {', '.join(ARMS)}; by default all",
+        help=f"any of {', '.join(ARMS)}; by default all",
     )
     add("--repeats", type=_positive_int, default=5, metavar="N")
     add(
@@ -143,25 +152,30 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive_int,
         default=1,
         metavar="N",
-        help="runs of each fixed length before, for the table; by default 1",
+        help="runs of each fixed length to tune the table on; by default 1",
     )
     add(
         "--phase-seconds",
         type=_positive_float,
         metavar="S",
-        help=f"of each of the {len(TRACE)} phases; by default {BUNDLED_PHASE_S:g} for the bundled "
-        f"target and {OTHER_PHASE_S:g} for others",
+        help=f"duration of each of the {len(TRACE)} phases; by default {BUNDLED_PHASE_S:g} for the "
+        f"bundled target and {OTHER_PHASE_S:g} for others",
     )
     add(
         "--context-tokens",
         type=_positive_int,
         metavar="N",
-        help="prompt and answer in the phase of long context; by default "
+        help="prompt and answer together in the phase of long context; by default "
         f"{BUNDLED_CONTEXT_TOKENS} for the bundled target and {OTHER_CONTEXT_TOKENS} for others",
     )
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
-    add("--resume", type=Path, metavar="FILE", help="go on with these results")
-    add("--render", type=Path, metavar="FILE", help="only write report and plots of these results")
+    add("--resume", type=Path, metavar="FILE", help="continue these results")
+    add(
+        "--render",
+        type=Path,
+        metavar="FILE",
+        help="only write report and plots of these results",
+    )
     return parser
 
 

@@ -1,7 +1,8 @@
-"""The governor in the simulator: every profile and drafter, two traces, several seeds.
+"""Simulate the governor with every profile and drafter, on two traces, with several seeds.
 
-Compares as `python -m paceline.policy_simulator` does, spread over processes, and holds the result against
-the targets. Writes one JSON file and a report in markdown.
+The comparison is that of `python -m paceline.policy_simulator`, spread over processes. The script
+compares the result with the targets and writes one compressed JSON file and a report in markdown.
+All machines here are simulated profiles, also those named after GPUs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.governor.claims import (
+from benchmarks.governor.report.claims import (
     MAX_EXPLORATION_LOSS,
     MAX_STEPS_TO_ADAPT,
     OF_BEST_SINGLE,
@@ -27,8 +28,8 @@ from benchmarks.governor.claims import (
     OF_ORACLE,
     OF_TABLE,
 )
-from benchmarks.governor.markdown import table
-from benchmarks.governor.rows import render_results
+from benchmarks.governor.report.tables import table
+from benchmarks.results_file import sibling, write_result
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
@@ -38,10 +39,11 @@ from paceline.policy_simulator.machines.profiles import load_profile, profile_na
 from paceline.policy_simulator.traffic.traces import TRACE_NAMES, build_trace
 
 NOISE_FRACTION = 0.03
-"""Sigma of the step times, as the simulator's command has it."""
-DRAFTERS = ("draft", "told", "ngram")
-"""`told`: the draft model, in an engine that tells at length 0 whether its first token came; where
-it rests at length 0 there is nothing to tell, and no such cell."""
+"""Sigma of the step times; the default of the simulator's command."""
+DRAFTERS = ("draft", "first-token", "ngram")
+"""`first-token`: the draft model in an engine that reports at length 0 whether the first draft
+token was right. A draft model that is skipped at length 0 has nothing to report, so its profiles
+have no such cell. Results before 2026-11-22 call this drafter `told`."""
 
 _EXAMPLES = """examples:
   python benchmarks/governor/simulate.py --results benchmarks/results
@@ -60,11 +62,11 @@ class Cell:
 
 
 def simulate(cell: Cell) -> dict[str, Any]:
-    """Every arm on one trace; the cell's names and the whole comparison."""
+    """Run every arm on one trace: the names of the cell and the whole comparison."""
     profile = load_profile(cell.profile)
     if cell.drafter == "ngram":
         profile = replace(profile, machine=profile.machine.with_ngram())
-    if cell.drafter == "told":
+    if cell.drafter == "first-token":
         profile = replace(profile, machine=profile.machine.telling_first_tokens())
     comparison = compare_arms(
         profile.machine,
@@ -77,10 +79,10 @@ def simulate(cell: Cell) -> dict[str, Any]:
 
 
 def ratios_of(comparison: Comparison, name: str) -> dict[str, float | int | str | None]:
-    """What the targets are about, for one governed arm; None for never adapted.
+    """The figures that have a target, for one governed arm; None for never adapted.
 
-    The best single length and the table are compared by tokens over the trace and by phase, as the
-    oracle is.
+    Like the oracle, the best single length and the table are compared by tokens over the trace and
+    by phase.
     """
     arm = comparison.arm(name)
     single = max(
@@ -104,20 +106,20 @@ def ratios_of(comparison: Comparison, name: str) -> dict[str, float | int | str 
 
 
 def _exploring_loss(arm: ArmResult) -> float:
-    """Over the whole trace, weighted by the phases' time."""
+    """The loss over the whole trace: the phases weighted by their time."""
     phases = arm.summary.phases
     lost_s = sum(phase.exploring_loss_fraction * phase.seconds for phase in phases)
     return lost_s / sum(phase.seconds for phase in phases)
 
 
 def render_report(document: Mapping[str, Any]) -> str:
-    """Targets beside what was found: the mean over seeds, and the lowest seed for ratios."""
+    """The targets and the figures: the mean over seeds, and for ratios also the lowest seed."""
     environment = document["environment"]
     parts = [
-        "# The governor in the simulator",
+        "# The governor in the policy simulator",
         f"Seeds {document['seeds']}, step times with {NOISE_FRACTION:.0%} noise; Paceline "
         f"{environment['paceline']}, {environment['date_utc']}. Ratios are means over the seeds "
-        "with the lowest in brackets; steps and exploration loss are the highest.",
+        "with the lowest in brackets; steps and exploration loss are the highest of all seeds.",
         f"    {environment['command']}",
     ]
     for arm in GOVERNED_ARMS:
@@ -144,10 +146,10 @@ _HEADS = (
 
 
 def _rows(cells: Sequence[Mapping[str, Any]], arm: str) -> Iterable[Sequence[str]]:
-    def place(cell: Mapping[str, Any]) -> tuple[str, str, str]:
+    def group_key(cell: Mapping[str, Any]) -> tuple[str, str, str]:
         return cell["profile"], cell["drafter"], cell["trace"]
 
-    for where, group in itertools.groupby(sorted(cells, key=place), key=place):
+    for where, group in itertools.groupby(sorted(cells, key=group_key), key=group_key):
         found = [cell["ratios"][arm] for cell in group]
         worst = min(found, key=lambda ratios: ratios["of_floor_in_worst_phase"])
         steps = [ratios["slowest_to_adapt_steps"] for ratios in found]
@@ -171,7 +173,7 @@ def main() -> None:
         for profile, drafter, trace, seed in itertools.product(
             arguments.profiles, arguments.drafters, arguments.traces, range(arguments.seeds)
         )
-        if drafter != "told" or load_profile(profile).machine.drafter == "keeps_up"
+        if drafter != "first-token" or load_profile(profile).machine.drafter == "keeps_up"
     ]
     environment = asdict(describe_environment(sys.argv))
     found = []
@@ -191,14 +193,15 @@ def main() -> None:
         "cells": found,
     }
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    target = arguments.results / f"governor-simulator-{today}.json"
-    write_text(target, render_results(rounded(document), ("cells",)))
-    write_text(target.with_suffix(".md"), render_report(document))
-    print(f"written: {target} and {target.with_suffix('.md').name}")
+    target = arguments.results / f"governor-simulator-{today}.json.gz"
+    write_result(target, rounded(document))
+    report = sibling(target, ".md")
+    write_text(report, render_report(document))
+    print(f"written: {target} and {report.name}")
 
 
 def rounded(node: Any) -> Any:
-    """The same with six significant digits: the truth is known no better."""
+    """The same value with six significant digits; the simulator is no more exact."""
     if isinstance(node, float):
         return float(f"{node:.6g}")
     if isinstance(node, Mapping):
@@ -222,7 +225,7 @@ def _parse() -> argparse.Namespace:
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
     arguments = parser.parse_args()
     if not arguments.results.is_dir():
-        parser.error(f"--results is {arguments.results}, which is no folder")
+        parser.error(f"--results is {arguments.results}; it must be an existing folder")
     if arguments.seeds < 1:
         parser.error(f"--seeds is {arguments.seeds}; it must be at least 1")
     return arguments

@@ -1,15 +1,16 @@
-"""How long does the governor think in one step?
+"""Measure the time that the governor needs per engine step.
 
-Steps of a batch that drafts, verifies and changes in size, on stand-ins of vLLM's objects. Timed in
-turn within every step, each by the wall clock and in CPU time of the thread:
+The steps are those of a batch that drafts, verifies and changes in size, with substitutes for
+vLLM's objects. Three parts are timed in turn within every step, by the wall clock and in CPU time
+of the thread:
 
-- policy: `observe` and `plan`, what decides
-- whole: the policy with all that `engine.scheduler` does around it: measuring the load, counting
-  the drafts, making the sample, locks and telemetry. Not vLLM's call per request and draft.
-- machine: a sum that takes as long as the policy does in the median, and is always the same. What
-  its P99 has more than its P50 is the machine's doing (timer ticks, other processes).
+- policy: `observe` and `plan`, the decision itself
+- whole: the policy and all that `engine.scheduler` does around it: measuring the load, counting the
+  drafts, making the sample, locks and telemetry. It excludes vLLM's call per request and draft.
+- machine: a constant sum that takes as long as the policy in the median. The difference between its
+  P99 and its P50 comes from the machine (timer ticks, other processes).
 
-Collections by Python's garbage collector that fall into the timed parts are counted.
+The script also counts runs of Python's garbage collector during the timed parts.
 
     python benchmarks/governor/step_time.py --num-requests 256 --results benchmarks/results
 """
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import random
 import sys
 import time
@@ -29,6 +29,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
@@ -41,13 +44,13 @@ NUM_WARM_UP_STEPS = 500
 SCHEDULE = [(1, 4096, 4)]
 PARTS = ("policy", "whole", "machine")
 _ENDS = 1 / 64
-"""Of the requests in each step: answers of 256 tokens at 4 a step."""
+"""Fraction of the requests that end in each step: answers of 256 tokens at 4 per step."""
 _FIRST_SPINS = 800
 
 
 @dataclass(slots=True)
 class Request:
-    """vLLM's Request, as far as it is read."""
+    """The attributes of vLLM's Request that the observer reads."""
 
     num_computed_tokens: int = 1000
     num_stale_output_tokens: int = 0
@@ -59,7 +62,7 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """vLLM's SchedulerOutput, as far as it is read."""
+    """The attributes of vLLM's SchedulerOutput that the observer reads."""
 
     num_scheduled_tokens: dict[str, int]
     scheduled_spec_decode_tokens: dict[str, list[int]]
@@ -68,42 +71,44 @@ class Output:
 
 @dataclass
 class Engine:
-    """The steps that an engine would make, and the governor's parts as the scheduler calls them."""
+    """The steps of a simulated engine, with the governor called as the scheduler calls it."""
 
     policy_name: str
     num_requests: int
     random: random.Random
     observer: StepObserver = field(default_factory=lambda: StepObserver(drafter_rests=False))
     now_s: float = 0.0
-    asked: int = 0
+    last_length: int = 0
     ids: list[str] = field(default_factory=list)
     started: int = 0
 
     def __post_init__(self) -> None:
-        self.steering = DraftLengthController(
+        self.controller = DraftLengthController(
             PluginSettings(policy=self.policy_name, draft_length=4, schedule=SCHEDULE),
             max_draft_length=MAX_DRAFT_LENGTH,
             method="draft_model",
         )
 
     def next_step(self) -> Callable[[], tuple[StepSample, EngineLoad]]:
-        """Prepare a step: acceptance 0.7 a position, 5 % noise, lengths from 0 to the maximum;
-        returns what the governor does in it."""
+        """Prepare a step and return the governor's work in it as a function.
+
+        Acceptance is 0.7 per position, the noise 5 %, and lengths range from 0 to the maximum.
+        """
         draw = self.random
         batch = self.num_requests - draw.randrange(min(self.num_requests, 3))
         self.ids = [name for name in self.ids if draw.random() > _ENDS][:batch]
         while len(self.ids) < batch:
             self.ids.append(f"request-{self.started}")
             self.started += 1
-        length, asked = draw.choice([0, 1, 2, 3, 4, 4, 4, 5, 8]), self.asked
-        self.asked = length
+        length, drafted = draw.choice([0, 1, 2, 3, 4, 4, 4, 5, 8]), self.last_length
+        self.last_length = length
         requests = {name: Request() for name in self.ids}
         output = Output(
-            dict.fromkeys(self.ids, 1 + asked),
-            {name: [-1] * asked for name in self.ids} if asked else {},
-            batch * (1 + asked),
+            dict.fromkeys(self.ids, 1 + drafted),
+            {name: [-1] * drafted for name in self.ids} if drafted else {},
+            batch * (1 + drafted),
         )
-        found = [(name, asked, _accepted(asked, draw)) for name in self.ids] if asked else []
+        found = [(name, drafted, _accepted(drafted, draw)) for name in self.ids] if drafted else []
         after = {name: request for name, request in requests.items() if draw.random() > _ENDS}
         seconds = 0.03 + 1e-4 * output.total_num_scheduled_tokens + 1e-3 * length
         started_s, self.now_s = self.now_s, self.now_s + seconds * draw.lognormvariate(0.0, 0.05)
@@ -118,20 +123,20 @@ class Engine:
         length: int,
         started_s: float,
     ) -> tuple[StepSample, EngineLoad]:
-        observer, steering = self.observer, self.steering
+        observer, controller = self.observer, self.controller
         load = observer.measure_load(
-            output, requests, num_waiting=0, max_draft_length=steering.ceiling()
+            output, requests, num_waiting=0, max_draft_length=controller.ceiling()
         )
-        steering.plan(load)
+        controller.plan(load)
         observer.step_scheduled(output, load, started_s=started_s, draft_length=length)
         if found:
             _, drafted, accepted = zip(*found, strict=True)
-            steering.count_drafts(drafted, accepted)
+            controller.count_drafts(drafted, accepted)
         sample = observer.step_finished(
             output, after, verified=found, now_s=self.now_s, has_more_work=True, may_speculate=True
         )
         assert sample is not None
-        steering.observe(sample)
+        controller.observe(sample)
         return sample, load
 
 
@@ -147,7 +152,7 @@ def _spin(times: int) -> int:
 
 
 def measure(policy_name: str, num_requests: int, num_steps: int) -> tuple[np.ndarray, int]:
-    """Microseconds by the wall and of CPU, shape (num_steps, len(PARTS), 2); and collections."""
+    """Wall and CPU microseconds, (num_steps, len(PARTS), 2), and the number of collections."""
     engine = Engine(policy_name, num_requests, random.Random(0))
     policy = create_policy(
         policy_name, max_draft_length=MAX_DRAFT_LENGTH, draft_length=4, schedule=SCHEDULE
@@ -218,7 +223,7 @@ def main() -> None:
         }
         today = time.strftime("%Y-%m-%d", time.gmtime())
         target = arguments.results / f"governor-step-time-{today}.json"
-        target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_result(target, document)
         print(f"written: {target}")
 
 
@@ -233,7 +238,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.results is not None and not arguments.results.is_dir():
-        parser.error(f"--results is {arguments.results}, which is no folder")
+        parser.error(f"--results is {arguments.results}; it must be an existing folder")
     return arguments
 
 

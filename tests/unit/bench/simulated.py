@@ -1,7 +1,7 @@
-"""A simulated server with known truth: what it does is scripted by the prompt it is sent.
+"""A simulated server with known behaviour, scripted by each prompt.
 
 A prompt is a JSON object: `chunks` (list of texts), `tokens`, `delay_s` before each chunk, `fail`
-(how it goes wrong). Not a mock: real HTTP on loopback, with vLLM's shape of stream.
+(the kind of failure). It speaks real HTTP on loopback and streams like vLLM.
 As a program, `simulated.py PORT DELAY_S`, it adds that delay to every chunk.
 """
 
@@ -21,7 +21,7 @@ from paceline.workloads import Prompt, SamplingSettings, build_spec
 
 @dataclass
 class SimulatedServer:
-    """Serves /v1/completions by script, and counts."""
+    """Serves /v1/completions by script and counts requests."""
 
     url: str = ""
     num_received: int = 0
@@ -32,7 +32,7 @@ class SimulatedServer:
     before_chunk: Callable[[int], Any] | None = None
     """Awaited before chunk number i of each answer is written (and once after the last)."""
     release_after: int = 0
-    """Answers begin only when so many requests have arrived."""
+    """Answers begin only when this many requests have arrived."""
     extra_delay_s: float = 0.0
     drafted: int = 0
     has_metrics: bool = True
@@ -119,7 +119,7 @@ class SimulatedServer:
 
 
 def scripted(**script: Any) -> Prompt:
-    """A prompt that makes the simulated server act by this script."""
+    """A prompt that makes the simulated server follow this script."""
     return Prompt("code", None, json.dumps(script), None)
 
 
@@ -130,7 +130,7 @@ def scripted_spec(index: int = 0, **script: Any) -> Any:
 
 
 async def start(server: SimulatedServer, port: int = 0) -> web.AppRunner:
-    """Serve on this port, or on one that the system picks."""
+    """Serve on this port, or on a free one."""
     runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""benchmarks/paired.py compares arms within each repeat and leaves no server behind."""
+"""benchmarks/paired.py compares arms within each repeat and stops every server."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ def test_a_plan_runs_interleaved_finds_the_slower_arm_and_ends_its_servers(
 
 def test_a_server_that_does_not_start_is_named(paired: ModuleType, tmp_path: Path) -> None:
     plan = {"servers": {"broken": {"command": ["false"]}}, "arms": [], "loads": []}
-    with pytest.raises(RuntimeError, match="server broken ended with 1"):
+    with pytest.raises(RuntimeError, match="server broken exited with 1"):
         paired.run_plan(plan, tmp_path, print)

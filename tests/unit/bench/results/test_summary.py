@@ -1,4 +1,4 @@
-"""The figures of a window, computed by hand from records with round times."""
+"""The figures of a window, from records with round times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Do the figures of the gateway's benchmarks follow from the times as they should?"""
+"""The figures of the gateway benchmarks, from exchanges with known times."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_gaps_before_the_measurement_do_not_count() -> None:
     assert [round(gap) for gap in gaps_ms(stream(1.0, 1.1, 1.3, 1.6, 2.0), 1.5)] == [300]
 
 
-def test_first_tokens_count_of_what_was_sent_in_the_measurement_only() -> None:
+def test_only_requests_sent_during_the_measurement_count_for_ttft() -> None:
     summary = streams_summary([stream(1.2, sent_s=0.9), stream(1.25, sent_s=1.2)], from_s=1.0)
     assert summary["ttfts_ms"] == [50.0]
     assert summary["num_begun"] == 1
 
 
-def test_streams_that_were_dropped_have_not_failed_and_those_that_broke_off_have() -> None:
+def test_dropped_streams_have_not_failed_and_broken_ones_have() -> None:
     cut = stream(1.1, sent_s=1.0, is_complete=False, is_cut=True)
     broken = stream(1.1, sent_s=1.0, is_complete=False)
     refused = stream(sent_s=1.0, status=503, is_complete=True)
@@ -48,7 +48,7 @@ def test_streams_that_were_dropped_have_not_failed_and_those_that_broke_off_have
     assert (summary["num_failed"], summary["num_with_first_token"]) == (1, 2)
 
 
-def test_what_an_arm_adds_is_taken_repeat_by_repeat() -> None:
+def test_added_latency_compares_runs_of_the_same_repeat() -> None:
     runs = [
         {"repeat": repeat, "arm": arm, "ttft_ms": {"p99": value}}
         for repeat, arm, value in (
@@ -64,7 +64,7 @@ def test_what_an_arm_adds_is_taken_repeat_by_repeat() -> None:
     }
 
 
-def test_a_promise_counts_from_the_moment_of_arrival() -> None:
+def test_an_objective_counts_from_the_time_the_request_was_due() -> None:
     promise = Promise(ttft_s=1.0, total_s=2.0)
     assert promise.is_kept(stream(0.9, 1.9))
     assert not promise.is_kept(stream(0.9, 1.9, sent_s=0.5, due_s=-0.2))
@@ -72,7 +72,7 @@ def test_a_promise_counts_from_the_moment_of_arrival() -> None:
     assert not promise.is_kept(stream(0.9, 1.9, is_complete=False))
 
 
-def test_what_became_of_every_arrival_adds_up() -> None:
+def test_the_outcomes_of_all_arrivals_add_up() -> None:
     at_once = stream(sent_s=1.0, status=503, ended_s=1.004, body=b'{"error": "overloaded"}')
     waited = stream(sent_s=1.0, status=503, ended_s=1.7, body=b"this request has waited too long")
     lost = stream(sent_s=1.0, status=0, is_complete=False)

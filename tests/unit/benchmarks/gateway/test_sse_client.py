@@ -1,4 +1,4 @@
-"""Does the benchmarks' client see what a server does?"""
+"""The client of the gateway benchmarks, against small servers with known behaviour."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def read_request(reader: asyncio.StreamReader) -> None:
     await reader.readexactly(2)
 
 
-async def test_arrivals_end_with_the_finish_reason_and_connections_are_kept() -> None:
+async def test_arrivals_end_with_the_finish_reason_and_connections_are_reused() -> None:
     num_connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,7 +92,7 @@ async def test_a_refusal_keeps_its_body() -> None:
     assert (exchange.status, exchange.is_complete, exchange.body) == (503, True, b"busy")
 
 
-async def test_a_server_that_is_not_there_is_a_status_of_0() -> None:
+async def test_an_absent_server_is_status_0() -> None:
     with_socket = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = with_socket.sockets[0].getsockname()[1]
     with_socket.close()
@@ -101,7 +101,7 @@ async def test_a_server_that_is_not_there_is_a_status_of_0() -> None:
     assert (exchange.status, exchange.is_complete) == (0, False)
 
 
-async def test_closing_ends_what_is_open() -> None:
+async def test_closing_the_pool_ends_open_exchanges() -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""Results documents with made-up figures."""
+"""Result documents with made-up figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from typing import Any
 
 PHASE_S = 2.0
 BUCKET_S = 0.25
+REPORT_TOKENS = {
+    "none": [[50, 300], [50, 300]],
+    "K=0": [[40, 200], [60, 220]],
+    "K=2": [[100, 100], [100, 120]],
+    "table": [[100, 200], [100, 220]],
+    "goodput": [[100, 210], [110, 0]],
+}
+"""`goodput` loses its second repeat of phase 1."""
 
 
 def run_of(arm: str, repeat: int, tokens: list[int]) -> dict[str, Any]:

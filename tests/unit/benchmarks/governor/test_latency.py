@@ -1,4 +1,4 @@
-"""The figures of the latency benchmark, on steps worked out by hand."""
+"""The figures of the latency benchmark, on steps with known times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.policy_simulator.traffic.traffic import (
 )
 
 
-def test_gaps_within_a_chunk_count_as_none() -> None:
+def test_gaps_within_a_chunk_count_as_zero() -> None:
     """Drafts of 3, all accepted, steps of 10 ms: answers of 9 tokens come as 1 + 4 + 4, in 20 ms
     after the first; of 8 gaps two are 10 ms, so P99 is 10 and the time per token 2.5."""
     cost = LinearCost(0.010, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -33,8 +33,8 @@ def test_gaps_within_a_chunk_count_as_none() -> None:
     assert found["mean_draft_length"] == 3.0
 
 
-def test_policies_are_held_against_the_best_length() -> None:
-    """5 ms is the best held length's; the policies' own figures are no reference."""
+def test_policies_are_compared_with_the_best_fixed_length() -> None:
+    """5 ms is that of the best fixed length; the policies' own figures are no reference."""
     figures = {"K=0": 6.0, "K=1": 5.0, "goodput": 7.5, "latency": 4.0}
     cell = {"arms": {name: {"tpot_p99_ms": ms} for name, ms in figures.items()}}
     assert best_held(cell["arms"], "tpot_p99_ms") == "K=1"

@@ -1,0 +1,118 @@
+"""The runs as arrays, and estimates over repeats with their intervals.
+
+Only complete repeats count: every comparison is between runs of the same repeat, which share their
+prompts and the state of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap
+
+Floats = NDArray[np.float64]
+
+_NUM_RESAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The figures of the complete repeats."""
+
+    arms: tuple[str, ...]
+    phases: tuple[str, ...]
+    seconds: Floats
+    """(num_phases,)"""
+    concurrency: tuple[int, ...]
+    """(num_phases,)"""
+    tokens: Mapping[str, Floats]
+    """By arm, (num_repeats, num_phases)."""
+    bucket_s: float
+    bucket_tokens: Mapping[str, Floats]
+    """By arm, (num_repeats, num_phases, num_buckets)."""
+    governor: Mapping[str, Sequence[Mapping[str, Sequence[float]]]]
+    """By arm and repeat, the columns of `trace.watch`."""
+    inter_chunk_p99_ms: Mapping[str, Floats]
+    """By arm, (num_repeats, num_phases); NaN where no answer had two chunks."""
+    num_errors: int
+
+    @property
+    def num_repeats(self) -> int:
+        return len(next(iter(self.tokens.values())))
+
+    @property
+    def fixed_arms(self) -> tuple[str, ...]:
+        return tuple(arm for arm in self.arms if arm.startswith("K="))
+
+    def rates(self, arm: str) -> Floats:
+        """Tokens per second, (num_repeats, num_phases)."""
+        return self.tokens[arm] / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure over repeats: the mean with its 95 % interval, and every repeat's value."""
+
+    mean: float
+    low: float
+    high: float
+    values: tuple[float, ...]
+
+    @property
+    def has_interval(self) -> bool:
+        return len(self.values) > 1
+
+
+def estimate(values: Sequence[float] | Floats) -> Estimate:
+    """Mean and 95 % percentile bootstrap over repeats; with one repeat the interval is the value.
+
+    With five repeats such an interval is too narrow by about a tenth: treat it as a rough guide.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    low = high = mean = float(array.mean())
+    if len(array) > 1:
+        found = bootstrap(
+            (array,),
+            np.mean,
+            n_resamples=_NUM_RESAMPLES,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        )
+        low, high = map(float, found.confidence_interval)
+    return Estimate(mean, low, high, tuple(array.tolist()))
+
+
+def read_runs(document: Mapping[str, Any]) -> Measured:
+    """The complete repeats of a result document; ValueError when there is none."""
+    plan = document["plan"]
+    arms = tuple(plan["arms"])
+    by_key = {(run["arm"], run["repeat"]): run for run in document["runs"]}
+    repeats = sorted({repeat for _, repeat in by_key})
+    complete = [r for r in repeats if all((arm, r) in by_key for arm in arms)]
+    if not complete:
+        raise ValueError("no repeat is complete: every repeat lacks the run of some arm")
+    runs = {arm: [by_key[arm, repeat] for repeat in complete] for arm in arms}
+    phases = runs[arms[0]][0]["phases"]
+
+    def gather(key: str) -> dict[str, Floats]:
+        return {
+            arm: np.asarray([[p[key] for p in run["phases"]] for run in mine], dtype=np.float64)
+            for arm, mine in runs.items()
+        }
+
+    return Measured(
+        arms=arms,
+        phases=tuple(phase["name"] for phase in phases),
+        seconds=np.asarray([phase["seconds"] for phase in phases], dtype=np.float64),
+        concurrency=tuple(phase["concurrency"] for phase in plan["phases"]),
+        tokens=gather("tokens"),
+        bucket_s=plan["bucket_s"],
+        bucket_tokens=gather("bucket_tokens"),
+        inter_chunk_p99_ms=gather("inter_chunk_p99_ms"),
+        governor={arm: [run["governor"] for run in mine] for arm, mine in runs.items()},
+        num_errors=int(sum(errors.sum() for errors in gather("num_errors").values())),
+    )
