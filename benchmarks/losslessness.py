@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from losslessness.checks import (
-    SamplingSettings,
+    SamplingCase,
     by_prefix,
     compare,
     draw,
@@ -59,7 +59,7 @@ def main() -> int:
         "draft_sample_method": arguments.draft_sample_method,
     }
     greedy = {"temperature": 0.0, "max_tokens": arguments.max_tokens}
-    samplings = [SamplingSettings(temperature) for temperature in (0.7, 1.0)]
+    samplings = [SamplingCase(temperature) for temperature in (0.7, 1.0)]
 
     with EngineHost(
         {**llm, "speculative_config": speculative},

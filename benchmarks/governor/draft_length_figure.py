@@ -1,24 +1,29 @@
-"""The picture of the README: draft length, load and rate over the phases of one governed run.
+"""Draw the picture of the README: draft length, load and rate over one governed run.
 
     python benchmarks/governor/draft_length_figure.py RAW_RESULT docs/images/draft-length.svg
 
-Needs matplotlib (requirements-benchmarks.lock). `RAW_RESULT` is a file that `run.py` wrote.
+`RAW_RESULT` is a result file of `run.py`. Needs matplotlib, which is imported when drawing:
+
+    .venv/bin/python -m pip install --no-deps -r requirements-benchmarks.lock
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.results_file import read_result
 
 _INK, _LENGTH, _RATE, _SHADE = "#333333", "#0b6e99", "#c2571a", "#f1f3f5"
 
 
 def draw(document: dict[str, Any], repeat: int, out: Path) -> None:
     """One governed run of `document` as SVG: draft length above, output tokens/s below."""
+    import matplotlib.pyplot as plt
+
     run = next(r for r in document["runs"] if r["arm"] == "goodput" and r["repeat"] == repeat)
     none = next(r for r in document["runs"] if r["arm"] == "none" and r["repeat"] == repeat)
     phases = document["plan"]["phases"]
@@ -50,4 +55,4 @@ def draw(document: dict[str, Any], repeat: int, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(json.loads(Path(sys.argv[1]).read_text()), 1, Path(sys.argv[2]))
+    draw(read_result(Path(sys.argv[1])), 1, Path(sys.argv[2]))
