@@ -14,8 +14,7 @@ import uvloop
 from clients.scripted_engine import MODEL, ScriptedEngine
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
 from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.key_text import hash_secret, join_key, make_key
-from paceline.gateway.keys.record import KeyRecord, render_line
+from paceline.gateway.keys.record import KeyRecord, hash_secret, join_key, make_key, render_line
 from paceline.gateway.settings import KeySettings
 
 

@@ -1,6 +1,5 @@
-"""What exactly is served on the data port, as an OpenAPI description?
+"""Render the OpenAPI description of the data port, from the tables that the checks use.
 
-Rendered from the same tables that the checks use, so that it cannot promise what is refused.
 `python -m paceline.gateway.api.openapi > docs/openapi.yaml` writes the committed copy.
 """
 
@@ -14,19 +13,19 @@ import yaml
 from paceline.gateway.requests.routes import ROUTES, Route
 
 _ERRORS = {
-    "400": "The request is wrong as it stands; `param` names the field.",
-    "401": "No key, or one that is not known.",
+    "400": "The request is invalid; `param` names the field.",
+    "401": "The request has no key, or an unknown one.",
     "403": "The key does not allow this.",
-    "404": "No such model, or its engine does not serve this route.",
-    "405": "Not a method of this path.",
-    "408": "The body came too slowly.",
+    "404": "The model is not served, or its engine does not serve this route.",
+    "405": "The path does not allow this method.",
+    "408": "The headers or the body were not complete in time.",
     "413": "The body is too large.",
-    "415": "The body is not plain JSON.",
-    "429": "Too many requests; `Retry-After` says when to come back.",
+    "415": "The body is not uncompressed JSON.",
+    "429": "Too many requests; `Retry-After` says when to retry.",
     "431": "The headers are too large.",
     "500": "The engine or the gateway failed; the same request is likely to fail again.",
-    "503": "No replica can take the request just now; `Retry-After` says when to come back.",
-    "504": "The engine let a deadline pass.",
+    "503": "No replica can take the request at the moment; `Retry-After` says when to retry.",
+    "504": "The answer was not complete in time.",
 }
 _ERROR_SCHEMA = {
     "type": "object",
@@ -60,19 +59,19 @@ _MODEL_SCHEMA = {
 
 
 def render_openapi() -> dict[str, object]:
-    """The whole description."""
+    """The whole description as a dict."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Paceline",
             "version": "1",
-            "description": "Fields that are not listed are refused. Null is taken as not given.",
+            "description": "Fields that are not listed are refused. Null counts as not given.",
         },
         "paths": {
             **{route.path: {"post": _describe_route(route)} for route in ROUTES},
             "/v1/models": {
                 "get": _describe_get(
-                    "The models served.",
+                    "The served models.",
                     {
                         "type": "object",
                         "required": ["object", "data"],
@@ -89,7 +88,7 @@ def render_openapi() -> dict[str, object]:
                 ],
                 "get": _describe_get("One model.", _ref("Model"), "404"),
             },
-            "/health": {"get": _describe_get("The process lives.", {"type": "object"})},
+            "/health": {"get": _describe_get("The process is alive.", {"type": "object"})},
             "/ready": {"get": _describe_get("A replica can serve.", {"type": "object"}, "503")},
         },
         "components": {
@@ -113,8 +112,8 @@ def _describe_route(route: Route) -> dict[str, object]:
     content: dict[str, object] = {"application/json": {"schema": {"type": "object"}}}
     answer = "The answer."
     if "stream" in route.fields:
-        answer += " Where `stream` is true, server-sent events instead."
-        # No schema: OpenAPI 3.1 means the whole body by it, its readers a single event.
+        answer += " If `stream` is true, server-sent events instead."
+        # No schema: in OpenAPI 3.1 it would describe the whole body, but readers expect one event.
         content["text/event-stream"] = {}
     return {
         "operationId": _name(route),
@@ -160,12 +159,12 @@ def _ref(name: str) -> dict[str, object]:
 
 
 def _name(route: Route) -> str:
-    """`/v1/chat/completions` is ChatCompletions."""
+    """`/v1/chat/completions` becomes ChatCompletions."""
     return "".join(part.capitalize() for part in route.path.split("/")[2:])
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Without anchors: tables share their checks, and references among them help no reader."""
+    """Writes no anchors: the tables share checks, and anchors would only hide them."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

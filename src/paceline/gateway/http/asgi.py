@@ -1,6 +1,6 @@
-"""How does the gateway speak ASGI?
+"""The types of ASGI, and functions that send a whole answer in one call.
 
-The types of the protocol, and whole answers in one call. Streams are in `reply`.
+`response` sends streams.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def send_body(
     content_type: bytes = b"application/json",
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> None:
-    """A whole answer."""
+    """Send a whole answer."""
     await send(
         {
             "type": "http.response.start",
@@ -51,5 +51,5 @@ async def send_body(
 async def send_json(
     send: Send, status: int, content: object, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """A whole answer in JSON."""
+    """Send a whole answer in JSON."""
     await send_body(send, status, msgspec.json.encode(content), headers=headers)

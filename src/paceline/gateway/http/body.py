@@ -1,6 +1,6 @@
-"""How does the gateway read a request's body without being hurt by it?
+"""Read a request's body within limits of size and time, and check its encoding by the headers.
 
-Size, time and encoding; what the bytes mean is `strict_json` and `checks`.
+`strict_json` parses the bytes and `requests.validation` checks the fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.settings import GatewaySettings
 
 _LINGER_S = 1.0
-"""Chosen by hand: how long a refused body is still read, so that the client gets to the answer."""
+"""How long a refused body is still read, so the client can read the answer. Chosen empirically."""
 
 
 class ClientGone(Exception):
@@ -20,7 +20,7 @@ class ClientGone(Exception):
 
 
 def check_headers(scope: Scope, settings: GatewaySettings) -> None:
-    """Refuse by the headers alone what can be refused so."""
+    """Refuse what the headers alone show to be wrong. Raises `Refusal` (413, 415)."""
     encoding = header(scope, b"content-encoding")
     if encoding is not None and encoding.strip().lower() != "identity":
         raise _unsupported(
@@ -68,16 +68,16 @@ async def read_body(receive: Receive, settings: GatewaySettings) -> bytes:
 
 
 async def linger(receive: Receive) -> None:
-    """Throw away what still comes of a refused body, for a short while.
+    """Discard the rest of a refused body for up to a second.
 
-    Closing at once would reset the connection and could take the answer with it.
+    Closing at once would reset the connection, and the client could lose the answer.
     """
     try:
         async with asyncio.timeout(_LINGER_S):
             while (await receive()).get("more_body", False):
                 pass
     except TimeoutError:
-        return  # the client had its time
+        return  # the connection may be closed now
 
 
 def _too_large(max_body_bytes: int) -> Refusal:
@@ -85,7 +85,7 @@ def _too_large(max_body_bytes: int) -> Refusal:
         Problem(
             413,
             f"The body is longer than {max_body_bytes} bytes; send less, or have the operator "
-            "raise max_body_bytes.",
+            "raise server.max_body_bytes.",
             "body_too_large",
             closes_connection=True,
         )

@@ -1,7 +1,7 @@
-"""How does the gateway add fields of its own to a body that a client wrote?
+"""Set fields in a client's JSON body by inserting bytes, without encoding the rest again.
 
-By inserting bytes: what the client wrote is not decoded and encoded again, so its numbers, its
-escapes and its spacing reach the engine as they came, and a long prompt costs one copy of memory.
+The client's numbers, escapes and spacing reach the engine unchanged, and a long prompt costs one
+copy of memory.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def with_fields(body: bytes, names: Collection[str], fields: Mapping[str, object]) -> bytes:
     """The body with these top-level fields set, whether or not it had them.
 
-    `body` is one JSON object that `strict_json` let pass; `names` are *all* its top-level keys,
-    those with null or false included: a key that is missing here would stand twice in the result,
-    and parsers differ in which one they take.
+    `body` is one JSON object that `strict_json` accepted. `names` are *all* its top-level keys,
+    including those with null or false: a key missing from `names` would be repeated in the result,
+    and parsers differ in which of two they use.
 
     >>> with_fields(b' {"a": 1.50}', {"a"}, {"cache_salt": "s"})
     b' {"cache_salt":"s","a": 1.50}'
@@ -31,6 +31,6 @@ def with_fields(body: bytes, names: Collection[str], fields: Mapping[str, object
         members: dict[str, object] = {**_decode_raw(body), **fields}
         return msgspec.json.encode(members)
     inserted = msgspec.json.encode(fields)[1:-1]
-    after_brace = body.index(b"{") + 1  # nothing but blanks can stand before it
+    after_brace = body.index(b"{") + 1  # only blanks can precede it
     separator = b"," if names else b""
     return b"".join((body[:after_brace], inserted, separator, memoryview(body)[after_brace:]))

@@ -1,7 +1,6 @@
-"""What do clients read when something is wrong?
+"""`Problem`: an error as clients see it, `{"error": {"message", "type", "param", "code"}}`.
 
-The one shape of every error, `{"error": {"message", "type", "param", "code"}}`, and the errors
-that the gateway itself raises. What the engine answers is translated in `engine_errors`.
+Also the errors that the gateway itself raises. `proxy.engine_errors` translates those of engines.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error as the client sees it. Clients retry a 5xx; a 500 tells them not to."""
+    """One error. Clients retry a 5xx; the headers of a 500 ask them not to."""
 
     status: int
     message: str
@@ -45,13 +44,13 @@ class Problem:
         return msgspec.json.encode({"error": self._error()})
 
     def event(self) -> bytes:
-        """The same as a server-sent event, for streams that have begun."""
+        """The error as a server-sent event, for a stream that has begun."""
         return b"data: " + self.body() + b"\n\n"
 
     def named_event(self, sequence_number: int) -> bytes:
-        """The same for routes whose events have names.
+        """The error as an event of a route whose events have names.
 
-        Clients look for the error under `error`, or for its parts beside `type`.
+        Some clients read the fields of the error under `error`, others next to `type`.
         """
         error = self._error()
         parts = {**error, "type": "error", "sequence_number": sequence_number, "error": error}
@@ -70,7 +69,7 @@ class Problem:
         if self.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after_s))
         if self.status == 500:
-            # OpenAI's own clients obey it; by themselves they would send the fault again.
+            # OpenAI's clients obey it; without it they would retry.
             headers.append((b"x-should-retry", b"false"))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
@@ -82,7 +81,7 @@ class Problem:
 
 
 class Refusal(Exception):
-    """Ends a request before it reaches an engine."""
+    """Ends a request with an error before an engine sees it."""
 
     def __init__(self, problem: Problem, outcome: Outcome = Outcome.REFUSED) -> None:
         super().__init__(problem.message)
@@ -96,7 +95,7 @@ def invalid(message: str, param: str | None = None, code: str = "invalid_value")
 
 
 def shown(value: object) -> str:
-    """A short form of a refused value."""
+    """A short form of a refused value, for a message."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -112,7 +111,7 @@ def shown(value: object) -> str:
 
 
 def not_found(path: str) -> Problem:
-    return Problem(404, f"There is nothing at {path[:200]!r} on this port.", "not_found")
+    return Problem(404, f"This port does not serve {path[:200]!r}.", "not_found")
 
 
 def method_not_allowed(method: str, path: str, allow: str) -> Problem:
@@ -125,7 +124,7 @@ def method_not_allowed(method: str, path: str, allow: str) -> Problem:
 
 
 def model_not_found(model: str, known: list[str]) -> Refusal:
-    served = ", ".join(repr(name) for name in known) if known else "none yet"
+    served = ", ".join(repr(name) for name in known) if known else "no model yet"
     return Refusal(
         Problem(
             404,

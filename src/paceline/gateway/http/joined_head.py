@@ -1,8 +1,7 @@
-"""How do the head of an answer and the first bytes of its body leave in one write?
+"""`JoinedHead`: send the head of an answer and the first bytes of its body in one write.
 
-uvicorn writes the head by itself, and uvloop hands each write to the system at once. A write is the
-dearest part of a short answer, and the first one wakes the client for a head with which it can do
-nothing.
+uvicorn writes the head separately, and uvloop passes each write to the kernel at once. A write is
+the most expensive part of a short answer, and a separate head wakes the client too early.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from collections.abc import Callable
 
 
 class JoinedHead:
-    """What one answer is written to: holds the first write back and sends it with the second.
+    """The transport of one answer: it delays the first write and sends it with the second.
 
-    It is held for no longer than the present turn of the event loop. Later writes go straight
-    through.
+    The delay ends with the current iteration of the event loop. Later writes pass directly.
     """
 
     __slots__ = ("_flush_soon", "_head", "_transport", "write")

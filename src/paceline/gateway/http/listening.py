@@ -1,4 +1,4 @@
-"""How is one port opened, served and closed, inside a process that has other things to do?"""
+"""Open, serve and close one port inside a process that also does other work."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from paceline.gateway.settings import GatewaySettings
 
 
 class PortTaken(Exception):
-    """A port cannot be opened; the message says which, why and where to set it."""
+    """A port cannot be opened. The message names the port, the reason and the setting."""
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
-    """A socket that listens. `setting` is what the message of `PortTaken` names."""
+    """A listening socket. The message of `PortTaken` names `setting`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
-        raise PortTaken(f"The address {host!r} is not known ({error}); set another host.") from None
+        raise PortTaken(f"The address {host!r} is unknown ({error}); set another host.") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)  # from here on clients may connect; they wait for the server
+        listener.listen(2048)  # clients may connect from here on, and wait until the port is served
     except OSError as error:
         listener.close()
         raise PortTaken(
@@ -43,15 +43,18 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
 
 
 class Listening:
-    """A port that is served."""
+    """A port being served."""
 
     def __init__(self, server: uvicorn.Server, task: asyncio.Task[None]) -> None:
         self.task = task
-        """Ends by itself only when the server fails."""
+        """Ends before the block does only when the server fails."""
         self._server = server
 
     def cut(self) -> None:
-        """Leave requests in flight no more time: their clients are told, now or when it stops."""
+        """End requests in flight without draining, now or when the server stops.
+
+        Their clients get an error.
+        """
         self._server.config.timeout_graceful_shutdown = 0
         if self._server.should_exit:
             for request in self._server.server_state.tasks:
@@ -62,7 +65,7 @@ class Listening:
 async def serving(
     app: App, listener: socket.socket, settings: GatewaySettings, *, drain_s: float
 ) -> AsyncIterator[Listening]:
-    """Serve until the block ends; then take no new connections, and drain at most `drain_s`."""
+    """Serve until the block ends; then accept no new connections, and drain at most `drain_s`."""
     config = uvicorn.Config(
         app,
         http=functools.partial(  # type: ignore[arg-type]
@@ -89,13 +92,13 @@ async def serving(
         await task
         for connection in list(server.server_state.connections):
             assert isinstance(connection, GuardedProtocol)
-            connection.reset_if_paused()  # it could not take the error that ends its answer
-        # uvicorn cancels what did not drain and does not wait for it
+            connection.reset_if_paused()  # its client does not read the final error
+        # uvicorn cancels requests that did not drain, but does not wait for them
         await asyncio.gather(*server.server_state.tasks, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):
-    """A server in somebody else's process: signals are the caller's."""
+    """A server that leaves signal handlers to its caller."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,8 +1,8 @@
-"""What protects the server from a connection, whatever is asked on it?
+"""`GuardedProtocol`: uvicorn's HTTP protocol with limits per connection.
 
-uvicorn's HTTP protocol with a bound on the size of a request's head, on the time it may take and
-on the time for which a client takes nothing of what was written, and with errors in our shape.
-Bodies are the business of `body`.
+It limits the size of a request's head, the time in which the head must arrive, and the time for
+which a client may leave written bytes unread. Its errors have the gateway's shape. `body` limits
+request bodies.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from paceline.gateway.http.errors import Problem
 from paceline.gateway.http.joined_head import JoinedHead
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Request line and headers; chosen by hand, web servers allow 8 to 64 KiB."""
+"""Request line and headers. Chosen empirically: web servers allow 8 to 64 KiB."""
 
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER of no seconds: what was not sent is dropped, by the kernel too."""
+"""SO_LINGER of 0 s: closing the socket drops unsent bytes, also those in the kernel."""
 
 _NOT_HTTP = Problem(400, "The request is not valid HTTP.", "invalid_http")
 _HEAD_TOO_LARGE = Problem(
     431, f"The headers are longer than {MAX_HEAD_BYTES} bytes; send less.", "headers_too_large"
 )
-_HEAD_TOO_SLOW = Problem(408, "The headers came too slowly.", "headers_timeout")
+_HEAD_TOO_SLOW = Problem(
+    408, "The headers were not complete in time; send them faster.", "headers_timeout"
+)
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -44,7 +46,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._num_head_bytes = 0
         self._is_in_head = True
-        self._is_all_head = False  # the bytes just parsed held nothing but part of a head
+        self._is_all_head = False  # the bytes just parsed are all part of one head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,7 +59,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_in_head and self._head_timer is None:
-            self._start_head_timer()  # a further request on a connection that was kept
+            self._start_head_timer()  # the next request on a kept-alive connection
         self._is_all_head = self._is_in_head
         super().data_received(data)
         if self._is_all_head:
@@ -71,7 +73,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._num_head_bytes = 0
         self._stop_head_timer()
         if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("the parser takes 0.9 and 2.0 too")  # answered as any other fault
+            raise ValueError("the parser accepts 0.9 and 2.0 too")  # answered like any parse error
         super().on_headers_complete()
         self.cycle.transport = cast(asyncio.Transport, JoinedHead(self.transport))
 
@@ -108,14 +110,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def reset_if_paused(self) -> None:
-        """Drop the connection if its answer waits for a client that does not read."""
+        """Drop the connection if its answer is held up by a client that does not read."""
         if self.flow.write_paused:
             self._reset()
 
     def _watch_client(self) -> None:
-        """From now on some of what waits to be sent must be taken within the time, each time.
+        """Drop the connection unless the client reads some of the written bytes in each period.
 
-        Closing the connection would not do: that waits until everything has been taken.
+        Closing it instead would wait until the client has read everything.
         """
         self._stop_stall_timer()
         num_bytes = self.transport.get_write_buffer_size()
@@ -125,7 +127,7 @@ class GuardedProtocol(HttpToolsProtocol):
             )
 
     def _check_client(self, num_bytes_before: int) -> None:
-        # While an answer is written and not held back, what waits may grow though it is taken.
+        # While an answer is still being written, the buffer may grow although the client reads.
         is_all_written = (
             self.flow.write_paused
             or self.transport.is_closing()

@@ -1,7 +1,7 @@
-"""How is the client answered, whatever has already been sent?
+"""`ClientResponse`: one answer to a client, whole or streamed.
 
-Knows whether the answer has begun, so that an error becomes a status before that and an event in
-the stream after it. Also watches for the client's leaving.
+It records whether the answer has begun: before that an error is sent with its HTTP status, after it
+as an event of the stream.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class ClientResponse:
         self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
         self._is_inside_event = False
         self.has_begun = False
-        """Its head went out."""
+        """The head was sent."""
         self.has_data = False
-        """Part of the answer went out, and not only comments."""
+        """Part of the answer was sent, not only comments."""
         self.is_complete = False
 
     @property
     def is_inside_event(self) -> bool:
-        """Part of an event has gone out, its end has not."""
+        """Part of an event was sent, its end was not."""
         return self._is_inside_event
 
     async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
-        """A JSON answer in one piece."""
+        """Send a JSON answer in one piece."""
         await self._start_whole(status, body, headers or [])
         await self._finish(body)
 
@@ -48,7 +48,7 @@ class ClientResponse:
         )
 
     async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
-        """Part of a stream. Suspends while the client is slow to read."""
+        """Send part of a stream. Suspends while the client reads slowly."""
         self.has_data = True
         self._is_inside_event = not ends_event
         if self._names_events:
@@ -56,15 +56,15 @@ class ClientResponse:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def comment(self, data: bytes) -> None:
-        """Lines that clients skip."""
+        """Send lines that clients skip."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_stream(self, last_events: bytes = b"") -> None:
-        """The last events leave in one write with the end of the answer."""
+        """Send the last events and the end of the answer in one write."""
         await self._finish(last_events)
 
     async def problem(self, problem: Problem) -> None:
-        """Tell the client what is wrong, and end the answer."""
+        """Send the error in the form that fits what was sent before, and end the answer."""
         if self.is_complete:
             return
         if not self.has_begun:
@@ -80,7 +80,7 @@ class ClientResponse:
         return problem.event()
 
     async def problem_before_body(self, problem: Problem, receive: Receive) -> None:
-        """The same for a request whose body was not read to its end."""
+        """Send the error for a request whose body was not read to its end."""
         body = problem.body()
         await self._start_whole(problem.status, body, problem.headers())
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,10 +1,10 @@
-"""What must the gateway see of a stream that it passes through?
+"""`EventRelay`: pass an engine's server-sent events to the client, whole events at a time.
 
-Bytes go through unparsed, but only whole events at a time, so that a stream can be ended with an
-error event, or continued elsewhere, at any moment. On the way it notes three things by their bytes:
-the event that ends a complete stream (`[DONE]`, but not on every route), an error event of the
-engine, and the usage, where the client asked for it. None of the marks can occur inside an event's
-JSON text: there, quotes and line ends are escaped.
+The bytes are not parsed. Passing whole events only means that a stream can be ended with an error
+event, or continued by another replica, at any moment. The relay searches the bytes for three
+things: the event that ends a complete stream (`[DONE]` on most routes), an error event of the
+engine, and the usage if the client requested it. None of these marks can occur inside the JSON text
+of an event, where quotes and line ends are escaped.
 """
 
 from __future__ import annotations
@@ -16,45 +16,47 @@ DONE = b"data: [DONE]"
 ERROR = b'data: {"error"'
 _DATA = b"data: "
 _ABORTED_MARK = re.compile(rb'"finish_reason":\s?"abort"')
-"""vLLM's engine core gives this reason to all it holds when it is told to end: the answer is cut,
-not complete."""
+"""vLLM's engine core gives this reason to all its requests when it shuts down: the answer is
+incomplete."""
 ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
 _USAGE = b'"usage":{'
 _COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
 
 
 class Relay(Protocol):
-    """What stands between an engine's stream and the client. One stream, never used again."""
+    """Passes one engine stream to the client; not reusable."""
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes of the engine in, bytes for the client out: nothing, or whole events.
+        """Take bytes from the engine and return the bytes for the client.
 
-        Part of an event only when `is_inside_event` is true afterwards. ValueError when the bytes
-        are no stream at all.
+        Returns whole events or nothing; part of an event only if `is_inside_event` is true
+        afterwards. ValueError when the bytes are no event stream.
         """
         ...
 
     @property
     def saw_done(self) -> bool:
-        """The stream is complete; what the engine has to say behind that is not waited for."""
+        """The stream is complete; the relay does not wait for what may follow."""
         ...
 
     @property
     def error(self) -> bytes | None:
-        """The JSON of the engine's error event, once there was one."""
+        """The JSON of the engine's error event; None when there was none."""
         ...
 
     @property
-    def is_inside_event(self) -> bool: ...
+    def is_inside_event(self) -> bool:
+        """Part of an event was passed on, its end was not."""
+        ...
 
     @property
     def num_output_tokens(self) -> int | None:
-        """Tokens of the answer; None where the stream did not tell."""
+        """Tokens of the answer; None when the stream did not report them."""
         ...
 
 
 class EventRelay:
-    """Bytes in, the same bytes out, whole events at a time."""
+    """Passes bytes unchanged, whole events at a time."""
 
     def __init__(
         self,
@@ -69,19 +71,19 @@ class EventRelay:
         self._held = b""
         self._is_inside_event = False
         self.saw_done = False
-        """The engine said that the stream is complete."""
+        """The event that ends a complete stream was seen."""
         self.error: bytes | None = None
-        """The JSON of the engine's error event; what it sent behind that is dropped."""
+        """The JSON of the engine's error event; later bytes are dropped."""
         self.num_output_tokens: int | None = None
         """Completion tokens of the last usage seen; None when there was none."""
 
     @property
     def is_inside_event(self) -> bool:
-        """Part of an event that was too long to be held has gone out, its end has not."""
+        """Part of an event longer than `max_event_bytes` was passed on, its end was not."""
         return self._is_inside_event
 
     def feed(self, data: bytes) -> bytes:
-        """What may go to the client now: whole events, or nothing."""
+        """The bytes that can be sent to the client now: whole events, or nothing."""
         if self.error is not None:
             return b""
         if self._held:
@@ -113,12 +115,12 @@ class EventRelay:
 
 
 def is_aborted(answer: bytes) -> bool:
-    """Whether a whole answer was cut by an engine that ended."""
+    """Whether an answer that is not streamed was cut short by an engine that shut down."""
     return b'"abort"' in answer and _ABORTED_MARK.search(answer) is not None
 
 
 def are_comments(events: bytes) -> bool:
-    """Whether whole events hold nothing but comments, such as keep-alives."""
+    """Whether whole events consist of comments only, such as keep-alives."""
     return events.startswith(b":") and all(
         not line or line.startswith(b":") for line in events.splitlines()
     )

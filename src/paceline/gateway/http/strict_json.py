@@ -1,8 +1,8 @@
-"""Is this body one JSON object that every parser reads alike?
+"""Parse a body that must be one JSON object, and refuse what parsers read differently.
 
 msgspec refuses NaN, Infinity, lone surrogates, bytes that are not UTF-8, and anything after the
-value. What it lets pass is refused here: repeated keys, of which parsers take either the first or
-the last, deep nesting and masses of keys.
+value. This module also refuses repeated keys (parsers use either the first or the last), deep
+nesting and very many keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def parse_object(body: bytes, max_depth: int, max_keys: int) -> dict[str, Any]:
-    """The body as a dict, or a `Refusal` that says what is wrong with it."""
+    """The body as a dict; raises `Refusal` (400) when it breaks a rule."""
     try:
         parsed = _decode(body)
     except UnicodeDecodeError:
@@ -32,8 +32,8 @@ def parse_object(body: bytes, max_depth: int, max_keys: int) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise _malformed("it must be an object, {…}")
     num_keys = _count_keys(parsed, max_depth, max_keys)
-    # Every key has a colon after it. As many colons as keys: none was repeated, and none stands
-    # in a string. More: read it again with a parser that shows repeated keys.
+    # Every key has a colon after it. If there are as many colons as keys, no key is repeated and no
+    # string holds a colon. Otherwise parse again in a way that shows repeated keys.
     if body.count(b":") != num_keys:
         _refuse_repeated_keys(body, max_depth, max_keys)
     return parsed
@@ -61,7 +61,7 @@ def _count_keys(parsed: dict[str, Any], max_depth: int, max_keys: int) -> int:
 
 
 def _refuse_repeated_keys(body: bytes, max_depth: int, max_keys: int) -> None:
-    """In one pass; repeated keys count towards `max_keys` too."""
+    """Refuse repeated keys in one pass; they count towards `max_keys` too."""
     num_keys = 0
 
     def check(pairs: list[tuple[str, Any]]) -> None:
@@ -79,7 +79,7 @@ def _refuse_repeated_keys(body: bytes, max_depth: int, max_keys: int) -> None:
 
     try:
         json.loads(body, object_pairs_hook=check)
-    except RecursionError:  # under a key that was repeated, so the first parser dropped it
+    except RecursionError:  # in the value of a repeated key, which the first parser dropped
         raise _too_deep(max_depth) from None
 
 

@@ -1,5 +1,6 @@
-"""Who may use the gateway: API keys, the admin key, and what sets tenants apart.
+"""Keys: authentication on both ports, tenants, and the cache salts that separate tenants.
 
-`key_text` is the form of a key, `record` a line of the file, `ring` the decision; `file` reads and
-writes, `salt` keeps tenants apart in the engines' caches, `access` is what the two ports ask.
+`record` has the form of a key and of its line in the file, `ring` the decision whose key it is;
+`file` reads and writes, `salt` derives the cache salts, `command` is `paceline keys`. Other rooms
+use `access`, `ring.Tenant` and `record.KeysUnusable`.
 """

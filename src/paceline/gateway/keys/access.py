@@ -1,6 +1,6 @@
-"""What do the two ports ask before they serve anybody?
+"""`DataAccess` and `AdminAccess`: authentication of requests on the data port and the admin port.
 
-One object per port. Each answers from memory, except for a look at the keys' file once per second.
+Both answer from memory, and check the file of keys at most once per second.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from paceline.gateway.settings import GatewaySettings, is_loopback
 logger = logging.getLogger(__name__)
 
 _SALTED_DIALECTS = frozenset({"vllm"})
-"""Servers that know `cache_salt`; others may refuse a field that they do not know."""
+"""Servers that support `cache_salt`; others may refuse an unknown field."""
 
 
 class DataAccess:
-    """Of the data port. `KeysUnusable` when the files cannot be used at the start."""
+    """Authentication on the data port. Raises `KeysUnusable` when its files cannot be used."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         keys = settings.keys
@@ -32,24 +32,24 @@ class DataAccess:
         self._secret = None if keys.salt_path is None else read_or_create_secret(keys.salt_path)
         if self._keys is None and not is_loopback(settings.host):
             logger.warning(
-                "the data port listens on %s and asks for no key: whoever reaches it may use it; "
-                "set keys.file",
+                "the data port listens on %s and needs no key, so every host that can connect may "
+                "use it; set keys.file to require keys",
                 settings.host,
             )
 
     def authenticate(self, scope: Scope) -> Tenant | None:
-        """Who sends this request; None when keys are off. Raises `Refusal` (401)."""
+        """The tenant of this request; None when no keys are set. Raises `Refusal` (401)."""
         return None if self._keys is None else _authenticate(self._keys, scope)
 
     def engine_fields(self, tenant: Tenant | None, replica: Replica) -> Mapping[str, object]:
-        """Fields that the body sent to this replica gets besides the client's."""
+        """Fields to add to the client's body for this replica."""
         if tenant is None or self._secret is None or replica.dialect not in _SALTED_DIALECTS:
             return {}
         return {"cache_salt": salt_of(self._secret, tenant.name)}
 
 
 class AdminAccess:
-    """Of the admin port. `KeysUnusable` when its file cannot be used at the start."""
+    """Authentication on the admin port. Raises `KeysUnusable` when its file cannot be used."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         path = settings.keys.admin_key_file
@@ -58,10 +58,10 @@ class AdminAccess:
         self._is_on_network = not is_loopback(settings.admin_host)
 
     def authenticate(self, scope: Scope) -> bool:
-        """Whether the request may come by any host name. Raises `Refusal` (401).
+        """Whether the request may name any host. Raises `Refusal` (401).
 
-        A page that had its own name point to this machine (DNS rebinding) is kept out by the Host
-        header as long as the port is for this machine alone; it has no key in any case.
+        While the port listens on loopback only, the Host header excludes web pages whose name
+        resolves to this machine (DNS rebinding); such a page has no key either.
         """
         if self._keys is None or scope["path"] in self._open_paths:
             return self._is_on_network
@@ -73,7 +73,7 @@ def _authenticate(keys: KeyFile, scope: Scope) -> Tenant:
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     found: Tenant | Problem
     if len(given) > 1:
-        found = unauthorized("There is more than one Authorization header; send one.")
+        found = unauthorized("The request has more than one Authorization header; send one.")
     else:
         authorization = given[0].decode("latin-1") if given else None
         found = keys.ring().authenticate(authorization, time.time())

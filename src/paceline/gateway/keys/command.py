@@ -1,6 +1,6 @@
-"""`paceline keys`: how does an operator make, see and revoke keys?
+"""`paceline keys`: create, list and revoke keys.
 
-Only the file is touched; gateways that use it notice within a second.
+It changes only the file; gateways that use the file notice within a second.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import click
 
 from paceline.config import ConfigError, load_settings
 from paceline.gateway.keys.file import change_text, read_text
-from paceline.gateway.keys.key_text import hash_secret, join_key, make_key
 from paceline.gateway.keys.record import (
     MAX_KEYS,
     KeyRecord,
     KeysUnusable,
+    hash_secret,
+    join_key,
+    make_key,
     parse_lines,
     parse_records,
     render_line,
@@ -29,7 +31,7 @@ from paceline.gateway.keys.record import (
 _EXAMPLES = """\b
 Examples:
   paceline keys create --tenant acme
-      Prints the key, this once
+      Prints the key; it cannot be shown again
   paceline keys create --tenant acme --grant priority --expires 90d
   paceline keys create --admin --tenant ops
       A key for the admin port (keys.admin_key_file)
@@ -41,20 +43,20 @@ _SPAN = re.compile(r"(\d{1,5})([dh])")
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What says which file is meant; the same for every subcommand."""
+    """Add the options that choose the file; they are the same for every subcommand."""
     for option in (
         click.option("--admin", is_flag=True, help="Keys of the admin port, not of the data port."),
         click.option(
             "--file",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="The file of keys; by default keys.file (with --admin keys.admin_key_file).",
+            help="File of keys; by default keys.file (with --admin: keys.admin_key_file).",
         ),
         click.option(
             "--config",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Settings file; by default paceline.yaml, if there is one.",
+            help="Settings file; by default paceline.yaml, if it exists.",
         ),
     ):
         command = option(command)
@@ -63,26 +65,28 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group("keys", epilog=_EXAMPLES, short_help="Create, list and revoke API keys.")
 def keys() -> None:
-    """Create, list and revoke the keys that clients and operators show the gateway.
+    """Create, list and revoke the keys of clients and operators.
 
-    The file holds hashes only, so a key can be shown once and never again.
+    The file holds hashes only, so a key is shown once, when it is created.
     """
 
 
 @keys.command("create", epilog=_EXAMPLES)
-@click.option("--tenant", required=True, metavar="NAME", help="Who will use it; several keys may.")
+@click.option(
+    "--tenant", required=True, metavar="NAME", help="Holder of the key; may have several."
+)
 @click.option(
     "--grant",
     "grants",
     multiple=True,
     metavar="FIELD",
-    help="An engine field that this key may use although it is refused by default; repeatable.",
+    help="An engine field that is refused by default and that this key may use; repeatable.",
 )
 @click.option(
     "--expires",
     metavar="WHEN",
-    help="90d, 12h, or a date such as 2027-01-31 or 2027-01-31T12:00+01:00; UTC where it has no "
-    "zone. By default it does not expire.",
+    help="90d, 12h, or a date such as 2027-01-31 or 2027-01-31T12:00+01:00; UTC without a time "
+    "zone. By default the key does not expire.",
 )
 @_options
 def create(
@@ -93,7 +97,7 @@ def create(
     file: Path | None,
     config: Path | None,
 ) -> None:
-    """Make a key, and print it: the key on standard output, what it is on standard error."""
+    """Create a key. Prints the key to standard output, and its description to standard error."""
     path = _path(admin, file, config)
     if admin and grants:
         raise click.UsageError("--grant is for the data port; leave it out with --admin")
@@ -115,21 +119,21 @@ def create(
     def add(text: str) -> str:
         records = parse_records(text)
         if len(records) >= MAX_KEYS:
-            raise KeysUnusable(f"there are {MAX_KEYS} keys already; revoke some")
+            raise KeysUnusable(f"the file has {MAX_KEYS} keys, the most allowed; revoke some")
         if any(known.id == key_id for known in records):
-            raise KeysUnusable("the id drawn is taken already; run it again")
+            raise KeysUnusable("the random id is in use already; run the command again")
         return text + ("" if text.endswith("\n") or not text else "\n") + render_line(record)
 
     _change(path, add)
     until = "" if expires_at is None else f", until {expires_at.isoformat()}"
-    click.echo(f"paceline: key {key_id} of {tenant}{until}; it is shown only now", err=True)
+    click.echo(f"paceline: key {key_id} of {tenant}{until}; it cannot be shown again", err=True)
     click.echo(join_key(key_id, secret))
 
 
 @keys.command("list", epilog=_EXAMPLES)
 @_options
 def show(admin: bool, file: Path | None, config: Path | None) -> None:
-    """Show the keys: id, tenant, dates and granted fields. Secrets are not kept."""
+    """List the keys: id, tenant, dates and granted fields. Secrets are not stored."""
     path = _path(admin, file, config)
     try:
         records = parse_records(read_text(path))
@@ -153,7 +157,10 @@ def show(admin: bool, file: Path | None, config: Path | None) -> None:
 @click.argument("key_id", metavar="ID")
 @_options
 def revoke(key_id: str, admin: bool, file: Path | None, config: Path | None) -> None:
-    """Take a key out of the file. Gateways refuse it within a second; what runs goes on."""
+    """Remove a key from the file.
+
+    Gateways refuse it within a second. Requests in flight continue.
+    """
     path = _path(admin, file, config)
 
     def remove(text: str) -> str:
@@ -161,7 +168,7 @@ def revoke(key_id: str, admin: bool, file: Path | None, config: Path | None) -> 
         kept = [line for line, record in lines if record is None or record.id != key_id]
         if len(kept) == len(lines):
             raise click.UsageError(
-                f"{path} has no key of the id {key_id[:50]!r}; paceline keys list shows them"
+                f"{path} has no key of the id {key_id[:50]!r}; paceline keys list shows the ids"
             )
         return "".join(kept)
 
@@ -181,7 +188,7 @@ def _path(admin: bool, file: Path | None, config: Path | None) -> Path:
     )
     if path is None:
         raise click.UsageError(
-            f"{name} is not set, so no gateway uses keys; set it in paceline.yaml, or give --file"
+            f"{name} is not set, there is no file; set it in paceline.yaml or give --file"
         )
     return path
 
@@ -202,7 +209,7 @@ def _moment(text: str, now: datetime) -> datetime:
             "date (2027-01-31, 2027-01-31T12:00+01:00)"
         ) from None
     if moment <= now:
-        raise click.UsageError(f"--expires is {text!r}, which has passed")
+        raise click.UsageError(f"--expires is {text!r}, which has passed; give a later time")
     return moment
 
 
@@ -214,6 +221,6 @@ def _change(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _failed(path: Path, error: KeysUnusable) -> click.ClickException:
-    """Ends with exit code 1."""
+    """The error that ends the command with exit code 1."""
     named = str(error) if str(path) in str(error) else f"{path}, {error}"
     return click.ClickException(named)

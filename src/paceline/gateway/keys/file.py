@@ -1,7 +1,7 @@
-"""How are the keys read, noticed when they change, and written?
+"""`KeyFile`: read a file of keys, read it again when it changes, and change it atomically.
 
-A reader sees the whole old file or the whole new one: writers replace it in one step, one at a
-time. What cannot be read leaves the keys in force that were there before.
+Writers replace the file in one step, one at a time, so a reader sees the whole old file or the
+whole new one. When a changed file cannot be read, the keys read before stay in force.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from paceline.gateway.keys.ring import KeyRing
 logger = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 1.0
-"""Chosen by hand: a revoked key works at most this long, and a look costs microseconds."""
+"""Chosen empirically: a revoked key works at most this long, and a check costs microseconds."""
 
 _Version = tuple[int, int, int] | None
-"""Inode, length and time of the last change, also of its mode, of what was read; None when it was
-not there."""
+"""Inode, length and ctime (which covers changes of the mode) of the file that was read; None when
+there was none."""
 
 
 class KeyFile:
-    """The keys of one file, as it is now. `KeysUnusable` when it cannot be read at the start."""
+    """The current keys of one file. Raises `KeysUnusable` when it cannot be read at the start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class KeyFile:
         self._checked_at_s = time.monotonic()
 
     def ring(self) -> KeyRing:
-        """The keys in force. Looks at the file at most once per second; does not raise."""
+        """The keys in force. Checks the file at most once per second; does not raise."""
         now_s = time.monotonic()
         if now_s - self._checked_at_s >= _CHECK_INTERVAL_S:
             self._checked_at_s = now_s
@@ -61,10 +61,10 @@ class KeyFile:
 def change_text(path: Path, change: Callable[[str], str]) -> None:
     """Replace the text of a file of keys in one step; a new file gets mode 0600.
 
-    Whoever calls it at the same time waits. Raises `KeysUnusable` when that cannot be done, and
-    what `change` raises; the file is then as it was.
+    Concurrent callers wait for each other. Raises `KeysUnusable` when the file cannot be written,
+    and what `change` raises; the file is then unchanged.
     """
-    path = Path(os.path.realpath(path))  # a link stays a link
+    path = Path(os.path.realpath(path))  # replaces the target of a link, not the link
     try:
         with _locked(path.parent):
             before = read_text(path) if path.exists() else ""
@@ -74,14 +74,14 @@ def change_text(path: Path, change: Callable[[str], str]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of keys, within its limit."""
+    """The text of a file of keys, at most `MAX_FILE_BYTES`."""
     return _read_bounded(path)[1]
 
 
 def create_private(path: Path, content: bytes) -> None:
-    """A new file that only its owner may read; FileExistsError when there is one already.
+    """Create a file that only its owner may read; FileExistsError when it already exists.
 
-    It appears whole, so that nobody reads the half of it.
+    It appears complete, so no reader sees a part of it.
     """
     temporary = _write_beside(path, content, 0o600)
     try:
@@ -105,14 +105,14 @@ def _read_bounded(path: Path) -> tuple[_Version, str]:
             content = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise KeysUnusable(
-            f"{path} does not exist; paceline keys create makes it with its first key"
+            f"{path} does not exist; paceline keys create creates it with its first key"
         ) from None
     except OSError as error:
         raise KeysUnusable(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise KeysUnusable(f"{path} is longer than {MAX_FILE_BYTES} bytes")
+        raise KeysUnusable(f"{path} is longer than the {MAX_FILE_BYTES} bytes allowed")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        logger.warning("%s may be changed by other users; take that away: chmod go-w", path)
+        logger.warning("%s is writable by other users; remove that permission: chmod go-w", path)
     try:
         return (status.st_ino, status.st_size, status.st_ctime_ns), content.decode()
     except UnicodeDecodeError as error:
@@ -130,18 +130,18 @@ def _version_of(path: Path) -> _Version:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One writer at a time. The folder is locked, since the file itself is replaced."""
+    """Admit one writer at a time. It locks the folder, because the file itself is replaced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-        os.fsync(descriptor)  # the new name outlives a power cut
+        os.fsync(descriptor)  # the replaced name survives a power cut
     finally:
         os.close(descriptor)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Keeps mode and owner: the gateway may run as another user than whoever creates keys."""
+    """Keep mode and owner: the gateway may run as another user than the one who creates keys."""
     try:
         before = path.stat()
     except FileNotFoundError:
@@ -158,7 +158,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _write_beside(path: Path, content: bytes, mode: int) -> Path:
-    """A file of this content in the same folder, under a name of its own."""
+    """Write the content to a file of a unique name in the same folder."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

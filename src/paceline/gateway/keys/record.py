@@ -1,36 +1,43 @@
-"""What does the file say of one key?
+"""API keys: their form `pl-<id>-<secret>`, and `KeyRecord`, the line of a file that stores one.
 
-A JSON object per line; empty lines and lines that begin with # are comments.
+The id is public: it names the key in lists and logs. The secret has 160 random bits, so it cannot
+be guessed, and a plain SHA-256 is enough to store: slow hashes protect passwords, which can be
+guessed. A file has one JSON object per line; empty lines and lines that begin with # are comments.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
-from paceline.gateway.keys.key_text import ID_PATTERN
-
 MAX_FILE_BYTES = 8 * 1024 * 1024
-"""Chosen by hand: 10,000 keys of 250 bytes, with room. A longer file was written by mistake."""
+"""Chosen empirically: 10,000 keys of 250 bytes, with a margin. A longer file is a mistake."""
 MAX_KEYS = 10_000
 
-_ID = re.compile(ID_PATTERN)
+_ID_PATTERN = r"[a-z2-7]{8}"
+_KEY = re.compile(rf"pl-({_ID_PATTERN})-([a-z2-7]{{32}})")
+_ID = re.compile(_ID_PATTERN)
 _TENANT = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
 _FIELD = re.compile(r"[A-Za-z0-9_]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_NUM_ID_BYTES = 5
+_NUM_SECRET_BYTES = 20
 
 
 class KeysUnusable(Exception):
-    """A file of keys cannot be used; the message says which, where in it, and why."""
+    """A file of keys cannot be used. The message names the file, the line and the reason."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One key as it is kept. ValueError says which part makes no sense."""
+    """One key as stored. Raises ValueError that names the invalid part."""
 
     id: str
     tenant: str
@@ -38,7 +45,7 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     created_at: _Moment
     expires_at: _Moment | None = None
     granted_fields: tuple[str, ...] = ()
-    """Engine fields that its holder may use, beside those that all may."""
+    """Engine fields that its holder may use in addition to those that every client may use."""
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
@@ -51,26 +58,49 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError("secret_sha256 is not 64 hexadecimal digits in lower case")
         for name in self.granted_fields:
             if not _FIELD.fullmatch(name):
-                raise ValueError(f"granted_fields has {name[:100]!r}, which is no field's name")
+                raise ValueError(
+                    f"granted_fields has {name[:100]!r}, which is not the name of a field"
+                )
             if name == "cache_salt":
                 raise ValueError(
                     "granted_fields has cache_salt, which cannot be granted to a tenant: the "
-                    "gateway sets it, to keep tenants apart in the engines' caches"
+                    "gateway sets it, to separate tenants in the engines' caches"
                 )
 
 
 _decode = msgspec.json.Decoder(KeyRecord).decode
 
 
+def make_key() -> tuple[str, str]:
+    """A new key: (id, secret)."""
+    return _random_text(_NUM_ID_BYTES), _random_text(_NUM_SECRET_BYTES)
+
+
+def join_key(key_id: str, secret: str) -> str:
+    """The key as the client sends it."""
+    return f"pl-{key_id}-{secret}"
+
+
+def split_key(text: str) -> tuple[str, str] | None:
+    """(id, secret) of a key that a client sent; None when it has another form."""
+    match = _KEY.fullmatch(text)
+    return (match[1], match[2]) if match else None
+
+
+def hash_secret(secret: str) -> str:
+    """The stored form of a secret: its SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
 def render_line(record: KeyRecord) -> str:
-    """The record's line in the file, with its end."""
+    """The record's line in the file, with its newline."""
     return msgspec.json.encode(record).decode() + "\n"
 
 
 def parse_lines(text: str) -> Iterator[tuple[str, KeyRecord | None]]:
-    """Each line, with its end, and its record; None for comments.
+    """Each line, with its newline, and its record; None for comments.
 
-    `KeysUnusable` names the first line that is wrong: a bad one, a repeated id, one key too many.
+    `KeysUnusable` names the first bad line: invalid, with a repeated id, or past `MAX_KEYS`.
     """
     seen: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -80,10 +110,10 @@ def parse_lines(text: str) -> Iterator[tuple[str, KeyRecord | None]]:
         try:
             record = _decode(line)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise KeysUnusable(f"line {number}: {_in_words(error)}") from None
+            raise KeysUnusable(f"line {number}: {_explain(error)}") from None
         if record.id in seen:
             raise KeysUnusable(
-                f"line {number}: the id {record.id} is that of line {seen[record.id]}"
+                f"line {number}: the id {record.id} is also on line {seen[record.id]}"
             )
         if len(seen) == MAX_KEYS:
             raise KeysUnusable(f"line {number}: there are more than {MAX_KEYS} keys")
@@ -96,8 +126,14 @@ def parse_records(text: str) -> tuple[KeyRecord, ...]:
     return tuple(record for _, record in parse_lines(text) if record is not None)
 
 
-def _in_words(error: Exception) -> str:
-    """Without what stands in the line: a key may have been put there by mistake."""
+def _explain(error: Exception) -> str:
+    """The reason, without the content of the line: it may hold a key by mistake."""
     if isinstance(error, msgspec.ValidationError):
         return str(error)
     return "it is not a JSON object"
+
+
+def _random_text(num_bytes: int) -> str:
+    """Base32 in lower case: easy to read aloud and copy, valid in any file. `num_bytes` is a
+    multiple of five, so there is no padding."""
+    return base64.b32encode(secrets.token_bytes(num_bytes)).decode().lower()

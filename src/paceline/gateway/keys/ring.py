@@ -1,7 +1,4 @@
-"""Whose key is this?
-
-A decision: from a header, the keys and the time to a tenant or to what the client reads.
-"""
+"""`KeyRing`: the decision from an Authorization header to a tenant or to an error."""
 
 from __future__ import annotations
 
@@ -10,45 +7,45 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.gateway.http.errors import Problem
-from paceline.gateway.keys.key_text import hash_secret, split_key
-from paceline.gateway.keys.record import KeyRecord
+from paceline.gateway.keys.record import KeyRecord, hash_secret, split_key
 
-_NOBODY = "0" * 64
-"""Compared with when the id is unknown, so that this takes as long. No secret has this hash."""
+_NO_HASH = "0" * 64
+"""Compared with when the id is unknown, so both cases take equally long. No known secret has this
+hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who sends a request."""
+    """The holder of a key, as far as one request is concerned."""
 
     name: str
     granted_fields: frozenset[str]
-    """Engine fields that this key may use beside those that all may."""
+    """Engine fields that this key may use in addition to those that every client may use."""
     key_id: str
-    """Public part of the key; fit for logs."""
+    """Public part of the key; may be logged."""
 
 
 class KeyRing:
-    """Keys as known at this moment. Immutable."""
+    """The keys of one file at one moment. Immutable."""
 
     def __init__(self, records: Iterable[KeyRecord]) -> None:
         self._records = {record.id: record for record in records}
 
     def authenticate(self, authorization: str | None, now_s: float) -> Tenant | Problem:
-        """The tenant behind an `Authorization` header, or a 401.
+        """The tenant that an `Authorization` header names, or a 401.
 
-        `now_s` is Unix time. The answer does not tell an unknown id from a wrong secret, and takes
-        as long for both. That a key expired is told only to whoever has its secret.
+        `now_s` is Unix time. The answer is the same for an unknown id and for a wrong secret, and
+        takes equally long. Only a client that has the secret learns that a key has expired.
         """
         if authorization is None:
-            return unauthorized("There is no API key; send it as Authorization: Bearer KEY.")
+            return unauthorized("The request has no API key; send it as Authorization: Bearer KEY.")
         scheme, _, token = authorization.partition(" ")
         key_id, secret = split_key(token.strip()) or ("", "")
         record = self._records.get(key_id)
-        expected = _NOBODY if record is None else record.secret_sha256
+        expected = _NO_HASH if record is None else record.secret_sha256
         is_right = hmac.compare_digest(hash_secret(secret), expected)
         if record is None or not is_right or scheme.lower() != "bearer":
-            return unauthorized("This API key is not known here; it is wrong or was revoked.")
+            return unauthorized("This API key is unknown; it is wrong or was revoked.")
         if record.expires_at is not None and record.expires_at.timestamp() <= now_s:
             return unauthorized(f"This API key expired at {record.expires_at.isoformat()}.")
         return Tenant(record.tenant, frozenset(record.granted_fields), record.id)
@@ -58,14 +55,14 @@ class KeyRing:
 
 
 def unauthorized(message: str) -> Problem:
-    """A 401; the body of its request has not been read."""
+    """A 401 for a request whose body has not been read."""
     return Problem(401, message, "invalid_api_key", closes_connection=True)
 
 
 def granted_to(tenant: Tenant | None, granted_to_all: frozenset[str]) -> frozenset[str]:
-    """Engine fields that a request may use.
+    """Engine fields that a request may use although they are refused by default.
 
-    Not `cache_salt` where there are tenants: with another's salt, one could read its cache.
+    Tenants never get `cache_salt`: with the salt of another tenant one could probe its cache.
     """
     if tenant is None:
         return granted_to_all

@@ -1,9 +1,10 @@
-"""How are tenants kept apart in the engines' prefix caches?
+"""Cache salts: separate tenants in the engines' prefix caches.
 
-A cached prefix answers faster, so whoever may guess at prompts can learn by the clock what others
-sent. vLLM mixes `cache_salt` into the hash of a request's first block: requests of different salts
-share no blocks. The salt of a tenant is `base64url(HMAC-SHA256(secret, tenant))`, 43 characters.
-Not plain base64: vLLM refuses `/` in a salt.
+A request with a cached prefix is answered faster, so a tenant that guesses prompts could learn from
+response times what others sent. vLLM mixes `cache_salt` into the hash of a request's first block:
+requests with different salts share no blocks. The salt of a tenant is
+`base64url(HMAC-SHA256(secret, tenant))`, 43 characters. It is not plain base64, because vLLM
+refuses `/` in a salt.
 """
 
 from __future__ import annotations
@@ -28,32 +29,33 @@ _SECRET = re.compile(r"[0-9a-f]{64}")
 
 
 def salt_of(secret: bytes, tenant: str) -> str:
-    """The same for the same secret and tenant, on every gateway and after every restart."""
+    """The tenant's salt. It depends on secret and tenant only, so all gateways agree on it."""
     digest = hmac.digest(secret, tenant.encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def read_or_create_secret(path: Path) -> bytes:
-    """The secret of the file, which is made at its first use. May raise `KeysUnusable`.
+    """Read the secret, and create its file at the first use. Raises `KeysUnusable`.
 
-    Of gateways that start together one makes it, and all use that.
+    Of several gateways that start together one creates it, and all use that one.
     """
     try:
         if not path.exists():
             created = secrets.token_hex(_NUM_SECRET_BYTES) + "\n"
-            with contextlib.suppress(FileExistsError):  # another gateway was first
+            with contextlib.suppress(FileExistsError):  # another gateway created it first
                 create_private(path, created.encode())
         with path.open("rb") as file:
             text = file.read(200).decode("ascii", "replace").strip()
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            logger.warning("%s may be read by other users; take that away: chmod 600", path)
+            logger.warning("%s is readable by other users; remove that permission: chmod 600", path)
     except OSError as error:
         raise KeysUnusable(
-            f"{path}, the secret of the cache salts, cannot be read or made: {error.strerror}; "
-            "set keys.salt_file to where it can"
+            f"{path}, the secret of the cache salts, cannot be read or created: {error.strerror}; "
+            "set keys.salt_file to a path where it can"
         ) from None
     if not _SECRET.fullmatch(text):
         raise KeysUnusable(
-            f"{path} does not hold 64 hexadecimal digits in lower case; remove it to have it made"
+            f"{path} does not hold 64 hexadecimal digits in lower case; remove it, and the gateway "
+            "creates a new one"
         )
     return bytes.fromhex(text)

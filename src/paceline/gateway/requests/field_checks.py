@@ -1,8 +1,8 @@
-"""Which kinds of values can a request's field be held to?
+"""`Check`: the values that a field may have, as a predicate, a message and a JSON schema.
 
-One `Check` per kind, made to measure by the functions here. Each also says the same as a JSON
-schema, from which the published description of the routes is rendered; what a schema cannot say
-(bytes of a nested value) stands in its description.
+The functions here make one check per kind of value. The published description of the routes is
+rendered from the schemas; what a schema cannot express (bytes of a nested value) is in its
+description.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import msgspec
 
 INT32_MAX = 2**31 - 1
 MAX_SCHEMA_BYTES = 64 * 1024
-"""Chosen by hand: grammars are compiled by the engine, in time that grows with their size. All
-tools of a request share it, because a allow_open_breakers call becomes one grammar of them all."""
+"""Chosen empirically: the engine compiles grammars in time that grows with their size. All tools of
+a request share the limit, because a forced tool call becomes one grammar of all of them."""
 MAX_TOOLS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one field may be. `None` (null) is always fine and never asked about."""
+    """The allowed values of one field. `None` (null) is always allowed and never passed in."""
 
     is_fine: Callable[[object], bool]
     allowed: str
-    """To follow "<name> must be "."""
+    """Completes the message "<name> must be …"."""
     schema: Mapping[str, object]
-    """The same as JSON schema, as near as that comes."""
+    """The same rule as a JSON schema, as exactly as a schema can express it."""
 
     def __call__(self, value: object) -> str | None:
-        """None when the value is fine, else what is allowed."""
+        """None when the value is allowed, else a description of the allowed values."""
         return None if self.is_fine(value) else self.allowed
 
 
 def described(schema: Mapping[str, object]) -> Check:
-    """For a field that is checked elsewhere, with the rest of the body in view."""
+    """A check that accepts anything, for a field that `prompts` checks."""
     return Check(lambda value: True, "anything", schema)
 
 
@@ -118,9 +118,9 @@ def mapping(max_entries: int) -> Check:
 
 
 def tool_list(kinds: tuple[str, ...]) -> Check:
-    """Tools of these kinds; the first is meant where none is named.
+    """A list of tools of these kinds; a tool without a type is of the first kind.
 
-    The others act by themselves: they search, run code, open addresses.
+    Tools of other kinds act on the server: they search, run code, or open addresses.
     """
 
     def is_fine(value: object) -> bool:

@@ -1,16 +1,16 @@
-"""Which fields may a client send to the engine, and which values may they have?
+"""The allow-list of request fields: the fields and values that clients may send on each route.
 
-An allow-list as data. vLLM ignores fields that it does not know, and some that it knows give a
-client power over the engine or over other clients; both are refused by name. The bounds keep out
-values that the engine would only trip over in its own process (integers past 32 bits, a
-temperature that overflows); finer checks are left to the engine.
+vLLM ignores fields that it does not know, and some that it knows give a client power over the
+engine or over other clients; both kinds are refused by name. The bounds exclude values that would
+fail inside the engine (integers past 32 bits, a temperature that overflows); the engine makes the
+finer checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.gateway.requests import prompt_schemas
+from paceline.gateway.requests import prompts
 from paceline.gateway.requests.field_checks import (
     INT32_MAX,
     Check,
@@ -34,19 +34,19 @@ _RESPONSES_TOOLS = ("function", "custom")
 
 _BEST_OF = Check(
     lambda value: type(value) is int and value == 1,
-    "1: no engine here ranks answers; ask for several with n",
+    "1: no engine here ranks answers; use n for several answers",
     {"type": "integer", "enum": [1]},
 )
 
 _ALL: Mapping[str, Check] = {
-    "model": text(500),  # read by the gateway itself, see `checks`
+    "model": text(500),  # the gateway reads it too, see `validation`
     # OpenAI's, without effect in the engine and harmless
     "user": text(1000),
 }
 
 _GENERATION: Mapping[str, Check] = {
     **_ALL,
-    # read by the gateway itself, see `checks`
+    # the gateway reads it too, see `validation`
     "stream": boolean,
     # OpenAI's, acted on by the engine
     "frequency_penalty": number(-2, 2),
@@ -76,7 +76,7 @@ _GENERATION: Mapping[str, Check] = {
 
 _CHOICES: Mapping[str, Check] = {
     **_GENERATION,
-    "n": integer(1, 128),  # OpenAI's bound; the operator's own, mostly lower, is put in `checks`
+    "n": integer(1, 128),  # OpenAI's bound; `validation` uses the operator's
     "max_tokens": integer(0, INT32_MAX),
     "response_format": schema,
     # vLLM's
@@ -97,7 +97,7 @@ _CHOICES: Mapping[str, Check] = {
 
 CHAT_FIELDS: Mapping[str, Check] = {
     **_CHOICES,
-    "messages": prompt_schemas.messages,
+    "messages": prompts.MESSAGES,
     "max_completion_tokens": integer(1, INT32_MAX),
     "max_tokens": integer(1, INT32_MAX),
     "logprobs": boolean,
@@ -116,7 +116,7 @@ CHAT_FIELDS: Mapping[str, Check] = {
 
 COMPLETION_FIELDS: Mapping[str, Check] = {
     **_CHOICES,
-    "prompt": prompt_schemas.prompt,
+    "prompt": prompts.PROMPT,
     "logprobs": integer(0, 20),
     "suffix": text(1_000_000),
     "best_of": _BEST_OF,
@@ -124,8 +124,8 @@ COMPLETION_FIELDS: Mapping[str, Check] = {
 
 RESPONSES_FIELDS: Mapping[str, Check] = {
     **_GENERATION,
-    "input": prompt_schemas.response_input,
-    "instructions": prompt_schemas.instructions,
+    "input": prompts.RESPONSE_INPUT,
+    "instructions": prompts.INSTRUCTIONS,
     "max_output_tokens": integer(1, INT32_MAX),
     "max_tool_calls": integer(1, 1000),
     "text": schema,  # holds the JSON schema of the answer
@@ -142,8 +142,8 @@ RESPONSES_FIELDS: Mapping[str, Check] = {
 
 EMBEDDING_FIELDS: Mapping[str, Check] = {
     **_ALL,
-    "input": prompt_schemas.embedding_input,
-    "encoding_format": one_of("float", "base64"),  # vLLM's others are no JSON
+    "input": prompts.EMBEDDING_INPUT,
+    "encoding_format": one_of("float", "base64"),  # vLLM's other formats are not JSON
     "dimensions": integer(1, INT32_MAX),
     # vLLM's
     "embed_dtype": text(20),
@@ -155,7 +155,7 @@ EMBEDDING_FIELDS: Mapping[str, Check] = {
 }
 
 _REFUSED: Mapping[str, str] = {
-    "cache_salt": "it reaches into the prefix cache of other clients",
+    "cache_salt": "it gives access to the prefix cache of other clients",
     "priority": "it lets one client overtake the others",
     "kv_transfer_params": "it makes the engine open connections",
     "ec_transfer_params": "it makes the engine open connections",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MIN_P_IGNORED = 1e-5
-"""Up to here vLLM takes `min_p` as not given, also while it drafts (`_SAMPLING_EPS` in its
+"""vLLM treats a `min_p` up to this as not given, also while it drafts (`_SAMPLING_EPS` in its
 `sampling_params.py`)."""
 
 
@@ -19,13 +19,13 @@ class Needs:
     """What a replica must be able to do for one request."""
 
     undrafted: tuple[str, ...] = ()
-    """Fields of the request that an engine takes only while it drafts nothing."""
+    """Fields of the request that an engine accepts only without speculative decoding."""
     num_choices: int = 1
-    """Answers to one prompt."""
+    """Requested answers to one prompt."""
 
 
 def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
-    """What this decoded body asks of a replica."""
+    """What this decoded body requires of a replica."""
     return Needs(_undrafted_fields(parsed), num_choices)
 
 

@@ -1,8 +1,8 @@
-"""What is asked, and how long is it at least?
+"""The prompt of each route: its JSON schema, its check, and a lower bound of its tokens.
 
-The part of a body that holds the prompt, route by route: refuses what is not text, and counts what
-the context must hold. Each `read_…` gives the number of prompts and the least number of tokens in
-the longest one.
+Each `read_…` refuses what is not text, and returns the number of prompts with the least number of
+tokens in the longest one. The schemas are for the published description of the routes; a test
+compares them with the checks.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.gateway.http.errors import invalid, shown
-from paceline.gateway.requests.field_checks import INT32_MAX
-from paceline.gateway.requests.prompt_schemas import (
-    MAX_EMBEDDING_INPUTS,
-    RESPONSE_ITEMS,
-    TEXT_PARTS,
-)
+from paceline.gateway.requests.field_checks import INT32_MAX, described
 
 MAX_TOKEN_CHARS = 1024
 """No token of the vocabularies in use is longer (the longest known are runs of a few hundred
-blanks), so a prompt has at least its characters / 1024 tokens. Chosen by hand, far on the safe
-side: it refuses only what cannot fit, the engine refuses the rest exactly."""
+blanks), so a prompt has at least its characters / 1024 tokens. Chosen empirically, with a wide
+margin: the gateway refuses only what cannot fit, and the engine checks the rest exactly."""
+MAX_EMBEDDING_INPUTS = 2048
+"""OpenAI's own bound; clients split their texts into requests of this size."""
 
+TEXT_PARTS = (
+    "text", "refusal", "thinking", "input_text", "output_text", "reasoning_text", "summary_text",
+)  # fmt: skip
+RESPONSE_ITEMS = (
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call",
+    "custom_tool_call_output",
+)  # fmt: skip
+"""The items of a conversation in text. Other items run something, or refer to stored answers."""
 _ITEM_TEXTS = ("content", "output", "summary")
 
 PromptSize = tuple[int, int]
@@ -30,7 +35,7 @@ PromptSize = tuple[int, int]
 
 
 def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Of a chat."""
+    """Read the messages of a chat."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise invalid(f"messages must be a list with a message; got {shown(messages)}.", "messages")
@@ -49,21 +54,21 @@ def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
 
 
 def read_prompt(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Of a completion: text or token ids, one or a list of them."""
+    """Read the prompt of a completion: a text, token ids, or a list of either."""
     return _read_texts(request.get("prompt"), max_prompts, "prompt")
 
 
 def read_embedding_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Of embeddings. `max_prompts` is about answers that take an engine long; these do not.
+    """Read the input of embeddings. `max_prompts` does not apply: embeddings take little time.
 
-    No least number of tokens: engines may cut what is too long into pieces.
+    The number of tokens is 0: engines may split an input that is too long.
     """
     num_prompts, _ = _read_texts(request.get("input"), MAX_EMBEDDING_INPUTS, "input")
     return num_prompts, 0
 
 
 def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Of a response: a text, or the items of a conversation."""
+    """Read the input of a response: a text, or the items of a conversation."""
     instructions, given = request.get("instructions"), request.get("input")
     num_chars = _check_content(instructions, "instructions")
     if isinstance(given, str):
@@ -77,14 +82,14 @@ def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptS
 
 
 def _check_item(item: object, where: str) -> int:
-    """Characters of one item of a response's input."""
+    """Check one item of a response's input, and count its characters."""
     if not isinstance(item, dict):
         raise invalid(f"{where} must be an object; got {shown(item)}.", where)
     kind = item.get("type", "message")
     if not isinstance(kind, str) or kind not in RESPONSE_ITEMS:
         raise invalid(
-            f"{where} must be of type {', '.join(RESPONSE_ITEMS)}; tools that act by "
-            "themselves and references to earlier answers are not accepted here.",
+            f"{where} must be of type {', '.join(RESPONSE_ITEMS)}; built-in tools and references "
+            "to earlier answers are not accepted here.",
             f"{where}.type",
             code="unsupported_content",
         )
@@ -92,7 +97,7 @@ def _check_item(item: object, where: str) -> int:
 
 
 def _check_content(content: object, where: str) -> int:
-    """Characters of one message's content."""
+    """Check the content of one message, and count its characters."""
     if content is None:
         return 0
     if isinstance(content, str):
@@ -117,7 +122,7 @@ def _check_content(content: object, where: str) -> int:
 
 
 def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
-    """Of one field that holds text or token ids."""
+    """Read one field that holds text or token ids."""
     if isinstance(prompt, str):
         return 1, len(prompt) // MAX_TOKEN_CHARS
     if isinstance(prompt, list) and prompt:
@@ -142,3 +147,71 @@ def _count_token_ids(ids: Sequence[Any], param: str) -> int:
     if all(type(item) is int and 0 <= item <= INT32_MAX for item in ids):
         return len(ids)
     raise invalid(f"{param} has an entry that is no token id (0 to {INT32_MAX}).", param)
+
+
+_TOKEN_IDS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+}
+_CONTENT = {
+    "anyOf": [
+        {"type": ["string", "null"]},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type"],
+                "properties": {"type": {"enum": list(TEXT_PARTS)}, "text": {"type": "string"}},
+            },
+        },
+    ]
+}
+
+
+def _texts_or_ids(max_items: int | None) -> dict[str, object]:
+    several = {"type": "array", "minItems": 1, **({"maxItems": max_items} if max_items else {})}
+    return {
+        "anyOf": [
+            {"type": "string"},
+            _TOKEN_IDS,
+            {**several, "items": {"type": "string"}},
+            {**several, "items": _TOKEN_IDS},
+        ]
+    }
+
+
+MESSAGES = described(
+    {
+        "type": "array",
+        "minItems": 1,
+        "items": {
+            "type": "object",
+            "required": ["role"],
+            "properties": {"role": {"type": "string"}, "content": _CONTENT},
+        },
+    }
+)
+PROMPT = described(_texts_or_ids(None))
+EMBEDDING_INPUT = described(_texts_or_ids(MAX_EMBEDDING_INPUTS))
+INSTRUCTIONS = described(_CONTENT)
+RESPONSE_INPUT = described(
+    {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"enum": list(RESPONSE_ITEMS)},
+                        "content": _CONTENT,
+                        "output": _CONTENT,
+                        "summary": _CONTENT,
+                    },
+                },
+            },
+        ]
+    }
+)

@@ -1,7 +1,7 @@
-"""Which routes for answers are there, and in what do they differ?
+"""`Route`: one route that engines answer, as a value. `ROUTES` lists them all.
 
-The same paths here and at the engine. Everything route-specific is in these values; the code that
-serves them knows no route by name.
+The paths are the same here and at the engine. Everything specific to a route is in its value; the
+code that serves requests names no route.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from paceline.gateway.requests.prompts import (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route for answers."""
+    """One route that engines answer."""
 
     path: str
     prompt_param: str
     """The field that holds the prompt."""
     fields: Mapping[str, Check]
     read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
-    """(body, most prompts) to what is asked, see `prompts`."""
+    """(body, most prompts) to the size of the prompt, see `prompts`."""
     end_marks: tuple[bytes, ...] = (DONE,)
-    """A line that begins with one of these is in the last event of a complete stream."""
+    """The last event of a complete stream has a line that begins with one of these."""
     error_marks: tuple[bytes, ...] = (ERROR,)
-    """An event that begins with one of these is an error of the engine."""
+    """An event that begins with one of these is an error from the engine."""
     names_events: bool = False
-    """Its events have an `event:` line and count themselves in `sequence_number`."""
+    """Its events have an `event:` line and a `sequence_number`."""
 
 
 CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages)

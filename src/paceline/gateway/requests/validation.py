@@ -1,7 +1,6 @@
-"""May this request go to an engine?
+"""Check a request's body: from its bytes to a `CheckedRequest` or a `Refusal`, without I/O.
 
-Decisions from the body's bytes to a `CheckedRequest` or a `Refusal`; no I/O. The body itself goes
-on unchanged, so nothing is rewritten here.
+The body is sent to the engine as it came, so nothing is rewritten here.
 """
 
 from __future__ import annotations
@@ -20,36 +19,36 @@ from paceline.gateway.requests.needs import Needs, needs_of
 from paceline.gateway.requests.routes import CHAT, Route
 from paceline.gateway.settings import GatewaySettings
 
-_ALIKE = 0.85
-"""Of two names, as `difflib` counts: max_token and max_tokens are 0.95. Chosen by hand."""
+_MIN_SIMILARITY = 0.85
+"""Of two field names, by `difflib`: max_token and max_tokens have 0.95. Chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """What the gateway needs to know of a request that it lets pass."""
+    """A request that passed the checks, with what the gateway needs to know of it."""
 
     route: Route
     body: bytes
     model: str
     is_stream: bool
     num_choices: int
-    """Answers asked for, over all prompts."""
+    """Requested answers, over all prompts."""
     num_prompts: int
-    """Prompts in the request; each is answered by itself."""
+    """Prompts in the request; each is answered separately."""
     min_prompt_tokens: int
-    """The longest prompt has at least so many tokens, whatever the tokenizer."""
+    """The longest prompt has at least this many tokens, with any tokenizer."""
     fields: frozenset[str]
-    """Names of the fields sent with a value."""
+    """Names of the fields with a value other than null, false, 0 or empty."""
     needs: Needs
     """What a replica must be able to do."""
     parsed: Mapping[str, Any] = field(repr=False)
-    """The body as decoded. Nobody may change it."""
+    """The decoded body. Must not be mutated."""
 
 
 def check_request(
     route: Route, body: bytes, settings: GatewaySettings, tenant: Tenant | None = None
 ) -> CheckedRequest:
-    """Read the body and refuse what the engine should not see of this tenant."""
+    """Parse the body and refuse what this tenant may not send to an engine."""
     request = parse_object(body, settings.max_json_depth, settings.max_json_keys)
     granted = granted_to(tenant, settings.granted_fields)
     for name, value in request.items():
@@ -80,7 +79,7 @@ def check_request(
 
 
 def check_context(request: CheckedRequest, max_model_len: int | None) -> None:
-    """Refuse a prompt that cannot fit, without asking the engine."""
+    """Refuse a prompt that cannot fit into any replica's context, without asking an engine."""
     if max_model_len is not None and request.min_prompt_tokens > max_model_len:
         raise Refusal(
             context_length_exceeded(
@@ -98,16 +97,16 @@ def _check_field(route: Route, name: str, value: object, settings: GatewaySettin
     if name == "n" and check is not None:
         check = integer(1, settings.max_choices)
     if check is None:
-        cut = name[:100]
-        alike = difflib.get_close_matches(cut, route.fields, n=1, cutoff=_ALIKE)
+        shown_name = name[:100]
+        similar = difflib.get_close_matches(shown_name, route.fields, n=1, cutoff=_MIN_SIMILARITY)
         what_to_do = (
-            f"Did you mean {alike[0]!r}?"
-            if alike
+            f"Did you mean {similar[0]!r}?"
+            if similar
             else "Leave it out, or have the operator grant it (server.granted_fields)."
         )
         raise invalid(
-            f"{cut!r} is not allowed: {refusal_reason(name)}. {what_to_do}",
-            cut,
+            f"{shown_name!r} is not allowed: {refusal_reason(name)}. {what_to_do}",
+            shown_name,
             code="unsupported_parameter",
         )
     allowed = check(value)
@@ -116,12 +115,12 @@ def _check_field(route: Route, name: str, value: object, settings: GatewaySettin
 
 
 def _refuse_hidden_prompt_logprobs(route: Route, request: Mapping[str, Any]) -> None:
-    """vLLM scores the prompt for `echo` too: in a chat always, else when `logprobs` is given."""
+    """Refuse `echo` where vLLM scores the prompt for it: in a chat, else with `logprobs`."""
     if request.get("echo") and (route is CHAT or request.get("logprobs") is not None):
-        asked = "echo in a chat" if route is CHAT else "echo together with logprobs"
+        combination = "echo in a chat" if route is CHAT else "echo together with logprobs"
         raise invalid(
-            f"{asked} is not allowed: {refusal_reason('prompt_logprobs')}. Leave echo out, or have "
-            "the operator grant prompt_logprobs (granted_fields).",
+            f"{combination} is not allowed: {refusal_reason('prompt_logprobs')}. Leave echo out, "
+            "or have the operator grant prompt_logprobs (server.granted_fields).",
             "echo",
             code="unsupported_parameter",
         )

@@ -1,7 +1,6 @@
-"""How does the gateway deal with replicas that fail?
+"""`FailureSettings`: thresholds of circuit breakers, limits of retries, and stall detection.
 
-A value: the breaker's thresholds, how often a request is tried again, and when a silent replica is
-taken for hung. The deadlines of a single attempt are in `settings`.
+The time limits of a single attempt are in `GatewaySettings`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 PROGRESS_TOKENS = 16
-"""A request that kills engines mostly does so at the same place again; a stream that gets on is
-only unlucky, as a long one is while replica after replica is replaced. Chosen by hand."""
+"""A request that crashes engines usually does so again at the same token. A stream that advances by
+more than this between two failures did probably not cause them: a long stream meets several when
+all replicas are being replaced. Chosen empirically."""
 IN_ALL_FACTOR = 4
-"""Times `max_continuations`, counted or not, a stream is left to end: its engines may die of it all
-the same, later each time. Chosen by hand."""
+"""A stream is continued at most `max_continuations` times this often, whatever its progress: it may
+still be the cause of the failures. Chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,44 +21,46 @@ class FailureSettings:
     """Times in seconds, fractions between 0 and 1."""
 
     window_s: float = 30.0
-    """A replica's failure rate is taken over this time."""
+    """Window of a replica's failure rate."""
     min_samples: int = 10
-    """With fewer ended attempts than this in the window, the rate ejects nobody. Of ten attempts
-    on a replica that fails one in ten, half fail by chance once in 600 times (binomial)."""
+    """The failure rate opens the breaker only with at least this many ended attempts in the window.
+    Of ten attempts on a replica that fails one in ten, half fail by chance once in 600 times
+    (binomial)."""
     max_failure_fraction: float = 0.5
-    """A replica that fails this share of its attempts, or more, takes no new ones for a while."""
+    """The breaker of a replica that fails at least this share of its attempts opens."""
     open_s: float = 1.0
-    """How long the first time: enough for a connection reset by chance to be over. It doubles with
-    each failure after that, …"""
+    """How long a breaker first stays open, long enough for an isolated connection reset to pass.
+    The time doubles with each further failure, up to `max_open_s`."""
     max_open_s: float = 30.0
-    """… up to this: a replica that is well again is noticed within half a minute."""
+    """Longest time a breaker stays open: a recovered replica is noticed within half a minute."""
     probe_timeout_s: float = 30.0
-    """A trial request that has neither answered nor ended for so long no longer keeps the next
-    one out: without streaming, an answer may take minutes."""
+    """A half-open breaker admits another trial request when the last one has had no answer for this
+    long: without streaming, an answer may take minutes."""
 
     max_attempts: int = 3
-    """Most attempts for one request before its first byte. Also the most engines that a request
-    which kills engines before it can take with it."""
+    """Most attempts for one request before its first byte, and so the most engines that a request
+    can crash before its answer begins."""
     max_continuations: int = 3
-    """Most times in a row that another replica continues a stream and brings it forward by fewer
-    than `PROGRESS_TOKENS` tokens; in all, `IN_ALL_FACTOR` times as many."""
+    """Most consecutive continuations that advance a stream by fewer than `PROGRESS_TOKENS` tokens;
+    `IN_ALL_FACTOR` times as many in total."""
     retry_fraction: float = 0.2
-    """Retries may add this share to the requests of the last 10 s (Finagle's default), …"""
+    """Retries may add this share to the requests of the last 10 s (Finagle's default)."""
     retry_reserve: int = 256
-    """… and this many more, whatever the traffic. It is what one replica holds when it dies, so
-    that none of its requests is lost: at least the largest `max_in_flight` of a replica."""
+    """Retries allowed in addition, whatever the traffic. Set it to at least the largest
+    `max_in_flight` of a replica: then no request is lost when one replica dies."""
     continuation_fraction: float = 1.0
-    """The same for streams that have begun. What they have received is lost without it, …"""
+    """Like `retry_fraction`, for continuations of streams that have begun."""
     continuation_reserve: int = 1024
-    """… hence more than for retries: four replicas' worth of streams within 10 s."""
+    """Like `retry_reserve`, for continuations: the streams of four replicas within 10 s. It is
+    larger, because a stream that is not continued loses what the client has received."""
     replica_wait_s: float = 10.0
-    """When no replica can take a request that failed, it waits for one for so long."""
+    """How long a failed request waits for a replica that can take it."""
 
     silence_s: float = 30.0
-    """A replica whose only stream brings nothing for so long may be hung; with three streams or
-    more it takes a third of it. Rises with the silences that the replica usually has."""
+    """A replica whose only stream is silent for this long counts as hung; with three or more
+    streams a third of it is enough. The limit rises with the replica's usual pauses."""
     first_silence_s: float = 60.0
-    """The same while no stream has begun: prompts are being computed, which brings no bytes."""
+    """Like `silence_s`, while no stream has begun: a replica sends no bytes during prefill."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -72,11 +74,16 @@ class FailureSettings:
         if self.min_samples < 1:
             raise ValueError(f"min_samples is {self.min_samples}; it must be at least 1")
         if self.max_failure_fraction == 0:
-            raise ValueError("max_failure_fraction is 0; a replica without failures would be out")
+            raise ValueError(
+                "max_failure_fraction is 0; it must be more than 0, or a replica without failures "
+                "would be excluded"
+            )
         if self.max_attempts < 1:
-            raise ValueError(f"max_attempts is {self.max_attempts}; 1 tries once and never again")
+            raise ValueError(f"max_attempts is {self.max_attempts}; it must be at least 1")
         if self.max_continuations < 0:
-            raise ValueError(f"max_continuations is {self.max_continuations}; 0 continues nothing")
+            raise ValueError(
+                f"max_continuations is {self.max_continuations}; it must be at least 0"
+            )
         if self.max_open_s < self.open_s:
             raise ValueError(
                 f"max_open_s is {self.max_open_s}; it must be at least open_s, {self.open_s}"

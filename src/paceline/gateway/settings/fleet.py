@@ -10,7 +10,7 @@ from paceline.gateway.settings.replica_entry import ReplicaEntry
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """What an operator may set about the replicas. Times are in seconds."""
+    """Settings of the replicas. Times are in seconds."""
 
     entries: tuple[ReplicaEntry, ...] = ()
     """Remote replicas; more can be added while the gateway runs."""

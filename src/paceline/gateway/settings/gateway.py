@@ -1,8 +1,4 @@
-"""Which limits and deadlines does the gateway work with?
-
-A value, filled by the caller (`paceline serve` fills it from the configuration). It reads no
-file and no environment.
-"""
+"""`GatewaySettings`: ports, limits and time limits of the gateway, and its parts' settings."""
 
 from __future__ import annotations
 
@@ -17,67 +13,69 @@ from paceline.gateway.settings.keys import KeySettings
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Everything an operator may set on the gateway. Times are in seconds, ports may be 0."""
+    """All settings of the gateway. Times are in seconds."""
 
     host: str = "127.0.0.1"
     """Address of the data port."""
     port: int = 8000
-    """Data port; 0 lets the system choose."""
+    """Data port; 0 for any free one."""
     admin_host: str = "127.0.0.1"
-    """Address of the admin port; beyond loopback it needs `keys.admin_key_file`."""
+    """Address of the admin port; an address other than loopback needs `keys.admin_key_file`."""
     admin_port: int = 8001
-    """Admin port; 0 lets the system choose."""
+    """Admin port; 0 for any free one."""
     workers: int = 1
-    """Processes that serve the data port. One is this process itself; with more, each is one of
-    its own, and this one watches the replicas and serves the admin port."""
+    """Processes that serve the data port. With 1, this process serves it. With more, child
+    processes serve it, and this process watches the replicas and serves the admin port."""
 
     max_body_bytes: int = 8 * 1024 * 1024
     """Longest request body; 8 MiB holds about two million tokens of text."""
     body_timeout_s: float = 30.0
-    """A client must have sent its headers, and then its whole body, within this time each."""
+    """Time limit for the headers of a request, and again for its body."""
     max_json_depth: int = 64
-    """Deepest nesting of a request body; tool schemas in use reach about 20."""
+    """Deepest nesting of a request body; tool schemas in use have about 20 levels."""
     max_json_keys: int = 20_000
-    """Most object keys in a request body, counted over all levels."""
+    """Most object keys in a request body, over all levels."""
     max_choices: int = 8
-    """Largest `n`; vLLM's own cap of 16,384 lets one request fill the engine."""
+    """Largest `n`; with vLLM's own limit of 16,384, one request could fill the engine."""
     max_prompts: int = 64
     """Most prompts in one completions request."""
     granted_fields: frozenset[str] = frozenset()
-    """Engine fields that clients may use although the gateway refuses them by default."""
+    """Engine fields that the gateway refuses by default and that clients may use."""
 
     connect_timeout_s: float = 2.0
     """A replica must accept the connection within this time."""
     first_byte_timeout_s: float = 300.0
-    """A stream must begin within this time: the engine's queue and the prefill."""
+    """A stream must begin within this time, which covers the engine's queue and the prefill."""
     stall_timeout_s: float = 120.0
-    """A stream that has begun must bring its next bytes within this time."""
+    """A replica must send the next bytes of a stream within this time."""
     response_timeout_s: float = 600.0
     """An answer that is not streamed must be complete within this time."""
     client_stall_timeout_s: float = 120.0
-    """A client that takes no bytes for this long is given up."""
+    """The gateway drops a client that reads no bytes for this long."""
     max_event_bytes: int = 1024 * 1024
-    """Longest server-sent event that is held back until it is whole; longer ones pass in parts."""
+    """Longest server-sent event that the gateway holds until it is complete; longer events pass in
+    parts."""
     max_response_bytes: int = 64 * 1024 * 1024
-    """Longest answer that is not streamed; it is held until whole, so that it can fail as one."""
+    """Longest answer that is not streamed. The gateway holds it until it is complete, so that a
+    failure can still be answered with an error status."""
 
     log_prompts: bool = False
-    """Whether the log shows the words of engines' errors, which may quote prompts and answers."""
+    """Whether the log shows the text of engine errors, which may quote prompts and answers."""
     retry_after_s: int = 5
-    """What a 503 tells the client to wait; clients ignore more than 120 s."""
+    """Retry-After of a 503; clients ignore more than 120 s."""
     drain_timeout_s: float = 30.0
-    """Requests in flight may take this long to end once the gateway stops."""
+    """Requests in flight may continue for this long once the gateway stops."""
     control_timeout_s: float = 2.0
     """A replica's control channel must answer within this time."""
 
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
-    """How many requests it lets in, and how long the others may wait."""
+    """How many requests are admitted, and how long others may wait."""
     failures: FailureSettings = field(default_factory=FailureSettings)
-    """How it deals with replicas that fail."""
+    """Circuit breakers, retries and stall detection."""
     keys: KeySettings = field(default_factory=KeySettings)
-    """API keys, the admin key, and the tenants' cache salts."""
+    """Files of the API keys, of the admin keys, and of the secret of the cache salts."""
     fleet: FleetSettings = field(default_factory=FleetSettings)
-    """Remote replicas, and how they are watched."""
+    """Remote replicas, and how they are polled."""
 
     def __post_init__(self) -> None:
         for name in ("port", "admin_port"):
@@ -95,14 +93,14 @@ class GatewaySettings:
             raise ValueError(f"retry_after_s is {self.retry_after_s}; allowed are 1 to 120 seconds")
         if self.keys.admin_key_file is None and not is_loopback(self.admin_host):
             raise ValueError(
-                f"admin_host is {self.admin_host!r}, where others can reach the admin port, and "
-                "there is no key for it; set keys.admin_key_file (paceline keys create --admin "
-                "makes the file), or set admin_host to 127.0.0.1"
+                f"admin_host is {self.admin_host!r}, where other machines can reach the admin "
+                "port, and there is no key for it; set keys.admin_key_file (paceline keys create "
+                "--admin creates the file), or set admin_host to 127.0.0.1"
             )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this address can be reached from this machine alone, as far as its text says."""
+    """Whether only this machine can reach this address, as far as its text shows."""
     if host.lower() == "localhost":
         return True
     try:

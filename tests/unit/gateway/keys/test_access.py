@@ -1,4 +1,4 @@
-"""Who gets in through which port, and what does the engine see of it?"""
+"""Each port serves only its own keys, and engines see the tenant's salt but no key."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import pytest
 from paceline.gateway import serve_gateway
 from paceline.gateway.keys import file as key_file
 from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.key_text import hash_secret, join_key
-from paceline.gateway.keys.record import KeyRecord, KeysUnusable, render_line
+from paceline.gateway.keys.record import KeyRecord, KeysUnusable, hash_secret, join_key, render_line
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
 from paceline.gateway.settings import KeySettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, chat
@@ -52,7 +51,7 @@ ACME, ACME_TOO, BETA, OPS = "acmeaaaa", "acmebbbb", "betaaaaa", "opsaaaaa"
 
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeySettings:
-    """Two tenants, of whom one has two keys, and an operator."""
+    """Two tenants, one of them with two keys, and an operator."""
     monkeypatch.setattr(key_file, "_CHECK_INTERVAL_S", 0.0)
     settings = KeySettings(file=tmp_path / "keys", admin_key_file=tmp_path / "admin-keys")
     text = line(ACME, "acme", "priority") + line(ACME_TOO, "acme") + line(BETA, "beta")
@@ -91,7 +90,7 @@ async def test_health_and_readiness_need_no_key(serve: Serve, keys: KeySettings)
 
 
 async def test_a_body_without_a_key_is_not_read(serve: Serve, keys: KeySettings) -> None:
-    """The answer comes before the body is complete, though it is never completed."""
+    """The answer arrives although the body is never completed."""
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"{"
@@ -103,7 +102,9 @@ async def test_a_body_without_a_key_is_not_read(serve: Serve, keys: KeySettings)
         assert answer.headers["connection"] == "close"
 
 
-async def test_openais_client_is_told_by_its_own_exception(serve: Serve, keys: KeySettings) -> None:
+async def test_openais_client_raises_its_authentication_error(
+    serve: Serve, keys: KeySettings
+) -> None:
     async with serve(keys=keys) as served:
         client = openai.AsyncOpenAI(
             base_url=f"{served.gateway.url}/v1", api_key="sk-wrong", timeout=10
@@ -135,7 +136,9 @@ async def test_a_key_grants_its_fields_and_no_others(serve: Serve, keys: KeySett
             assert answer.status_code == status, (key_id, field)
 
 
-async def test_tenants_are_salted_apart_and_keys_stay_here(serve: Serve, keys: KeySettings) -> None:
+async def test_engines_get_the_salt_of_the_tenant_and_no_key(
+    serve: Serve, keys: KeySettings
+) -> None:
     """The engine gets the client's bytes with the tenant's salt, and nothing of the key."""
     sent = json.dumps(chat(temperature=0.50), indent=1).encode()
     async with serve(keys=keys) as served:
@@ -162,7 +165,7 @@ async def test_other_servers_get_no_salt(serve: Serve, keys: KeySettings, dialec
     assert json.loads(body) == chat()
 
 
-async def test_without_a_file_of_keys_everybody_is_served_as_sent(serve: Serve) -> None:
+async def test_without_a_file_of_keys_every_request_is_served_unchanged(serve: Serve) -> None:
     async with serve() as served:
         for headers in ({}, bearer(ACME), {"authorization": "Bearer sk-anything"}):
             assert (await served.http.post(CHAT, json=chat(), headers=headers)).is_success
@@ -185,7 +188,7 @@ async def test_the_admin_port_needs_its_own_key(serve: Serve, keys: KeySettings)
 
 
 @pytest.mark.parametrize(("metrics_need_key", "status"), [(False, 200), (True, 401)])
-async def test_metrics_need_the_key_where_it_is_asked_for(
+async def test_metrics_need_the_key_where_the_settings_say_so(
     serve: Serve, keys: KeySettings, metrics_need_key: bool, status: int
 ) -> None:
     async with serve(keys=replace(keys, metrics_need_key=metrics_need_key)) as served:
@@ -196,7 +199,7 @@ async def test_metrics_need_the_key_where_it_is_asked_for(
         assert answer.status_code == (status if metrics_need_key else 403)
 
 
-async def test_an_admin_port_on_the_network_answers_to_any_name_and_still_needs_its_key(
+async def test_an_admin_port_on_the_network_answers_to_any_host_name_and_needs_its_key(
     serve: Serve, keys: KeySettings
 ) -> None:
     """Prometheus scrapes by the name of a service."""
@@ -213,8 +216,8 @@ async def test_a_file_that_cannot_be_used_refuses_the_start(
 ) -> None:
     assert keys.file is not None
     keys.file.unlink() if content is None else keys.file.write_text(content)
-    said = "does not exist" if content is None else "line 1: it is not a JSON object"
-    with pytest.raises(KeysUnusable, match=said):
+    reason = "does not exist" if content is None else "line 1: it is not a JSON object"
+    with pytest.raises(KeysUnusable, match=reason):
         async with serve_gateway(replace(SETTINGS, keys=keys), FixedReplicas([])):
             pass
 
@@ -223,7 +226,7 @@ async def test_a_file_that_cannot_be_used_refuses_the_start(
     ("host", "has_keys", "is_warned"),
     [("127.0.0.1", False, False), ("0.0.0.0", False, True), ("0.0.0.0", True, False)],
 )
-async def test_an_open_port_on_the_network_is_warned_of(
+async def test_a_warning_is_logged_for_an_open_port_on_the_network(
     host: str,
     has_keys: bool,
     is_warned: bool,
@@ -233,7 +236,7 @@ async def test_an_open_port_on_the_network_is_warned_of(
     chosen = keys if has_keys else KeySettings()
     async with serve_gateway(replace(SETTINGS, host=host, keys=chosen), FixedReplicas([])):
         pass
-    assert ("asks for no key" in caplog.text) is is_warned
+    assert ("needs no key" in caplog.text) is is_warned
 
 
 async def test_no_secret_is_ever_logged(

@@ -12,11 +12,11 @@ from paceline.gateway.settings import FailureSettings
     [
         ({"window_s": 0}, "window_s is 0; it must be more than 0 seconds"),
         ({"max_failure_fraction": 1.1}, "max_failure_fraction is 1.1; allowed are 0 to 1"),
-        ({"max_failure_fraction": 0}, "without failures would be out"),
+        ({"max_failure_fraction": 0}, "without failures would be excluded"),
         ({"retry_reserve": -1}, "retry_reserve is -1; it must be at least 0"),
         ({"min_samples": 0}, "min_samples is 0; it must be at least 1"),
-        ({"max_attempts": 0}, "max_attempts is 0; 1 tries once"),
-        ({"max_continuations": -1}, "max_continuations is -1; 0 continues nothing"),
+        ({"max_attempts": 0}, "max_attempts is 0; it must be at least 1"),
+        ({"max_continuations": -1}, "max_continuations is -1; it must be at least 0"),
         ({"open_s": 40}, "max_open_s is 30.0; it must be at least open_s, 40"),
     ],
 )

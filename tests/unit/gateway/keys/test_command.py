@@ -1,4 +1,4 @@
-"""Can an operator make, see and revoke keys, and does the file know no secret?"""
+"""`paceline keys` creates, lists and revokes keys, and the file holds no secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.gateway.keys.file import KeyFile
-from paceline.gateway.keys.key_text import split_key
+from paceline.gateway.keys.record import split_key
 from paceline.gateway.keys.ring import Tenant
 
 
@@ -50,7 +50,7 @@ def test_a_created_key_is_printed_once_and_opens_the_gateway() -> None:
     assert Path("api-keys").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_list_shows_what_was_made() -> None:
+def test_the_list_shows_the_created_keys() -> None:
     first = create("--tenant", "acme", "--grant", "priority")
     second = create("--tenant", "beta", "--expires", "2999-01-31")
     listed = [re.split(r" {2,}", line) for line in run("list").stdout.splitlines()]
@@ -61,7 +61,7 @@ def test_the_list_shows_what_was_made() -> None:
     assert listed[2][3:] == ["2999-01-31T00:00:00+00:00", "-"]
 
 
-def test_a_revoked_key_is_gone_and_the_others_stay() -> None:
+def test_a_revoked_key_is_removed_and_the_others_stay() -> None:
     Path("api-keys").write_text("# ours\n")
     keys = [create("--tenant", name) for name in ("a", "b", "c")]
     assert run("revoke", keys[1][3:11]).exit_code == 0
@@ -69,7 +69,7 @@ def test_a_revoked_key_is_gone_and_the_others_stay() -> None:
     assert Path("api-keys").read_text().startswith("# ours\n")
 
 
-def test_admin_keys_lie_in_a_file_of_their_own() -> None:
+def test_admin_keys_have_a_file_of_their_own() -> None:
     key = create("--admin", "--tenant", "ops")
     assert isinstance(holder("admin-keys", key), Tenant)
     assert not Path("api-keys").exists()
@@ -96,12 +96,12 @@ def test_expiry_is_a_span_or_a_date(given: str, expected: timedelta | datetime) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         (("create",), "Missing option '--tenant'"),
         (("create", "--tenant", "a b"), "tenant is 'a b'; allowed are 1 to 64 letters"),
         (("create", "--tenant", "a", "--grant", "cache_salt"), "cannot be granted"),
-        (("create", "--tenant", "a", "--grant", "a-b"), "no field's name"),
+        (("create", "--tenant", "a", "--grant", "a-b"), "not the name of a field"),
         (("create", "--tenant", "a", "--admin", "--grant", "priority"), "leave it out"),
         (("create", "--tenant", "a", "--expires", "soon"), "allowed are a number of days"),
         (("create", "--tenant", "a", "--expires", "99999d"), None),
@@ -111,16 +111,16 @@ def test_expiry_is_a_span_or_a_date(given: str, expected: timedelta | datetime) 
         (("list", "--config", "none.yaml"), "none.yaml cannot be read"),
     ],
 )
-def test_wrong_usage_ends_with_two_and_says_why(
-    arguments: tuple[str, ...], said: str | None
+def test_wrong_usage_exits_with_2_and_names_the_reason(
+    arguments: tuple[str, ...], reason: str | None
 ) -> None:
     Path("api-keys").touch()
     result = run(*arguments)
-    assert result.exit_code == (2 if said else 0)
-    assert said is None or said in result.output
+    assert result.exit_code == (2 if reason else 0)
+    assert reason is None or reason in result.output
 
 
-def test_without_a_file_the_setting_is_asked_for() -> None:
+def test_without_a_file_the_setting_is_named() -> None:
     Path("paceline.yaml").unlink()
     for arguments in (("create", "--tenant", "a"), ("list",), ("revoke", "abcdefgh")):
         result = run(*arguments)
@@ -130,7 +130,7 @@ def test_without_a_file_the_setting_is_asked_for() -> None:
     assert isinstance(holder("other", create("--tenant", "a", "--file", "other")), Tenant)
 
 
-def test_a_file_that_cannot_be_used_ends_with_one_and_stays() -> None:
+def test_a_file_that_cannot_be_used_exits_with_1_and_is_unchanged() -> None:
     Path("api-keys").write_text("# first\nnonsense\n")
     for arguments in (("create", "--tenant", "a"), ("list",), ("revoke", "abcdefgh")):
         result = run(*arguments)
