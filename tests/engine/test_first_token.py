@@ -133,7 +133,9 @@ class Runner:
 
 @pytest.fixture
 def wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Runner.take_draft_token_ids, first_token_probe.PROBE.mark, True, raising=False)
+    monkeypatch.setattr(
+        Runner.take_draft_token_ids, first_token_probe.PROBE.mark, True, raising=False
+    )
     monkeypatch.setattr(first_token_probe, "drafter_rests", lambda *_: False)
 
 

@@ -1,6 +1,6 @@
-"""The register against what vLLM releases have, as recorded; and the page made from both.
+"""The register checked against the recorded vLLM releases, and the page generated from both.
 
-After a change of the register: `PYTHONPATH=tools python -m vllm_hooks.record --help`.
+After a change of the register, take the records again: `vllm_hooks/record.py` has the command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDS = {record.version: record for record in load_records(FOLDER)}
 
 
 def test_the_releases_are_recorded_oldest_first() -> None:
-    """By one Python version, or their fingerprints could not be compared."""
+    """All by one Python version; otherwise their fingerprints are not comparable."""
     assert list(RECORDS) == ["0.26.0", "0.32.0", "0.33.0"]
     assert len({record.python for record in RECORDS.values()}) == 1
 
@@ -50,16 +50,16 @@ def test_the_releases_are_recorded_oldest_first() -> None:
         ("0.33.0", set()),
     ],
 )
-def test_the_register_fits_each_release_but_for_what_is_known(
+def test_the_register_fits_each_release_except_for_known_misfits(
     version: str, unfit: set[str]
 ) -> None:
-    """A new misfit is a release that Paceline no longer works with in part."""
+    """A new misfit means that a part of Paceline no longer works with that release."""
     verdicts = RECORDS[version].verdicts()
     assert {name for name, verdict in verdicts.items() if verdict != "ok"} == unfit
 
 
-def test_a_register_that_looks_elsewhere_asks_for_new_records() -> None:
-    """Otherwise it would be checked against another place."""
+def test_a_changed_target_requires_new_records() -> None:
+    """Otherwise the register would be checked against facts about another target."""
     record = RECORDS["0.32.0"]
     moved = replace(record, targets={**record.targets, "schedule": "vllm.old:schedule"})
     with pytest.raises(
@@ -68,8 +68,8 @@ def test_a_register_that_looks_elsewhere_asks_for_new_records() -> None:
         moved.verdicts()
 
 
-def test_a_record_survives_its_file(tmp_path: Path) -> None:
-    """A place that is missing included."""
+def test_a_record_is_unchanged_by_writing_and_reading(tmp_path: Path) -> None:
+    """Also one with a missing target."""
     record = RECORDS["0.26.0"]
     missing = {name for name, facts in record.facts.items() if facts.kind == "missing"}
     assert "platform_worker_hook" in missing
@@ -77,10 +77,10 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     assert load_records(tmp_path) == [record]
 
 
-def test_the_command_prints_what_does_not_fit_and_writes_the_record(
+def test_the_command_prints_misfits_and_writes_the_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tree with nothing but a version has no hook."""
+    """A tree with only a version has no hook."""
     (tmp_path / "vllm").mkdir()
     (tmp_path / "vllm" / "_version.py").write_text("__version__ = version = '0.99.0'\n")
     main(["--into", str(tmp_path), str(tmp_path)])
@@ -92,7 +92,7 @@ def test_the_command_prints_what_does_not_fit_and_writes_the_record(
     )
 
 
-def test_the_page_is_what_register_and_records_generate() -> None:
+def test_the_page_is_up_to_date() -> None:
     """After a change: `python -m vllm_hooks.page`, whose module docstring has the command.
 
     Generating the page also fails for a release without notes.
@@ -100,6 +100,6 @@ def test_the_page_is_what_register_and_records_generate() -> None:
     assert (PROJECT / "docs" / "vllm-hooks.md").read_text() == render_page(list(RECORDS.values()))
 
 
-def test_the_page_calls_run_what_is_installed() -> None:
-    """The lock file decides which release the tests run."""
+def test_the_page_names_the_installed_release_as_supported() -> None:
+    """The lock file has the release that the tests run."""
     assert f"\nvllm-cpu=={RUN_VERSION}" in (PROJECT / "requirements.lock").read_text()

@@ -1,4 +1,4 @@
-"""What is found in Python files, without importing them."""
+"""Facts about hooks, read from Python files without importing them."""
 
 from __future__ import annotations
 
@@ -93,22 +93,22 @@ def hook(target: str, *expected: str, is_body: bool = False) -> VllmHook:
         ("renamed", ("y", "z")),
     ],
 )
-def test_parameters_are_found_wherever_the_name_leads(
+def test_parameters_are_found_through_aliases_imports_and_bases(
     tree: SourceTree, path: str, parameters: tuple[str, ...]
 ) -> None:
-    """Own, inherited, aliased, imported; the last of several definitions; no bound `cls`."""
+    """Also the last of several definitions; a bound `cls` is left out."""
     assert tree.find(hook(f"vllm.scheduler:{path}")) == HookFacts("parameters", parameters)
 
 
-def test_fields_are_the_annotated_ones(tree: SourceTree) -> None:
-    """A plain attribute is no field of a dataclass."""
+def test_fields_are_the_annotated_attributes(tree: SourceTree) -> None:
+    """An attribute without annotation is not a field of a dataclass."""
     assert tree.find(hook("vllm.scheduler:Output")) == HookFacts("fields", ("num_tokens", "later"))
 
 
-def test_a_body_mentions_globals_and_attributes_but_not_its_own_variables(
+def test_a_body_mentions_globals_and_attributes_but_not_local_variables(
     tree: SourceTree,
 ) -> None:
-    """What `co_names` has of the function: a comprehension is a function of its own."""
+    """As in `co_names` of the function; a comprehension is a separate function."""
     found = tree.find(hook("vllm.scheduler:Scheduler.__init__"))
     assert found.kind == "mentions"
     assert {"width", "running", "print"} <= set(found.names)
@@ -125,15 +125,15 @@ def test_a_body_mentions_globals_and_attributes_but_not_its_own_variables(
         ("vllm.scheduler:chosen.gone", "vllm.scheduler:chosen is not a class"),
     ],
 )
-def test_what_is_not_there_is_put_in_words(tree: SourceTree, target: str, why: str) -> None:
-    """Module, name, attribute."""
+def test_a_missing_target_is_described(tree: SourceTree, target: str, why: str) -> None:
+    """The message names the missing module, name or attribute."""
     assert tree.find(hook(target)) == HookFacts("missing", why_missing=why)
     assert judge_hook(hook(target), tree.find(hook(target))) == f"{target} is missing: {why}"
     assert tree.digest(hook(target)) is None
 
 
 def test_the_version_is_read_from_the_tree(tree: SourceTree, tmp_path: Path) -> None:
-    """A folder without vLLM is refused in words."""
+    """The error for a folder without vLLM says which folder to give."""
     assert tree.version() == "0.26.0"
     with pytest.raises(ValueError, match="give the folder that contains vllm/"):
         SourceTree(tmp_path / "vllm").version()
@@ -147,10 +147,8 @@ def test_the_version_is_read_from_the_tree(tree: SourceTree, tmp_path: Path) -> 
         ("def f(x):\n    return x + 2\n", False),
     ],
 )
-def test_a_digest_is_of_the_code_and_not_of_its_looks(
-    tmp_path: Path, text: str, is_same: bool
-) -> None:
-    """Comments, docstrings and layout may change."""
+def test_a_digest_depends_on_code_only(tmp_path: Path, text: str, is_same: bool) -> None:
+    """Comments, docstrings and layout do not change it."""
     digests = []
     for name, body in (("old", "def f(x):\n    return x + 1\n"), ("new", text)):
         folder = tmp_path / name / "vllm"

@@ -1,4 +1,4 @@
-"""Check model folders before anything is loaded: is it servable, and does a draft fit a target?
+"""Check model folders before anything is loaded, and that a draft fits its target.
 
 Reads configuration and tokenizer files, so that a fault is reported in one sentence instead of a
 stack trace after a minute. Models named as on Hugging Face are left to vLLM, which fetches them.

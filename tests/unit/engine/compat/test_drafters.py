@@ -1,4 +1,4 @@
-"""What can be done with each drafter."""
+"""How the draft length of each drafter can be controlled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from paceline.engine.compat.drafters import (
     ],
 )
 def test_every_drafter_is_controlled_or_refused(method: str, under_v1: str, under_v2: str) -> None:
-    """Under either model runner, with a reason either way."""
+    """Under both model runners, always with a reason."""
     for use_v2, mode in ((False, under_v1), (True, under_v2)):
         control = drafter_control(Drafting(method, use_v2_model_runner=use_v2))
         assert control.mode == mode
@@ -41,23 +41,23 @@ def test_every_drafter_is_controlled_or_refused(method: str, under_v1: str, unde
         assert mode != "masked" or "saves verification, not drafting" in control.why
 
 
-def test_a_draft_in_one_pass_is_trimmed() -> None:
-    """Asked for less it would hand out rows of other requests (or fail); V2 does not have it."""
+def test_parallel_drafts_are_trimmed_under_v1() -> None:
+    """Given a shorter length, vLLM would return rows of other requests, or fail."""
     for method in ("draft_model", "eagle3"):
         assert drafter_control(Drafting(method, is_parallel=True)).mode == "trimmed"
         parallel = Drafting(method, use_v2_model_runner=True, is_parallel=True)
         assert drafter_control(parallel).mode == "refused"
 
 
-def test_dflash_always_drafts_in_one_pass() -> None:
-    """vLLM marks it parallel too; its own proposer makes the pass as wide as it is asked."""
+def test_dflash_follows_though_vllm_marks_it_parallel() -> None:
+    """Its own proposer runs one pass of the requested width."""
     assert drafter_control(Drafting("dflash", is_parallel=True)).mode == "follows"
     dspark = Drafting("dspark", use_v2_model_runner=True, is_parallel=True)
     assert drafter_control(dspark).mode == "masked"
 
 
-def test_an_mtp_of_several_modules_is_refused_under_v2_only() -> None:
-    """Cut, the KV caches of its later modules would keep what nobody verified."""
+def test_an_mtp_with_several_modules_is_refused_under_v2_only() -> None:
+    """With masked drafts, the KV caches of its later modules would keep unverified tokens."""
     assert drafter_control(Drafting("mtp", has_many_mtp_modules=True)).mode == "follows"
     many = drafter_control(Drafting("mtp", use_v2_model_runner=True, has_many_mtp_modules=True))
     assert many.mode == "refused"
@@ -65,7 +65,7 @@ def test_an_mtp_of_several_modules_is_refused_under_v2_only() -> None:
 
 
 @pytest.mark.parametrize("method", ["draft_model", "eagle3", "mtp"])
-def test_drafts_in_one_pass_are_trimmed_or_say_what_to_change(method: str) -> None:
+def test_parallel_drafts_are_trimmed_or_refused_with_advice(method: str) -> None:
     assert drafter_control(Drafting(method, is_parallel=True)).mode == "trimmed"
     under_v2 = drafter_control(Drafting(method, use_v2_model_runner=True, is_parallel=True))
     assert under_v2.mode == "refused"
@@ -73,7 +73,7 @@ def test_drafts_in_one_pass_are_trimmed_or_say_what_to_change(method: str) -> No
     assert "VLLM_USE_V2_MODEL_RUNNER" in under_v2.why
 
 
-def test_an_unknown_method_is_told_which_are_known() -> None:
+def test_the_refusal_of_an_unknown_method_lists_the_known_ones() -> None:
     control = drafter_control(Drafting("crystal_ball"))
     assert control.mode == "refused"
     assert "eagle3, medusa, mtp" in control.why
@@ -83,7 +83,7 @@ def test_both_tables_have_the_same_methods() -> None:
     assert UNDER_V1.keys() == UNDER_V2.keys()
 
 
-def test_a_missing_package_is_named_with_its_command() -> None:
+def test_a_missing_package_is_reported_with_its_install_command() -> None:
     """Suffix decoding needs arctic-inference; the others need nothing."""
     missing = missing_for_drafter("suffix")
     assert missing is None or "pip install arctic-inference" in missing

@@ -1,4 +1,4 @@
-"""The n-gram drafter's pool: what is set, and what a user set stays."""
+"""The variables of the n-gram drafter's thread pool, and when they are set."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import os
 from paceline.engine.fixes import numba_pool
 
 
-def test_a_process_of_vllm_gets_one_thread_in_a_pool_of_its_own() -> None:
+def test_a_process_of_vllm_gets_one_thread_in_its_own_pool() -> None:
     environ: dict[str, str] = {}
     numba_pool.choose(environ, is_child=True)
     assert environ == {"NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
 
 
-def test_what_the_user_set_stays() -> None:
+def test_variables_of_the_user_are_kept() -> None:
     environ = {"NUMBA_THREADING_LAYER": "tbb"}
     numba_pool.choose(environ, is_child=True)
     assert environ == {"NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "tbb"}
 
 
-def test_a_program_of_the_users_stays_as_it_is() -> None:
-    """A started process is one of vLLM's; this one, which was not started so, is the user's."""
+def test_a_program_of_the_user_is_unchanged() -> None:
+    """A child process counts as vLLM's; this process is no child and counts as the user's."""
     environ: dict[str, str] = {}
     numba_pool.choose(environ, is_child=False)
     assert environ == {}

@@ -1,11 +1,11 @@
-"""Do variables for the engine core pass through the API server without touching it?"""
+"""The environment variables that only the engine core receives."""
 
 from __future__ import annotations
 
 from paceline.engine.launch.environment import for_engine_core, unwrap_engine_core_variables
 
 
-def test_variables_get_their_names_only_when_passed_on() -> None:
+def test_variables_keep_the_prefix_until_they_are_unwrapped() -> None:
     environ = {"KEPT": "1", **for_engine_core({"KMP_AFFINITY": "none"})}
     assert "KMP_AFFINITY" not in environ
     unwrap_engine_core_variables(environ)
@@ -13,7 +13,7 @@ def test_variables_get_their_names_only_when_passed_on() -> None:
     assert environ["KEPT"] == "1"
 
 
-def test_nothing_to_pass_on_changes_nothing() -> None:
+def test_an_environment_without_such_variables_is_unchanged() -> None:
     environ = {"KEPT": "1"}
     unwrap_engine_core_variables(environ)
     assert environ == {"KEPT": "1"}

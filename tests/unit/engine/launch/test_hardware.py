@@ -1,4 +1,4 @@
-"""Is the machine read as the kernel describes it?"""
+"""Reading the machine from the kernel's files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_available_memory() -> None:
 
 
 def test_hyperthreads_of_one_core_count_once() -> None:
-    """Four logical CPUs on two cores, numbered as Linux usually does."""
+    """Four logical CPUs on two cores, with Linux's usual numbering."""
     assert one_per_core([0, 1, 2, 3], lambda cpu: str(cpu % 2)) == (0, 1)
     assert one_per_core([2, 3], lambda cpu: str(cpu % 2)) == (2, 3)
 

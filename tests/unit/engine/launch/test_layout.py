@@ -1,4 +1,4 @@
-"""Is an engine laid out as the machine at hand wants it?"""
+"""The layout of an engine on machines with different processors, cores and memory."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ DEFAULTS = LayoutSettings()
         ({"asimd", "bf16"}, "bfloat16"),
     ],
 )
-def test_bfloat16_only_where_the_processor_multiplies_it(flags: set[str], dtype: str) -> None:
+def test_bfloat16_is_chosen_only_with_native_instructions(flags: set[str], dtype: str) -> None:
     hardware = replace(TWO_CORES, cpu_flags=frozenset(flags))
     layout = choose_layout(hardware, DEFAULTS)
     assert layout.dtype == dtype
     assert layout.vllm_args[:2] == ("--dtype", dtype)
 
 
-def test_a_configured_dtype_is_taken_as_it_is() -> None:
+def test_a_configured_dtype_is_kept() -> None:
     assert choose_layout(TWO_CORES, LayoutSettings(dtype="bfloat16")).dtype == "bfloat16"
 
 
-def test_two_cores_are_both_for_computing() -> None:
+def test_both_of_two_cores_compute() -> None:
     layout = choose_layout(TWO_CORES, DEFAULTS)
     assert layout.cpu_ids == (0, 1)
     assert layout.environment["OMP_NUM_THREADS"] == "2"
@@ -54,13 +54,13 @@ def test_two_cores_are_both_for_computing() -> None:
     assert "KMP_AFFINITY" not in layout.environment
 
 
-def test_of_eight_cores_one_is_left_for_everything_else() -> None:
+def test_one_of_eight_cores_is_spared() -> None:
     layout = choose_layout(replace(TWO_CORES, cpu_ids=tuple(range(8))), DEFAULTS)
     assert layout.cpu_ids == (1, 2, 3, 4, 5, 6, 7)
 
 
 def test_a_quota_bounds_the_threads() -> None:
-    """Two and a half CPUs of time on eight cores: two threads, a third would be throttled."""
+    """2.5 CPUs of time on eight cores: two threads, because a third would be throttled."""
     hardware = replace(TWO_CORES, cpu_ids=tuple(range(8)), cpu_quota=2.5)
     assert choose_layout(hardware, DEFAULTS).cpu_ids == (0, 1)
 
@@ -78,17 +78,17 @@ def test_replicas_share_the_cores_without_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "num_replicas", "said"),
+    ("settings", "num_replicas", "message"),
     [
         (DEFAULTS, 3, "Set replicas to at most 2"),
         (LayoutSettings(num_threads=3), 1, "Set engine.num_threads to at most 2"),
         (LayoutSettings(num_threads=2), 2, "Set engine.num_threads to at most 1"),
     ],
 )
-def test_more_than_the_machine_has_is_refused(
-    settings: LayoutSettings, num_replicas: int, said: str
+def test_more_threads_than_cores_are_refused(
+    settings: LayoutSettings, num_replicas: int, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         choose_layout(TWO_CORES, settings, num_replicas=num_replicas)
 
 
@@ -100,14 +100,14 @@ def test_configured_threads_may_use_the_spared_core() -> None:
 @pytest.mark.parametrize(
     ("free_bytes", "weights_bytes", "expected"),
     [
-        (64 * GIB, None, 4 * GIB),  # the ceiling
-        (8 * GIB, None, 2 * GIB),  # a quarter of what is free
-        (64 * GIB, 60 * 1024**2, GIB),  # a small model: 1 GiB
+        (64 * GIB, None, 4 * GIB),  # the absolute limit
+        (8 * GIB, None, 2 * GIB),  # a quarter of the free memory
+        (64 * GIB, 60 * 1024**2, GIB),  # the limit of a small model
         (64 * GIB, GIB // 2, 2 * GIB),  # four times the weights
-        (2 * GIB, 60 * 1024**2, GIB // 2),  # little memory: a quarter all the same
+        (2 * GIB, 60 * 1024**2, GIB // 2),  # a quarter, below that limit
     ],
 )
-def test_the_kv_cache_is_bounded_by_memory_and_by_the_model(
+def test_the_kv_cache_is_limited_by_memory_and_by_the_model(
     free_bytes: int, weights_bytes: int | None, expected: int
 ) -> None:
     hardware = replace(TWO_CORES, available_memory_bytes=free_bytes)
@@ -116,7 +116,7 @@ def test_the_kv_cache_is_bounded_by_memory_and_by_the_model(
     assert layout.vllm_args[at + 1] == str(expected)
 
 
-def test_one_worker_runs_inside_the_engine_core_under_intels_openmp() -> None:
+def test_one_worker_runs_inside_the_engine_core_with_intels_openmp() -> None:
     environment = choose_layout(TWO_CORES, DEFAULTS).environment
     assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
     assert environment["LD_PRELOAD"] == str(IOMP)
@@ -130,7 +130,7 @@ def test_one_worker_runs_inside_the_engine_core_under_intels_openmp() -> None:
         (TWO_CORES, 2),
     ],
 )
-def test_elsewhere_vllm_binds_its_own_workers_to_all_cores(
+def test_otherwise_vllm_binds_its_own_workers_to_all_cores(
     hardware: Hardware, num_workers: int
 ) -> None:
     environment = choose_layout(hardware, LayoutSettings(num_workers=num_workers)).environment
@@ -145,5 +145,5 @@ def test_a_gpu_is_left_to_vllm() -> None:
     assert layout.environment == {}
 
 
-def test_every_decision_has_its_reason() -> None:
+def test_every_choice_has_a_reason() -> None:
     assert all(choose_layout(TWO_CORES, DEFAULTS).reasons)

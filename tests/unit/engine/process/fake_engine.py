@@ -1,10 +1,10 @@
-"""A stand-in for vLLM's server: the few routes the supervisor uses, and a child of its own.
+"""A fake engine process: the routes of vLLM's server that the supervisor uses, and a child process.
 
 usage: fake_engine.py SOCKET PIDS [MODE [CONTROL_SOCKET]]
 
 Writes its own process id and its child's to PIDS. MODE: `fail` prints an error and ends with 1;
-`ignore-term` does not end when asked to; `daemon` starts its child in another session. At
-CONTROL_SOCKET it has a real governor, with nothing to govern.
+`ignore-term` ignores SIGTERM; `daemon` starts its child in another session. At CONTROL_SOCKET it
+serves the control channel of a real controller without an engine.
 """
 
 from __future__ import annotations

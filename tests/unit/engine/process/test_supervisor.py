@@ -1,7 +1,6 @@
-"""Is an engine kept running, and does nothing of it stay behind?
+"""The supervisor keeps an engine running, and no process of the engine survives.
 
-The engine here is `fake_engine.py`, a process of its own with a child; the guard, the processes
-and the signals are real.
+The engine is `fake_engine.py`, a process with a child; guard, processes and signals are real.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FAKE = Path(__file__).with_name("fake_engine.py")
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short path: a Unix socket's is bounded."""
+    """A short path, because the paths of Unix sockets are limited."""
     return tmp_path_factory.mktemp("s")
 
 
@@ -81,7 +80,7 @@ def is_alive(pid: int) -> bool:
 async def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
     deadline_s = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline_s, "did not happen in time"
+        assert time.monotonic() < deadline_s, "the condition was not met in time"
         await asyncio.sleep(0.02)
 
 
@@ -95,27 +94,27 @@ async def test_ready_after_health_and_warm_up(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "ignore-term", "daemon"])
-async def test_nothing_is_left_after_a_stop(
+async def test_no_process_survives_a_stop(
     folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of an engine that does not end when asked, and of children in another session."""
+    """Also if the engine ignores SIGTERM or its child is in another session."""
     supervisor = make_supervisor(folder, mode)
     async with running(supervisor):
         ((server, child),) = pids(folder)
         assert is_alive(server)
         assert is_alive(child)
-        marks = [Path(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_0") for pid in (server, child)]
-        for mark in marks:
-            mark.touch()  # as Intel's OpenMP does in each of them
+        files = [Path(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_0") for pid in (server, child)]
+        for file in files:
+            file.touch()  # as Intel's OpenMP does for each process
     assert not is_alive(server)
     assert not is_alive(child)
-    assert not any(mark.exists() for mark in marks)
+    assert not any(file.exists() for file in files)
     assert supervisor.status.state == "down"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_started_again_after_any_exit(folder: Path, number: signal.Signals) -> None:
-    """SIGTERM makes the engine end with code 0, which is an exit like any other."""
+async def test_the_engine_is_restarted_after_any_exit(folder: Path, number: signal.Signals) -> None:
+    """After SIGTERM the engine exits with code 0, which counts like any other exit."""
     supervisor = make_supervisor(folder)
     async with running(supervisor):
         ((server, child),) = pids(folder)
@@ -127,18 +126,18 @@ async def test_started_again_after_any_exit(folder: Path, number: signal.Signals
         assert len(pids(folder)) == 2
 
 
-async def test_started_again_when_it_is_found_hung(folder: Path) -> None:
+async def test_an_engine_reported_as_hanging_is_restarted(folder: Path) -> None:
     async with running(supervisor := make_supervisor(folder)):
         first = supervisor.pid
         supervisor.restart("its streams stood still")
-        supervisor.restart("told twice")
+        supervisor.restart("reported twice")
         await until(lambda: supervisor.status.num_restarts == 1)
         await until(lambda: supervisor.status.state == "ready")
         assert supervisor.pid != first
         assert supervisor.status.num_restarts == 1
 
 
-async def test_started_again_when_the_guard_is_killed(folder: Path) -> None:
+async def test_the_engine_is_restarted_when_the_guard_is_killed(folder: Path) -> None:
     supervisor = make_supervisor(folder)
     async with running(supervisor):
         ((server, child),) = pids(folder)
@@ -150,8 +149,8 @@ async def test_started_again_when_the_guard_is_killed(folder: Path) -> None:
         assert not is_alive(child)
 
 
-async def test_a_restart_that_the_system_refuses_is_tried_again(folder: Path) -> None:
-    """ENOSPC once, as on a full disk, then it works."""
+async def test_a_restart_refused_by_the_system_is_retried(folder: Path) -> None:
+    """ENOSPC once, as on a full disk; the next start works."""
     supervisor = make_supervisor(folder)
     async with running(supervisor) as task:
         real_start = EngineProcess.start
@@ -172,15 +171,15 @@ async def test_a_restart_that_the_system_refuses_is_tried_again(folder: Path) ->
         assert supervisor.status.num_restarts == 2
 
 
-async def test_a_first_start_that_the_system_refuses_ends_it(folder: Path) -> None:
-    """A command line longer than Linux takes."""
+async def test_a_first_start_refused_by_the_system_raises(folder: Path) -> None:
+    """The command line is longer than Linux allows."""
     supervisor = make_supervisor(folder)
     supervisor.command = replace(supervisor.command, arguments=("x" * 3_000_000,))
     with pytest.raises(EngineFailed, match=r"could not be started: .*too long"):
         await supervisor.run()
 
 
-async def test_a_first_start_that_fails_says_why(folder: Path) -> None:
+async def test_a_failed_first_start_reports_the_engines_errors(folder: Path) -> None:
     supervisor = make_supervisor(folder, "fail")
     with pytest.raises(EngineFailed) as caught:
         await supervisor.run()
@@ -189,8 +188,8 @@ async def test_a_first_start_that_fails_says_why(folder: Path) -> None:
     assert str(folder / "log" / "e.log") in str(caught.value)
 
 
-def test_killing_the_owner_leaves_nothing(folder: Path) -> None:
-    """SIGKILL of the process that supervises: no clean-up of its own can run."""
+def test_no_process_survives_when_the_owner_is_killed(folder: Path) -> None:
+    """After SIGKILL the supervising process cannot clean up."""
     script = f"""
 import asyncio, sys
 sys.path.insert(0, {str(FAKE.parent)!r})
@@ -213,6 +212,6 @@ asyncio.run(main())
     owner.wait()
     deadline_s = time.monotonic() + 10
     while is_alive(server) or is_alive(child) or (folder / "run").exists():
-        assert time.monotonic() < deadline_s, "something is left"
+        assert time.monotonic() < deadline_s, "a process or the folder is left"
         time.sleep(0.02)
     owner.stdout.close()

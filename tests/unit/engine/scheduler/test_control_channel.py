@@ -17,7 +17,7 @@ from paceline.engine.scheduler.control_channel import ControlServer
 
 
 class Controlled:
-    """A state to read and set."""
+    """A controllable object with one value."""
 
     def __init__(self) -> None:
         self.length = 3
@@ -44,7 +44,7 @@ def server(path: str) -> Iterator[ControlServer]:
 
 
 def exchange(path: str, *lines: bytes) -> list[dict[str, Any]]:
-    """Send lines over one connection, and read as many answers."""
+    """Send the lines over one connection and read one answer for each."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5.0)
         connection.connect(path)
@@ -67,7 +67,7 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "message"),
     [
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
@@ -79,18 +79,18 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
         (b'{"op":"set","draft_length":9}', "must be 0 to 8"),
     ],
 )
-def test_a_bad_line_gets_an_answer_and_the_connection_lives(
-    server: ControlServer, path: str, line: bytes, complaint: str
+def test_a_bad_line_gets_an_error_and_the_connection_stays_open(
+    server: ControlServer, path: str, line: bytes, message: str
 ) -> None:
-    """The next request on the same connection is answered as if nothing had been."""
+    """The next request on the same connection is answered normally."""
     refused, after = exchange(path, line, b'{"op":"state"}')
     assert refused["ok"] is False
-    assert complaint in refused["error"]
+    assert message in refused["error"]
     assert after == {"ok": True, "state": {"draft_length": 3}}
 
 
-def test_a_line_without_end_closes_its_connection_only(server: ControlServer, path: str) -> None:
-    """64 KiB and no newline: closed; others are served."""
+def test_an_overlong_line_closes_only_its_own_connection(server: ControlServer, path: str) -> None:
+    """64 KiB without a newline; other connections are served."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5.0)
         connection.connect(path)
@@ -99,46 +99,44 @@ def test_a_line_without_end_closes_its_connection_only(server: ControlServer, pa
     assert exchange(path, b'{"op":"state"}')[0]["ok"] is True
 
 
-def test_clients_that_are_silent_do_not_keep_others_waiting(
-    server: ControlServer, path: str
-) -> None:
-    """Eight open connections saying nothing, a ninth is answered."""
-    silent = [socket.socket(socket.AF_UNIX) for _ in range(8)]
-    for connection in silent:
+def test_idle_clients_do_not_delay_others(server: ControlServer, path: str) -> None:
+    """Eight idle connections; a ninth is answered."""
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for connection in idle:
         connection.connect(path)
     assert exchange(path, b'{"op":"state"}')[0]["ok"] is True
-    for connection in silent:
+    for connection in idle:
         connection.close()
 
 
-def test_the_socket_is_for_this_user_only(server: ControlServer, path: str) -> None:
+def test_the_socket_is_accessible_to_this_user_only(server: ControlServer, path: str) -> None:
     """Mode 0600."""
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
 
 
-def test_the_socket_is_for_this_user_only_before_anyone_can_connect(
+def test_the_socket_is_private_before_it_accepts_connections(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its mode at the moment when it begins to listen, under the most liberal umask."""
+    """Its mode at the moment it begins to listen, under umask 0."""
     modes = []
     listen = socketserver.UnixStreamServer.server_activate
 
-    def look_and_listen(self: socketserver.UnixStreamServer) -> None:
+    def note_mode_and_listen(self: socketserver.UnixStreamServer) -> None:
         modes.append(stat.S_IMODE(Path(path).stat().st_mode))
         listen(self)
 
-    monkeypatch.setattr(socketserver.UnixStreamServer, "server_activate", look_and_listen)
+    monkeypatch.setattr(socketserver.UnixStreamServer, "server_activate", note_mode_and_listen)
     umask = os.umask(0)
     try:
         ControlServer(path, Controlled()).close()
         assert modes == [0o600]
-        assert os.umask(0) == 0  # left as it was found
+        assert os.umask(0) == 0  # the umask is restored
     finally:
         os.umask(umask)
 
 
 def test_a_dead_socket_is_replaced_and_a_live_one_is_not(path: str) -> None:
-    """A killed process leaves its socket; a running one keeps it."""
+    """A killed process leaves its socket; a running one still needs it."""
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(path)
     dead.close()
@@ -149,8 +147,7 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(path: str) -> None:
     server.close()
 
 
-def test_closing_removes_the_socket_and_twice_is_harmless(path: str) -> None:
-    """Nothing is left behind."""
+def test_closing_removes_the_socket_and_is_idempotent(path: str) -> None:
     server = ControlServer(path, Controlled())
     server.close()
     server.close()

@@ -1,6 +1,6 @@
-"""From vLLM's step to a sample, on stand-ins that have the fields the observer reads.
+"""Samples made from vLLM's steps, with fakes that have the fields the observer reads.
 
-The real objects are checked against these fields by the hook register.
+The hook register checks the real objects for these fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paceline.governor.values import ReplayScores, StepSample
 
 @dataclass(eq=False)
 class Output:
-    """vLLM's SchedulerOutput, as far as it is read."""
+    """The fields of vLLM's SchedulerOutput that the observer reads."""
 
     num_scheduled_tokens: dict[str, int]
     scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Output:
 
 @dataclass
 class Request:
-    """vLLM's Request, as far as it is read."""
+    """The fields of vLLM's Request that the observer reads."""
 
     num_computed_tokens: int = 50
     num_stale_output_tokens: int = 0
@@ -36,7 +36,7 @@ class Request:
 
     @property
     def status(self) -> int:
-        """vLLM's states are ordered, the finished ones last."""
+        """vLLM's statuses are ordered, the finished ones last."""
         return 7 if self.finished else 2
 
     def is_finished(self) -> bool:
@@ -74,7 +74,7 @@ class Loop:
 
 
 def test_a_decode_step_after_a_prefill() -> None:
-    """Prefill of 20 and 30 tokens asks for 3; then both verify 3, with 2 and 0 accepted."""
+    """A prefill of 20 and 30 tokens proposes 3; then both verify 3, with 2 and 0 accepted."""
     loop = Loop(a=Request(0), b=Request(0))
     prefill = Output({"a": 20, "b": 30})
     loop.schedule(prefill, at_s=1.0, draft_length=3)
@@ -100,7 +100,7 @@ def test_a_decode_step_after_a_prefill() -> None:
     )
 
 
-def test_a_drafter_that_offered_nothing_is_judged_with_zero() -> None:
+def test_a_request_without_a_proposed_draft_is_judged_with_zero() -> None:
     """n-gram found no match for b."""
     loop = Loop(a=Request(), b=Request())
     before = Output({"a": 1, "b": 1})
@@ -117,7 +117,7 @@ def test_a_drafter_that_offered_nothing_is_judged_with_zero() -> None:
 @pytest.mark.parametrize(
     "ended", [Request(finished=True), Request(num_stale_output_tokens=4), None]
 )
-def test_a_request_cut_short_costs_time_but_is_not_judged(ended: Request | None) -> None:
+def test_a_request_that_ended_costs_time_but_is_not_judged(ended: Request | None) -> None:
     """Stopped, preempted, or gone: its three draft tokens count as verified only."""
     loop = Loop(a=Request(), b=Request())
     before = Output({"a": 1, "b": 1})
@@ -134,7 +134,7 @@ def test_a_request_cut_short_costs_time_but_is_not_judged(ended: Request | None)
     assert (sample.drafted, sample.verified_draft_tokens) == ((3,), 6)
 
 
-def test_nothing_is_judged_when_nothing_was_asked_or_allowed() -> None:
+def test_steps_without_requested_or_allowed_drafts_are_not_judged() -> None:
     """After length 0, and where sampled requests must not be speculated."""
     loop = Loop(a=Request())
     outputs = [Output({"a": 1}) for _ in range(3)]
@@ -162,8 +162,8 @@ def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
     assert (sample.duration_s, sample.is_clean) == (pytest.approx(0.2), False)
 
 
-def test_two_steps_in_flight_keep_apart() -> None:
-    """Asynchronous scheduling: step 2 is scheduled before step 1's results are there."""
+def test_two_steps_in_flight_are_kept_separate() -> None:
+    """Asynchronous scheduling: step 2 is scheduled before step 1's results arrive."""
     loop = Loop(a=Request())
     first, second = Output({"a": 4}, {"a": [-1] * 3}), Output({"a": 3}, {"a": [-1] * 2})
     loop.schedule(first, at_s=0.00, draft_length=2)
@@ -176,8 +176,8 @@ def test_two_steps_in_flight_keep_apart() -> None:
     assert (two.drafted, two.accepted, two.duration_s) == ((2,), (2,), pytest.approx(0.04))
 
 
-def test_a_step_that_never_finished_does_not_confuse_the_next() -> None:
-    """vLLM dropped a step (an error in its execution): the next one is still told right."""
+def test_a_step_that_never_finished_does_not_affect_the_next() -> None:
+    """vLLM dropped a step after an execution error; the sample of the next one is still right."""
     loop = Loop(a=Request())
     lost, next_step = Output({"a": 1}), Output({"a": 1})
     loop.schedule(lost, at_s=0.0, draft_length=1)
@@ -188,37 +188,37 @@ def test_a_step_that_never_finished_does_not_confuse_the_next() -> None:
     assert loop.finish(lost, at_s=0.7) is None
 
 
-def test_a_step_that_catches_up_is_marked_and_not_clean() -> None:
-    """The drafter rested at 0: the first step that drafts again takes longer than its shape."""
+def test_a_step_that_backfills_is_marked_and_not_clean() -> None:
+    """The drafter rested at 0; the first step that drafts again also computes the backfill."""
     loop = Loop(drafter_rests=True, a=Request(50))
-    marks = []
+    found = []
     for turn, length in enumerate([2, 0, 0, 3, 3]):
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         sample = loop.finish(output, at_s=turn + 1.0)
         loop.observer.note_drafts(length > 0)
         assert sample is not None
-        marks.append((sample.catches_up, sample.is_clean))
-    assert marks[1:] == [(False, True), (False, True), (True, False), (False, True)]
+        found.append((sample.catches_up, sample.is_clean))
+    assert found[1:] == [(False, True), (False, True), (True, False), (False, True)]
 
 
-def test_a_step_that_nobody_has_a_draft_in_says_nothing_about_a_resting_drafter() -> None:
-    """Asked for 3, it is still catching up: not an offer refused, and not a clean step either.
+def test_a_step_without_any_draft_is_not_judged_while_the_drafter_backfills() -> None:
+    """At length 3 it still backfills: missing drafts are no rejections, and the step is not clean.
 
-    Once something was offered, a request without a draft is one that got none: a grammar took it.
+    Once the step has any draft, a request without one counts: a grammar removed it.
     """
     loop = Loop(drafter_rests=True, a=Request(50))
     samples = []
-    for turn, (length, offers) in enumerate([(0, False), (3, False), (3, True), (3, True)]):
+    for turn, (length, has_any) in enumerate([(0, False), (3, False), (3, True), (3, True)]):
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         samples.append(loop.finish(output, at_s=turn + 1.0))
-        loop.observer.note_drafts(offers)
-    told = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
-    assert told[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
+        loop.observer.note_drafts(has_any)
+    judged = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
+    assert judged[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
 
 
-def test_a_drafter_that_does_not_rest_has_nothing_to_catch_up_with() -> None:
+def test_a_drafter_that_does_not_rest_never_backfills() -> None:
     loop = Loop(drafter_rests=False, a=Request(50))
     for turn, length in enumerate([0, 0, 3]):
         output = Output({"a": 1})
@@ -237,8 +237,8 @@ REPORT: dict[str, Any] = {
 }
 
 
-def test_a_report_in_replay_scoring_goes_with_the_next_sample_and_with_no_other() -> None:
-    """Ordered with the first step, whose time it takes; told with the second."""
+def test_replay_scores_join_only_the_next_sample() -> None:
+    """The order makes its step unclean; the scores join the sample of the following step."""
     loop = Loop(a=Request())
     loop.observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
     samples = []
@@ -263,7 +263,7 @@ def test_a_report_in_replay_scoring_goes_with_the_next_sample_and_with_no_other(
     ]
 
 
-def test_a_report_that_never_comes_is_not_waited_for() -> None:
+def test_a_missing_report_leaves_samples_without_scores() -> None:
     loop = Loop(a=Request())
     for turn in range(3):
         output = Output({"a": 1})
@@ -276,7 +276,7 @@ def test_a_report_that_never_comes_is_not_waited_for() -> None:
         assert sample.replay_scores is None
 
 
-def test_after_a_failure_there_is_no_replay_scoring_to_ask_for() -> None:
+def test_after_a_failure_replay_scoring_is_off() -> None:
     observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
     observer.add_replay_scores({"failed": "planted"})
     load = observer.measure_load(
@@ -286,8 +286,8 @@ def test_after_a_failure_there_is_no_replay_scoring_to_ask_for() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"accepted": (9, 3)}, {"seconds": -1.0}, {"mood": 1}])
-def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    """The scheduler counts the error; the next sample goes without."""
+def test_an_invalid_report_is_refused(wrong: dict[str, Any]) -> None:
+    """The scheduler counts the error; the next sample has no scores."""
     loop = Loop(a=Request())
     with pytest.raises((ValueError, TypeError)):
         loop.observer.add_replay_scores({**REPORT, **wrong})
@@ -298,8 +298,8 @@ def test_a_report_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     assert sample.replay_scores is None
 
 
-def test_the_next_sample_carries_whether_add_first_token_verdicts() -> None:
-    """Once; after a failure the load says that there are none any more."""
+def test_first_token_verdicts_join_only_the_next_sample() -> None:
+    """After a failure the load says that there are no more verdicts."""
     observer = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
     requests = {"a": Request()}
 
@@ -320,8 +320,8 @@ def test_the_next_sample_carries_whether_add_first_token_verdicts() -> None:
     assert step() == (False, ())
 
 
-def test_a_prefill_that_follows_at_once_is_clean() -> None:
-    """Its duration is that of its own work: where all steps have prefills, cost is learned so."""
+def test_a_prefill_that_follows_without_a_pause_is_clean() -> None:
+    """Its duration is that of its own work, so cost is learned even if all steps have prefills."""
     loop = Loop(a=Request(0), b=Request(0))
     first, second = Output({"a": 20}), Output({"a": 1, "b": 30})
     loop.schedule(first, at_s=1.0, draft_length=0)

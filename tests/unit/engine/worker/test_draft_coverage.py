@@ -1,4 +1,4 @@
-"""Which tokens the draft model's cache lacks: by hand, and against a cache kept token by token."""
+"""The gaps in the draft model's cache: worked examples, and a model that tracks every token."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def gaps_of(coverage: DraftCoverage, table: list[list[int]], computed: list[int]
     return coverage.find_gaps(np.array(table), np.array(computed))
 
 
-def test_nothing_missed_nothing_to_do() -> None:
+def test_without_missed_tokens_there_is_no_gap() -> None:
     coverage = DraftCoverage(num_blocks=4, block_size=4)
     coverage.mark_computed(np.array([0, 1, 2]))
     assert gaps_of(coverage, [[0, 1]], [7]) == []
 
 
-def test_a_gap_begins_where_the_first_token_was_missed() -> None:
+def test_a_gap_begins_at_the_first_missed_token() -> None:
     """Block 2 misses its offsets 1 and 2; the request has computed six tokens in blocks 2 and 3."""
     coverage = DraftCoverage(num_blocks=4, block_size=4)
     coverage.mark_missed(np.array([9, 10]))
@@ -29,7 +29,7 @@ def test_a_gap_begins_where_the_first_token_was_missed() -> None:
     assert gaps_of(coverage, [[0, 3], [1, 2]], [8, 8]) == [Gap(row=1, start=5, stop=8)]
 
 
-def test_what_was_caught_up_is_good_for_whoever_shares_the_block() -> None:
+def test_backfilled_tokens_are_valid_for_all_requests_that_share_the_block() -> None:
     coverage = DraftCoverage(num_blocks=4, block_size=4)
     coverage.mark_missed(np.array([4, 5, 6, 7, 12]))
     coverage.mark_computed(np.array([4, 5, 6, 7]))
@@ -37,14 +37,14 @@ def test_what_was_caught_up_is_good_for_whoever_shares_the_block() -> None:
     assert gaps_of(coverage, [[3]], [1]) == [Gap(0, 0, 1)]
 
 
-def test_padding_is_no_slot() -> None:
+def test_padding_slots_are_ignored() -> None:
     coverage = DraftCoverage(num_blocks=2, block_size=4)
     coverage.mark_missed(np.array([-1, -1, 2]))
     assert gaps_of(coverage, [[1]], [4]) == []
     assert gaps_of(coverage, [[0]], [4]) == [Gap(0, 2, 4)]
 
 
-def test_a_step_takes_as_many_tokens_as_it_may() -> None:
+def test_a_step_takes_at_most_the_allowed_tokens() -> None:
     gaps = [Gap(0, 3, 8), Gap(2, 0, 4), Gap(3, 0, 9)]
     assert num_missing(gaps) == 18
     assert take_tokens(gaps, 7) == [Gap(0, 3, 8), Gap(2, 0, 2)]
@@ -52,8 +52,8 @@ def test_a_step_takes_as_many_tokens_as_it_may() -> None:
     assert take_tokens([], 7) == []
 
 
-def test_a_shared_prefix_is_missing_once() -> None:
-    """Two requests share blocks 0 and 1; what the first one fills is there for the second."""
+def test_a_shared_prefix_is_missing_only_once() -> None:
+    """Two requests share blocks 0 and 1; the gap of the first fills them for the second."""
     coverage = DraftCoverage(num_blocks=6, block_size=4)
     coverage.mark_missed(np.arange(24))
     assert gaps_of(coverage, [[0, 1, 2], [0, 1, 3]], [10, 9]) == [Gap(0, 0, 10), Gap(1, 8, 9)]
@@ -64,7 +64,7 @@ BLOCK, NUM_BLOCKS = 4, 40
 
 
 class Cache:
-    """A cache kept token by token: whose content, and which of its tokens, each slot holds."""
+    """A reference cache: the request and the token that each slot holds."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -75,7 +75,7 @@ class Cache:
         self.num_shared = self.num_gap_tokens = 0
 
     def allocate(self, count: int) -> list[int]:
-        """Blocks for a request; prefixes that nobody needs are evicted, oldest first."""
+        """Allocate blocks for a request; evict unused prefixes, oldest first."""
         while len(self.free) < count:
             self.free += self.prefixes.pop(0)[1]
         return [self.free.pop(self.rng.randrange(len(self.free))) for _ in range(count)]
@@ -95,11 +95,11 @@ class Cache:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_request_ever_drafts_on_a_token_that_was_missed(seed: int) -> None:
-    """Requests come and go over shared blocks, drafting on and off, drafts rejected.
+def test_no_request_drafts_after_a_missed_token(seed: int) -> None:
+    """Requests with shared blocks arrive and end, drafting switches on and off, drafts fail.
 
-    Whenever drafting is on, after catching up, every token before a request's position was written
-    for that request's content, also where its first blocks are another's.
+    While drafting is on, after the backfill, every token before a request's position was written
+    for that request's text, also in blocks that it shares.
     """
     rng = random.Random(seed)
     cache = Cache(rng)

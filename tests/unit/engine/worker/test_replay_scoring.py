@@ -1,4 +1,4 @@
-"""Which requests and tokens are judged in hindsight, and what drafts come of it, by hand."""
+"""The requests, tokens and drafts of replay scoring, with worked examples."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ T, F = True, False
         ([F], [(3, 0)]),
         ([T], [(1, 1)]),
         ([F, F, F], [(3, 0), (3, 0), (3, 0)]),
-        # Accepted 2, the target's own in place of the third, and the text ends: nothing judged.
+        # Accepted 2; the target's own token replaces the third, and the text ends.
         ([T, T, F], [(3, 2)]),
-        # A whole draft, the target's own token after it (whatever the match there), the next.
+        # A complete draft, the target's own token after it (its match is ignored), the next draft.
         ([T, T, T, F, F], [(3, 3), (3, 0)]),
         ([T, T, T, T], [(3, 3)]),
         ([T, T, T, T, T, T], [(3, 3), (2, 2)]),
         ([F, T, F, T, T], [(3, 0), (3, 1), (2, 2)]),
     ],
 )
-def test_drafts_begin_where_the_one_before_ended(
+def test_each_draft_begins_after_the_previous_one(
     matches: list[bool], drafts: list[tuple[int, int]]
 ) -> None:
     assert replay_drafts(matches, depth=3) == drafts
 
 
-def test_drafts_in_replay_scoring_are_those_of_real_speculation() -> None:
-    """Token by token: draft 4, take what matches and one more; the same drafts, in order."""
+def test_replayed_drafts_equal_those_of_real_speculation() -> None:
+    """Simulated token by token: draft 4, take the matching ones and one more token."""
     matches = [random.Random(7).random() < 0.7 for _ in range(500)]
     drafts, position = [], 0
     while position + 4 < len(matches):
@@ -57,8 +57,8 @@ def test_drafts_in_replay_scoring_are_those_of_real_speculation() -> None:
     assert replay_drafts(matches, depth=4)[: len(drafts)] == drafts
 
 
-def test_decoding_requests_that_miss_the_least_are_looked_at() -> None:
-    """c is still a prompt; a, f and g miss alike, and the batch's order decides: no room for g."""
+def test_decoding_requests_with_the_fewest_missing_tokens_are_chosen() -> None:
+    """c still prefills. a, f and g miss equally many, so the batch's order leaves out g."""
     chosen = choose_requests(
         ["a", "c", "d", "e", "f", "g"],
         [True, False, True, True, True, True],
@@ -76,7 +76,7 @@ def request(
     judged_until: int = 0,
     target_probs: Mapping[int, float] | None = None,
 ) -> ReplayRequest:
-    """Ten tokens of prompt."""
+    """A request with a prompt of ten tokens."""
     return ReplayRequest(
         row=row,
         num_prompt=10,
@@ -87,21 +87,21 @@ def request(
     )
 
 
-def test_a_prompt_is_computed_but_not_judged() -> None:
-    """Token 9 is the prompt's last: what comes after it, the target made."""
+def test_prompt_tokens_are_computed_but_not_judged() -> None:
+    """Token 9 is the last of the prompt; the target produced the tokens after it."""
     assert choose_windows([request(missing_from=0)], 64) == [ReplayWindow(0, 0, 40, 9)]
     assert choose_windows([request(missing_from=20)], 64) == [ReplayWindow(0, 20, 40, 20)]
 
 
-def test_only_the_last_of_a_long_text_is_judged() -> None:
-    """Of 190 tokens of output that are missing all are computed, and the last 64 judged."""
+def test_only_the_last_tokens_of_a_long_text_are_judged() -> None:
+    """All 190 missing output tokens are computed, the last 64 are judged."""
     assert choose_windows([request(num_computed=200, missing_from=10)], 500) == [
         ReplayWindow(0, 10, 200, 136)
     ]
 
 
-def test_a_long_prompt_comes_in_pieces() -> None:
-    """Of 40 missing tokens 6 a time: the second piece has its last three judged."""
+def test_a_long_prompt_is_computed_in_pieces() -> None:
+    """40 missing tokens, 6 per pass: the last three of the second piece are judged."""
     windows = [choose_windows([request(missing_from=start)], 6)[0] for start in (0, 6, 12)]
     assert windows == [
         ReplayWindow(0, 0, 6, 6),
@@ -110,14 +110,14 @@ def test_a_long_prompt_comes_in_pieces() -> None:
     ]
 
 
-def test_the_pass_is_filled_in_the_order_of_following() -> None:
-    """30 of the first, the oldest 10 of the second, none of the third."""
+def test_the_pass_is_filled_in_the_order_of_the_requests() -> None:
+    """All 30 of the first, the oldest 10 of the second, none of the third."""
     windows = choose_windows([request(i, missing_from=10) for i in (2, 0, 1)], 40)
     assert windows == [ReplayWindow(2, 10, 40, 10), ReplayWindow(0, 10, 20, 10)]
 
 
-def test_with_nothing_missing_the_last_tokens_are_computed_again() -> None:
-    """An equal share of 32 each, of what the target made and nobody has judged."""
+def test_without_missing_tokens_the_last_ones_are_recomputed() -> None:
+    """An equal share of 32 for each, of output tokens that have not been judged."""
     assert choose_windows(
         [request(0), request(1, judged_until=30), request(2, num_computed=12), request(3)], 32
     ) == [
@@ -130,8 +130,8 @@ def test_with_nothing_missing_the_last_tokens_are_computed_again() -> None:
     assert choose_windows([request(judged_until=40)], 32) == []
 
 
-def test_judging_by_target_probs_begins_after_the_last_unknown_one() -> None:
-    """Chances of tokens 36 to 40 but 37: tokens 37 to 39 can be judged by what came after them."""
+def test_judging_by_target_probs_begins_after_the_last_unknown_prob() -> None:
+    """Known for tokens 36 and 38 to 40: tokens 37 to 39 can be judged by the token after each."""
     target_probs = dict.fromkeys((36, 38, 39, 40), 0.5)
     assert choose_windows([request(missing_from=20, target_probs=target_probs)], 64) == [
         ReplayWindow(0, 20, 40, 37)
@@ -139,22 +139,22 @@ def test_judging_by_target_probs_begins_after_the_last_unknown_one() -> None:
     assert choose_windows([request(missing_from=20, target_probs={})], 64) == [
         ReplayWindow(0, 20, 40, 40)
     ]
-    # Cut at 38: token 36 would be judged by token 37, whose chance nobody kept, but 37 by 38.
+    # Limited to 38: token 36 would be judged by token 37, whose probability is unknown.
     assert choose_windows([request(missing_from=20, target_probs=target_probs)], 18) == [
         ReplayWindow(0, 20, 38, 37)
     ]
 
 
-def test_by_target_probs_nothing_is_computed_twice() -> None:
-    """Without a gap the tokens were drafted, so the target's target_probs of them are not known."""
+def test_requests_judged_by_target_probs_are_not_recomputed() -> None:
+    """Without a gap the tokens were drafted, so their target probabilities are unknown."""
     assert choose_windows([request(target_probs={40: 0.5})], 64) == []
 
 
-def test_nobody_followed_nothing_to_do() -> None:
+def test_without_requests_there_are_no_windows() -> None:
     assert choose_windows([], 64) == []
 
 
-def test_acceptance_seen_from_the_tokens_is_that_of_speculative_sampling() -> None:
+def test_would_accept_has_the_acceptance_rate_of_speculative_sampling() -> None:
     """Two distributions over three tokens; the sum of their minima, 0.7, is accepted."""
     target_probs, draft_probs = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
     number = random.Random(3)
