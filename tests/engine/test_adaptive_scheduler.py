@@ -247,5 +247,5 @@ def test_without_speculation_the_scheduler_is_vllms() -> None:
 
 def test_wrong_settings_keep_the_engine_from_starting() -> None:
     """In words that reach whoever starts vLLM."""
-    with pytest.raises(RuntimeError, match="no key 'polcy'; allowed are policy"):
+    with pytest.raises(RuntimeError, match="unknown key 'polcy'; allowed are policy"):
         EngineHost(llm(DRAFT_MODEL), policy={"polcy": "off"})

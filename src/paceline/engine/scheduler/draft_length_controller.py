@@ -1,7 +1,8 @@
 """Control the draft length in force under any policy, operator command or failure.
 
-Holds the policy, the operator's ceiling, the safe plan and the counters. Knows neither vLLM nor
-sockets: the scheduler drives it and the control channel reads and sets it, from different threads.
+Holds the policy, the operator's ceiling and the safe plan, and owns the counters. Knows neither
+vLLM nor sockets: the scheduler drives it and the control channel reads and sets it, from different
+threads.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from paceline.engine.scheduler.draft_counters import DraftCounters
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.engine.scheduler.telemetry import Telemetry
 from paceline.governor.policies.registry import create_policy
@@ -21,10 +22,6 @@ from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 logger = logging.getLogger("vllm.paceline.controller")
-
-_RECENT_KEEP = 0.98
-"""Weight kept per step in the recent accepted fraction and the recent goodput: a memory of about 50
-steps, a few seconds of decoding. Chosen empirically; for display only, no policy reads it."""
 
 
 class PolicyMaker(Protocol):
@@ -67,14 +64,7 @@ class DraftLengthController:
         self._errors_by_kind: dict[str, int] = {}
         self._steps_total = 0
         self._safe_plan_steps_total = 0
-        self._num_drafts_total = 0
-        self._drafted_total = 0
-        self._accepted_total = 0
-        self._accepted_per_position = [0] * max_draft_length
-        self._recent_drafted = 0.0
-        self._recent_accepted = 0.0
-        self._recent_tokens = 0.0
-        self._recent_s = 0.0
+        self._drafts = DraftCounters(max_draft_length)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """Return the plan of the next step. Never raises: after any error it is the safe plan."""
@@ -104,13 +94,7 @@ class DraftLengthController:
         """Pass a finished step to the policy. Never raises."""
         with self._lock:
             self._telemetry.observed(sample)
-            accepted = sum(sample.accepted)
-            self._recent_drafted = _RECENT_KEEP * self._recent_drafted + sum(sample.drafted)
-            self._recent_accepted = _RECENT_KEEP * self._recent_accepted + accepted
-            if sample.duration_s is not None and sample.is_clean and not sample.prefill_tokens:
-                tokens = sample.num_requests + accepted
-                self._recent_tokens = _RECENT_KEEP * self._recent_tokens + tokens
-                self._recent_s = _RECENT_KEEP * self._recent_s + sample.duration_s
+            self._drafts.observe(sample)
             try:
                 self._policy.observe(sample)
             except Exception as error:  # noqa: BLE001 - the policy keeps its earlier estimates
@@ -119,12 +103,7 @@ class DraftLengthController:
     def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         """Count a step's verified drafts, one entry per request, as vLLM's own metrics do."""
         with self._lock:
-            self._num_drafts_total += len(drafted)
-            self._drafted_total += sum(drafted)
-            self._accepted_total += sum(accepted)
-            for num_accepted, count in Counter(accepted).items():
-                for position in range(min(num_accepted, self._max_draft_length)):
-                    self._accepted_per_position[position] += count
+            self._drafts.count(drafted, accepted)
 
     def fall_back(self, where: str, error: Exception) -> DraftPlan:
         """Return the safe plan after an error outside the policy; count it and log it once."""
@@ -190,7 +169,6 @@ class DraftLengthController:
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel, without what only the scheduler knows."""
         with self._lock:
-            has_recent = self._recent_drafted >= 0.5
             return {
                 "policy": self._policy_name,
                 "draft_length": self._plan.draft_length,
@@ -199,19 +177,10 @@ class DraftLengthController:
                 "method": self._method,
                 "reason": self._plan.reason,
                 "safe_plan": self._is_safe_plan,
-                "drafted_tokens_total": self._drafted_total,
-                "accepted_tokens_total": self._accepted_total,
-                "num_drafts_total": self._num_drafts_total,
-                "accepted_fraction": (
-                    self._recent_accepted / self._recent_drafted if has_recent else None
-                ),
-                "accepted_per_position_total": list(self._accepted_per_position),
                 "steps_total": self._steps_total,
                 "safe_plan_steps_total": self._safe_plan_steps_total,
                 "policy_errors_total": sum(self._errors_by_kind.values()),
-                "goodput_tokens_per_s": (
-                    self._recent_tokens / self._recent_s if self._recent_s > 0 else None
-                ),
+                **self._drafts.state(),
                 **self._telemetry.state(),
             }
 

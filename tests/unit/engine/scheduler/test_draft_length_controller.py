@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,32 +128,6 @@ def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
         controller.observe(make_sample())
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
     assert controller.state()["policy_errors_total"] == 20
-
-
-def test_drafts_are_counted_as_vllm_does() -> None:
-    """Drafts of 3 and 2 tokens with 2 and 0 accepted."""
-    controller = make_controller()
-    controller.count_drafts((3, 2), (2, 0))
-    state = controller.state()
-    assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (2, 5)
-    assert (state["accepted_tokens_total"], state["accepted_per_position_total"]) == (
-        2,
-        [1, 1, 0, 0, 0, 0, 0, 0],
-    )
-
-
-def test_recent_rates_are_absent_until_measured() -> None:
-    """None before the first draft; then 3 of 6 accepted, and 5 tokens in 50 ms."""
-    controller = make_controller()
-    assert controller.state()["accepted_fraction"] is None
-    assert controller.state()["goodput_tokens_per_s"] is None
-    controller.observe(make_sample())
-    assert controller.state()["accepted_fraction"] == pytest.approx(0.5)
-    assert controller.state()["goodput_tokens_per_s"] == pytest.approx(100.0)
-    controller.observe(replace(make_sample(), prefill_tokens=500, duration_s=0.5))
-    assert controller.state()["goodput_tokens_per_s"] == pytest.approx(
-        100.0
-    )  # prefill steps are left out
 
 
 def test_commands_and_plans_from_two_threads_are_consistent() -> None:
