@@ -194,7 +194,7 @@ class StepObserver:
         drafted: tuple[int, ...] = ()
         accepted: tuple[int, ...] = ()
         if step.asked_draft_length > 0 and may_speculate and not step.lacks_drafts:
-            judged, drafted, accepted = _verdicts(output.num_scheduled_tokens, requests, verified)
+            judged, drafted, accepted = _judge(output.num_scheduled_tokens, requests, verified)
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
@@ -229,7 +229,7 @@ class StepObserver:
         return None
 
 
-def _verdicts(
+def _judge(
     num_scheduled: Mapping[str, int],
     requests: Mapping[str, Any],
     verified: Sequence[VerifiedDraft],
@@ -256,17 +256,18 @@ def _verdicts(
 
 def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:
     """Return requests stopped or preempted in this step: their acceptance says little."""
-    gone = num_scheduled.keys() - requests.keys()
-    held = [requests[request_id] for request_id in num_scheduled if request_id not in gone]
+    ended = num_scheduled.keys() - requests.keys()
+    remaining = [requests[request_id] for request_id in num_scheduled if request_id not in ended]
     # vLLM forgets a stopped request immediately, except one whose blocks are still being
     # transferred. Statuses are ordered, and the finished ones are the last.
-    if held and (
-        max(held, key=_status).is_finished() or max(map(_num_stale_output_tokens, held)) > 0
+    if remaining and (
+        max(remaining, key=_status).is_finished()
+        or max(map(_num_stale_output_tokens, remaining)) > 0
     ):
-        gone |= {
+        ended |= {
             request_id
-            for request_id in num_scheduled.keys() - gone
+            for request_id in num_scheduled.keys() - ended
             if requests[request_id].is_finished()
             or requests[request_id].num_stale_output_tokens > 0
         }
-    return gone
+    return ended
