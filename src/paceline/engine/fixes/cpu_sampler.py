@@ -55,7 +55,8 @@ def apply() -> bool:
     misfit = unfit_for("cpu_sampler", check_hooks("cpu_sampler"))
     if misfit:
         logger.warning(
-            "Paceline: the fix of vLLM's CPU sampler does not fit this vLLM and is off: %s", misfit
+            "Paceline: the fix of the CPU sampler is off, because this vLLM does not fit its hooks: %s",
+            misfit,
         )
         return False
     from vllm.utils import cpu_triton_utils
@@ -69,7 +70,10 @@ def _apply_to_top_k() -> None:
     """Replace `apply_top_k_only` in a process that has its module loaded. Idempotent."""
     misfit = unfit_for("cpu_top_k", check_hooks("cpu_top_k"))
     if misfit:
-        logger.warning("Paceline: the fix of top-k does not fit this vLLM and is off: %s", misfit)
+        logger.warning(
+            "Paceline: the fix of top-k is off, because this vLLM does not fit its hooks: %s",
+            misfit,
+        )
         return
     from vllm.v1.sample.ops import topk_topp_sampler
 

@@ -37,7 +37,8 @@ def _wrap_bookkeeping() -> None:
     misfit = unfit_for("seeded_generator", check_hooks("seeded_generator"))
     if misfit:
         logger.warning(
-            "Paceline: the fix for seeded requests does not fit this vLLM and is off: %s", misfit
+            "Paceline: the fix for seeded requests is off, because this vLLM does not fit its hooks: %s",
+            misfit,
         )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner

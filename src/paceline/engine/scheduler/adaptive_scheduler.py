@@ -128,7 +128,7 @@ def _start_pacing(scheduler: Any) -> SchedulerPacing | None:
         )
     misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
     if misfit:
-        logger.error("Pacing: it does not fit this vLLM and is off: %s", misfit)
+        logger.error("Pacing: off, because this vLLM does not fit its hooks: %s", misfit)
         return None
     logger.info("Pacing: objective of %g ms between two tokens of a request", objective_ms)
     return SchedulerPacing(scheduler, objective_ms / 1e3)

@@ -43,7 +43,8 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
     misfit = unfit_for("governor", hooks)
     if misfit:
         logger.error(
-            "Governor: it does not fit this vLLM and is off; vLLM uses its static draft length: %s",
+            "Governor: off, because this vLLM does not fit its hooks: %s. vLLM uses its static draft "
+            "length.",
             misfit,
         )
         return None

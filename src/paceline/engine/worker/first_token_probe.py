@@ -96,7 +96,8 @@ def _wrap_runner() -> None:
     misfit = unfit_for("first_token_probe", check_hooks("first_token_probe"))
     if misfit:
         logger.warning(
-            "Paceline: the first-token probe does not fit this vLLM and is off: %s", misfit
+            "Paceline: the first-token probe is off, because this vLLM does not fit its hooks: %s",
+            misfit,
         )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner

@@ -31,8 +31,8 @@ def _wrap_sample() -> None:
     misfit = unfit_for("plain_sampling", check_hooks("plain_sampling"))
     if misfit:
         logger.warning(
-            "Paceline: plain sampling does not fit this vLLM and is off; steps without drafts use "
-            "the rejection sampler: %s",
+            "Paceline: plain sampling is off, because this vLLM does not fit its hooks: %s. Steps "
+            "without drafts use the rejection sampler.",
             misfit,
         )
         return

@@ -108,7 +108,9 @@ def _wrap_runner() -> None:
     """Wrap the methods in a process that has their module loaded. Idempotent."""
     misfit = unfit_for("replay_scoring", check_hooks("replay_scoring"))
     if misfit:
-        logger.warning("Paceline: replay scoring does not fit this vLLM and is off: %s", misfit)
+        logger.warning(
+            "Paceline: replay scoring is off, because this vLLM does not fit its hooks: %s", misfit
+        )
         return
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
