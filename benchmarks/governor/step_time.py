@@ -36,8 +36,8 @@ from paceline.bench.results.environment import describe_environment
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.policies.registry import POLICY_NAMES, create_policy
 from paceline.governor.values import EngineLoad, StepSample
+from paceline.policy_registry import create_policy, policy_names
 
 MAX_DRAFT_LENGTH = 8
 NUM_WARM_UP_STEPS = 500
@@ -233,7 +233,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--num-requests", type=int, nargs="+", default=[1, 16, 256], metavar="N")
     parser.add_argument("--num-steps", type=int, default=5000, metavar="N")
-    parser.add_argument("--policies", nargs="+", choices=POLICY_NAMES, default=["goodput"])
+    parser.add_argument("--policies", nargs="+", choices=policy_names(), default=["goodput"])
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     parser.add_argument("--results", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()

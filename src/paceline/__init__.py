@@ -2,6 +2,69 @@
 
 The parts are packages of their own: `governor` decides, `engine` meets vLLM, `gateway` meets
 clients, `bench` measures. Importing `paceline` imports none of them.
+
+The names below are the public surface, for policies of other packages; each is imported on first
+use. A policy implements `Policy`, is declared by a `PolicyDefinition` with its `Parameter`s, is
+held to its contract by `check_policy`, and is registered by an entry point of the group
+`paceline.policies`. docs/policies.md has an example.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.governor.policy import Policy
+    from paceline.governor.policy_definition import Parameter, PolicyDefinition
+    from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
+    from paceline.policy_registry import (
+        PolicyContractError,
+        check_policy,
+        create_policy,
+        policy_names,
+    )
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "DraftPlan",
+    "EngineLoad",
+    "Parameter",
+    "Policy",
+    "PolicyContractError",
+    "PolicyDefinition",
+    "ReplayScores",
+    "StepSample",
+    "__version__",
+    "check_policy",
+    "create_policy",
+    "policy_names",
+]
+
+_MODULES = {
+    "DraftPlan": "paceline.governor.values",
+    "EngineLoad": "paceline.governor.values",
+    "Parameter": "paceline.governor.policy_definition",
+    "Policy": "paceline.governor.policy",
+    "PolicyContractError": "paceline.policy_registry",
+    "PolicyDefinition": "paceline.governor.policy_definition",
+    "ReplayScores": "paceline.governor.values",
+    "StepSample": "paceline.governor.values",
+    "check_policy": "paceline.policy_registry",
+    "create_policy": "paceline.policy_registry",
+    "policy_names": "paceline.policy_registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -133,7 +133,7 @@ def plan_in_turn() -> None:
 
     def observe(self: FixedPolicy, sample: Any) -> None:
         found = {
-            "asked": sample.asked_draft_length,
+            "asked": sample.requested_draft_length,
             "drafted": sample.drafted,
             "verified": sample.verified_draft_tokens,
         }
@@ -210,7 +210,7 @@ def tell_first_tokens() -> None:
     plan = FixedPolicy.plan
 
     def asking(self: FixedPolicy, load: Any) -> Any:
-        return replace(plan(self, load), asks_first_tokens=load.has_first_token_verdicts)
+        return replace(plan(self, load), requests_first_tokens=load.has_first_token_verdicts)
 
     def observe(self: FixedPolicy, sample: Any) -> None:
         if sample.first_token_verdicts:

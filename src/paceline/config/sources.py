@@ -192,6 +192,7 @@ def _describe(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
     ):  # only inside a list; other unknown keys were reported before
         return f"{'.'.join(location)} is not a setting (from {origin}); see docs/configuration.md"
     if detail["type"] == "value_error":
-        return f"{'.'.join(location)}: {message}"
+        where = f" (from {origin})" if key in origins else ""
+        return f"{'.'.join(location)}{where}: {message}"
     name = location if key and key[0] == "replicas" else key
     return f"{'.'.join(name)} is {detail['input']!r} (from {origin}): {message}"

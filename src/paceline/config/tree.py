@@ -6,12 +6,21 @@ docs/configuration.md show the descriptions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
-from paceline.governor.policies.registry import PolicyName
+from paceline.governor.policies.builtin import DEFAULT_POLICY
+from paceline.policy_registry import find_policy
 
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
@@ -77,10 +86,13 @@ class EngineSettings(_Frozen):
     draft: str = "auto"
     """Drafter: `auto` (the draft model that the family table lists for the target, else n-gram),
     `ngram`, `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
-    policy: PolicyName = "goodput"
-    """Who chooses the draft length: `goodput` (most tokens per second, measured), `latency` (the
-    slowest answers as fast as can be, measured), `threshold` (acceptance only), `schedule` (a table
-    by load), `fixed`, or `off`. It can be changed at run time."""
+    policy: str = DEFAULT_POLICY
+    """How the draft length is chosen: `goodput` (most tokens per second, measured), `latency` (the
+    slowest answers as fast as possible, measured), `threshold` (acceptance only), `schedule` (a
+    table by load), `fixed`, `off`, or the policy of an installed package (docs/policies.md). It can
+    be changed at run time."""
+    policy_parameters: Mapping[str, Any] = Field(default_factory=dict)
+    """Parameters of the policy by name (docs/policies.md)."""
     draft_length_max: int = Field(default=8, ge=1, le=64)
     """Most draft tokens per request and step; the ceiling of every policy."""
     draft_length: int | None = Field(default=None, ge=0)
@@ -108,6 +120,11 @@ class EngineSettings(_Frozen):
     log_folder: Path | None = None
     """Folder of the engines' logs; by default in the user's state folder."""
 
+    @field_validator("policy")
+    @classmethod
+    def _is_known(cls, policy: str) -> str:
+        return find_policy(policy).name
+
     @model_validator(mode="after")
     def _fits_together(self) -> EngineSettings:
         if self.draft_length is not None and self.draft_length > self.draft_length_max:
@@ -115,11 +132,14 @@ class EngineSettings(_Frozen):
                 f"draft_length is {self.draft_length}; allowed is 0 (off) to "
                 f"{self.draft_length_max}, which is draft_length_max"
             )
-        if self.policy == "schedule" and self.schedule is None:
-            raise ValueError(
-                "policy is 'schedule', which needs `schedule`: a list of "
-                "[lowest, highest, draft length], for example [[1, 8, 6], [9, 256, 2]]"
-            )
+        own = {"draft_length": self.draft_length, "schedule": self.schedule}
+        for name in own.keys() & self.policy_parameters.keys():
+            if own[name] is not None:
+                raise ValueError(f"{name} is given twice; leave it out of policy_parameters")
+        definition = find_policy(self.policy)
+        declared = {parameter.name for parameter in definition.parameters}
+        shared = {name: value for name, value in own.items() if name in declared}
+        definition.read_parameters(shared | dict(self.policy_parameters))
         return self
 
 

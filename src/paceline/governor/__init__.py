@@ -1,1 +1,8 @@
-"""The governor: from measured steps to the next draft length. Pure; see `values` and `policy`."""
+"""The governor: measured steps in, draft lengths out.
+
+Pure: no engine, no clock, no I/O. Rooms, each importing only those to its right:
+`policies` > `exploration` > `estimates` > `values`.
+
+Other parts use `policy.Policy` (the boundary), `policy_definition` (how a policy declares itself),
+`values`, `policies.builtin`, `contract` and `prefill_pacing`.
+"""

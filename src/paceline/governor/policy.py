@@ -1,4 +1,4 @@
-"""The boundary between the governor and whatever drives it: an engine or a simulator."""
+"""The boundary between the governor and the engine or simulator that drives it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ class Policy(Protocol):
 
     Both methods run in the engine's step loop: they must not block, read a clock or do I/O, and
     must take microseconds. They may raise; the caller then falls back to the engine's static
-    setting and counts it.
+    setting and counts the error.
+
+    `contract.broken_promises` checks what these docstrings promise.
     """
 
     def observe(self, sample: StepSample) -> None:
-        """Learn from one finished step. Mutates the policy, never the sample."""
+        """Learn from one finished step. Mutates the policy, never the sample.
+
+        Samples arrive in order, but some are missing, some are stale, and durations may be None, 0
+        or absurd.
+        """
         ...
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`.
 
         May mutate the policy (exploration is counted). The plan is valid for the next step only.
-        With nothing observed yet it answers from the policy's prior. An empty load (no requests)
-        is valid and answered with any plan.
+        With nothing observed yet the policy answers from its prior. An empty load (no requests)
+        is valid and answered with any plan. The same samples and loads give the same plans.
         """
         ...

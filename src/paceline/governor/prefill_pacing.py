@@ -1,24 +1,24 @@
-"""How many prompt tokens may ride along with decodes, so that tokens keep coming in time?
+"""A bound on the prompt tokens per step, so that answers under way keep their time between tokens.
 
-A prompt computed in one piece holds up every answer under way for as long as it takes. In pieces of
+A prompt computed in one piece delays every answer under way for as long as it takes. In pieces of
 P tokens beside n decodes, a step takes
 
     seconds = cost(n, v, c, k) + token * P            (the first term: see `cost`)
 
-and the largest P is taken with which that stays below the objective over a margin:
+and the largest P is chosen with which the step stays below the objective over a margin:
 
     P = (objective / margin - cost(n, v, c, k)) / token
 
-`token`, the seconds a prompt token adds, is followed through the prompts (attention makes later
-ones dearer). The margin closes the loop on what was asked for: it grows by `_RISE` with each decode
-step beyond the objective, prefill or none, and shrinks with each other one so slowly that the two
-balance at `_MISSES` of the steps. So 99 % of the steps keep the objective whatever the model gets
-wrong, as long as any P keeps it; where not even decoding alone does, `_LEAST_TOKENS` still go on,
-for a queue that never drains helps nobody.
+`token`, the seconds that a prompt token adds, is updated along each prompt (attention makes later
+tokens more expensive). The margin is a feedback loop on the objective itself: it grows by `_RISE`
+with each decode step beyond the objective, with or without a prefill, and shrinks with each other
+step so slowly that the two balance when `_MISSES` of the steps are late. So 99 % of the steps keep
+the objective even when the cost model is wrong, as long as any P can keep it. Where decoding alone
+exceeds the objective, `_LEAST_TOKENS` per step are still computed, so that the queue drains.
 
-Nothing is held back while nobody decodes. Assumes the time between two tokens of a request is the
-duration of a step (a request waits for no step but its own). Reference for chunked prefills under a
-limit on time between tokens: Sarathi-Serve, arXiv 2403.02310; the margin is a stochastic
+While no request decodes, P has no bound. Assumes that the time between two tokens of a request is
+the duration of a step (a request waits for no step but its own). Reference for chunked prefills
+under a limit on time between tokens: Sarathi-Serve, arXiv 2403.02310; the margin is a stochastic
 approximation of a quantile (Robbins and Monro, 1951).
 """
 
@@ -27,16 +27,16 @@ from __future__ import annotations
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.values import StepSample
 
-# All chosen by hand.
+# All chosen empirically.
 _LEAST_TOKENS = 16
 _MISSES = 0.005
-"""Half of what P99 allows: the objective is judged on waits, of which a long step is several."""
+"""Half of what P99 allows: the objective is judged on waits, and one long step is several waits."""
 _RISE = 0.05
 _MIN_MARGIN, _MAX_MARGIN = 1.0, 4.0
 _FIRST_MARGIN = 1.15
 _LEARN_SHARE = 0.2
 _FIRST_TOKEN_SHARE = 0.1
-"""Of an undrafted step, what a prompt token is taken to cost before any was seen: a lot."""
+"""A prompt token's assumed share of an undrafted step before any was measured: a high one."""
 
 
 class PrefillPacer:
@@ -49,10 +49,10 @@ class PrefillPacer:
         self._cost = CostModel()
         self._token_s = 0.0
         self._margin = _FIRST_MARGIN
-        self._somebody_waits = False
+        self._is_decoding = False
 
     def observe(self, sample: StepSample) -> None:
-        """Learn from a step; the margin from those that answers under way had to wait for."""
+        """Learn the cost from a step, and the margin from a step for which answers waited."""
         self._cost.observe(sample)
         duration_s = sample.duration_s
         if duration_s is None or not self._cost.is_ready or sample.num_requests == 0:
@@ -67,7 +67,7 @@ class PrefillPacer:
             token_s = max(duration_s - clean_s, 0.0) / sample.prefill_tokens
             share = _LEARN_SHARE if self._token_s > 0.0 else 1.0
             self._token_s += share * (token_s - self._token_s)
-        if not self._somebody_waits:
+        if not self._is_decoding:
             return
         if duration_s > self._objective_s:
             self._margin = min(self._margin * (1.0 + _RISE), _MAX_MARGIN)
@@ -78,8 +78,8 @@ class PrefillPacer:
         self, num_decoding: int, draft_tokens: int, context_tokens: int, length: int
     ) -> int | None:
         """Prompt tokens for a step that also decodes `num_decoding` requests, verifies
-        `draft_tokens` and drafts `length`; None for as many as there are."""
-        self._somebody_waits = num_decoding > 0
+        `draft_tokens` and drafts `length`; None for no bound."""
+        self._is_decoding = num_decoding > 0
         if num_decoding == 0 or not self._cost.is_ready:
             return None
         step_s = self._cost.predict_s(num_decoding, draft_tokens, context_tokens, length)

@@ -1,4 +1,4 @@
-"""What the governor is told and what it answers: one step, the load, one plan.
+"""The governor's input and output values: one step, the load, one plan.
 
 All values are frozen and validate themselves. Nothing here knows vLLM.
 """
@@ -11,22 +11,22 @@ from operator import gt
 
 @dataclass(frozen=True, slots=True)
 class ReplayScores:
-    """What the draft model would have had accepted, judged on tokens that the target has made.
+    """Acceptance that the draft model would have had on tokens the target has already produced.
 
     Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
-    is the text itself. Both tuples have shape (num_judged,): drafts that begin where the one before
-    would have ended, as deep as the engine's ceiling.
+    is the text itself. Both tuples have shape (num_judged,): consecutive drafts, each starting
+    where the one before would have ended, as deep as the engine's ceiling.
     """
 
     drafted: tuple[int, ...]
     """Draft tokens judged; fewer than the ceiling only where the text ends, all accepted."""
     accepted: tuple[int, ...]
     computed_tokens: int
-    """Tokens the draft model computed for it."""
+    """Tokens the draft model computed in the pass."""
     missing_tokens: int
     """Tokens it must compute before it can judge anything; 0 when it judged something now."""
     seconds: float
-    """Time it took."""
+    """Time the pass took."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -40,19 +40,20 @@ class StepSample:
     """One finished engine step.
 
     `drafted` and `accepted` have shape (num_judged,): one entry for each decoding request whose
-    outcome says something about the drafter, 0 drafted included (the drafter offered nothing).
-    Left out are drafts cut by a stop or by max_tokens, of a preempted request, or of one that may
-    not be speculated; their tokens still count in `verified_draft_tokens`, for they cost time.
+    outcome says something about the drafter, including requests for which the drafter offered
+    nothing (0 drafted). Left out are drafts cut short by a stop or by max_tokens, and drafts of
+    requests that were preempted or may not be speculated; their tokens still count in
+    `verified_draft_tokens`, because they take time.
     """
 
     num_requests: int
     """Requests that were given tokens in this step, prefills included."""
-    asked_draft_length: int
-    """Draft length the drafter had been asked for when it made the drafts judged here."""
+    requested_draft_length: int
+    """Draft length that the plan requested for the drafts judged here."""
     drafted: tuple[int, ...]
     """Draft tokens verified per request, (num_judged,)."""
     accepted: tuple[int, ...]
-    """Of these, accepted by the target, (num_judged,); never more than drafted."""
+    """Draft tokens accepted by the target, (num_judged,); never more than drafted."""
     verified_draft_tokens: int
     """All draft tokens the target computed in this step; at least the sum of `drafted`."""
     draft_length: int
@@ -62,27 +63,27 @@ class StepSample:
     context_tokens: int
     """Sum over the requests of tokens already in their KV cache."""
     duration_s: float | None
-    """Time this step took, up to its results; None when it cannot be told."""
+    """Time from the step's start to its results; None when it was not measured."""
     is_clean: bool
-    """True when its duration is that of its own work: back to back with the one before, nothing
-    caught up with, nothing judged in hindsight. Fit cost on these; they may hold prefills."""
+    """True when the duration is that of the step's own work: back to back with the step before, no
+    catching up, no replay scoring. Fit cost on these; they may hold prefills."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
-    """Which requests were judged, (num_judged,); empty where nobody tells."""
+    """Ids of the judged requests, (num_judged,); empty where the engine does not report them."""
     replay_scores: ReplayScores | None = None
-    """What an earlier step's plan asked for, when it has come."""
+    """The result of an earlier plan's `replay_scoring_tokens`, in the first step after it came."""
     first_token_verdicts: tuple[int, ...] = ()
-    """From steps at draft length 0 whose drafter keeps up and was asked for a first token all the
-    same: 1 for each decoding request whose token the target then made, 0 for each where it made
-    another, (num_judged,). Of drafters that take their likeliest token: the chance of a 1 is then
+    """Verdicts on the first draft token, from steps at draft length 0 whose draft model keeps up:
+    1 for each decoding request where the target then produced that token, 0 where it produced
+    another, (num_judged,). For drafters that take their likeliest token the chance of a 1 equals
     that of acceptance, also for a request that samples."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
         for name in (
             "num_requests",
-            "asked_draft_length",
+            "requested_draft_length",
             "draft_length",
             "prefill_tokens",
             "context_tokens",
@@ -95,7 +96,9 @@ class StepSample:
                 f"it must be at least the sum of drafted, {sum(self.drafted)}"
             )
         if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
-            raise ValueError(f"first_token_verdicts are {self.first_token_verdicts}; only 0 or 1")
+            raise ValueError(
+                f"first_token_verdicts is {self.first_token_verdicts}; allowed are only 0 or 1"
+            )
         if self.judged and len(self.judged) != len(self.drafted):
             raise ValueError(
                 f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
@@ -112,7 +115,7 @@ class StepSample:
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """What the next step will work on, as the scheduler knows it when the plan is asked for."""
+    """The work of the next step, as the scheduler knows it when it requests the plan."""
 
     num_requests: int
     context_tokens: int
@@ -122,26 +125,26 @@ class EngineLoad:
     max_draft_length: int
     """The ceiling in force now: the engine's, or a lower one set by an operator."""
     has_replay_scoring: bool = False
-    """Whether the engine can do what `DraftPlan.replay_scoring_tokens` asks for."""
+    """Whether the engine can carry out `DraftPlan.replay_scoring_tokens`."""
     has_first_token_verdicts: bool = False
     """Whether steps at draft length 0 bring `StepSample.first_token_verdicts` now and then."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftPlan:
-    """How far to draft next, and why."""
+    """The draft length for the next proposal, with the reason."""
 
     draft_length: int
     reason: str
     replay_scoring_tokens: int = 0
-    """Have the draft model judge in hindsight, computing at most so many tokens; 0 for no."""
-    asks_first_tokens: bool = False
-    """At length 0, have a drafter that keeps up tell whether its first token comes, when it is time
+    """Most tokens the draft model may compute to score finished text; 0 for no replay scoring."""
+    requests_first_tokens: bool = False
+    """At length 0, whether the engine may report first-token verdicts when they are due
     (`EngineLoad.has_first_token_verdicts`)."""
     is_exploring: bool = False
-    """To learn something: another length than what is thought the best."""
+    """True when the length is not the one believed best but a probe."""
     expected_tokens_per_s: float | None = None
-    """What the policy expects of it, where it expects anything."""
+    """The policy's expectation for this length; None where it has none."""
 
     def __post_init__(self) -> None:
         if self.draft_length < 0:

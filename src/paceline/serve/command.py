@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from paceline.config import ConfigError, LoadedSettings, load_settings
 from paceline.config.printing import render_settings
 from paceline.config.sources import Key
-from paceline.governor.policies.registry import POLICY_NAMES
+from paceline.governor.policies.builtin import BUILTIN_POLICIES
 
 _EXAMPLES = """\b
 Examples:
@@ -77,8 +77,9 @@ class _ServeCommand(click.Command):
 )
 @click.option(
     "--policy",
-    type=click.Choice(POLICY_NAMES),
-    help="Who chooses the draft length; can be changed at run time.",
+    metavar=f"{'|'.join(BUILTIN_POLICIES)}|NAME",
+    help="How the draft length is chosen, or NAME of an installed package; can be changed at run "
+    "time.",
 )
 @click.option(
     "--draft-length-max", type=int, metavar="N", help="Most draft tokens per request and step."

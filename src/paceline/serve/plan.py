@@ -178,6 +178,7 @@ def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec
         served_name=engine.served_name or default_name,
         speculative_config=drafter.speculative_config,
         policy=engine.policy,
+        policy_parameters=engine.policy_parameters,
         draft_length=engine.draft_length,
         schedule=engine.schedule,
         max_model_len=engine.max_model_len,

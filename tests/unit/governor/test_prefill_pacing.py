@@ -17,7 +17,7 @@ TOKEN_S = 0.0005
 def sample(duration_s: float, *, num_requests: int = 4, prefill_tokens: int = 0) -> StepSample:
     return StepSample(
         num_requests=num_requests,
-        asked_draft_length=0,
+        requested_draft_length=0,
         drafted=(),
         accepted=(),
         verified_draft_tokens=0,

@@ -87,7 +87,7 @@ def test_what_is_drafted_now_is_verified_next(is_async: bool) -> None:
     policy = Recorder(1, 2, 3, 4)
     log = run(machine(is_async=is_async), policy, steps(6, 1, text(1.0, output=(999, 999))))
     assert log.draft_length.tolist() == [1, 2, 3, 4, 1, 2]
-    assert log.asked_draft_length.tolist() == [0, 1, 2, 3, 4, 1]
+    assert log.requested_draft_length.tolist() == [0, 1, 2, 3, 4, 1]
     assert [sample.drafted for sample in policy.samples] == [(), (1,), (2,), (3,), (4,), (1,)]
 
 

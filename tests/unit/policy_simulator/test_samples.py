@@ -147,4 +147,4 @@ def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None
         assert retold == replace(shown, duration_s=retold.duration_s)
     assert (len(policy.reports) > 60) == (drafter == "rests")
     assert any(not s.is_clean and s.prefill_tokens == 0 for s in policy.samples)
-    assert any(len(s.drafted) < s.num_requests for s in policy.samples if s.asked_draft_length)
+    assert any(len(s.drafted) < s.num_requests for s in policy.samples if s.requested_draft_length)

@@ -57,7 +57,11 @@ def test_arguments_for_vllm_are_not_taken_as_the_model() -> None:
 @pytest.mark.parametrize(
     ("arguments", "env", "message"),
     [
-        (("--policy", "fast"), {}, "'goodput'"),
+        (
+            ("--policy", "fast"),
+            {},
+            "engine.policy (from flag --policy): policy is 'fast'; allowed are goodput, ",
+        ),
         (("--bogus",), {}, "No such option"),
         (("a", "b"), {}, "unexpected extra argument"),
         (("--config", "none.yaml"), {}, "none.yaml cannot be read"),

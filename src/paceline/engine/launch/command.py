@@ -10,7 +10,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _OWNED_FLAGS = {
     "--served-model-name": "set engine.served_name",
     "--uds": "Paceline reaches its engines over its own sockets",
     "--scheduler-cls": "to serve without the governor, set engine.policy to off",
-    "--additional-config": "set engine.policy, engine.draft_length and engine.schedule",
+    "--additional-config": "set engine.policy and its parameters (docs/policies.md)",
     "--api-key": "engines listen on private sockets only, without a key",
 }
 """vLLM's flags that Paceline sets itself, and what to do instead."""
@@ -56,6 +56,7 @@ class EngineSpec:
     speculative_config: Mapping[str, Any] | None
     """Value of vLLM's --speculative-config; None serves without speculation."""
     policy: str
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     draft_length: int | None = None
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
@@ -112,6 +113,8 @@ def render_command(
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
     governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
+    if spec.policy_parameters:
+        governed["policy_parameters"] = dict(spec.policy_parameters)
     if spec.draft_length is not None:
         governed["draft_length"] = spec.draft_length
     if spec.schedule is not None:

@@ -15,13 +15,15 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from paceline.engine.scheduler.draft_counters import DraftCounters
-from paceline.engine.scheduler.settings import PluginSettings
+from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
 from paceline.engine.scheduler.telemetry import Telemetry
-from paceline.governor.policies.registry import create_policy
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
+
+_SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
 
 
 class PolicyMaker(Protocol):
@@ -32,9 +34,8 @@ class PolicyMaker(Protocol):
         name: str,
         *,
         max_draft_length: int,
-        draft_length: int | None,
-        schedule: Any,
         max_step_s: float,
+        **parameters: Any,
     ) -> Policy: ...
 
 
@@ -55,9 +56,9 @@ class DraftLengthController:
         self._max_draft_length = max_draft_length
         self._ceiling = max_draft_length
         self._make_policy = make_policy
-        self._policies: dict[str, Policy] = {}
+        self._policies: dict[str, tuple[dict[str, Any], Policy]] = {}
         self._policy_name = settings.policy
-        self._policy = self._policy_for(settings.policy, settings.draft_length)
+        self._policy = self._policy_for(settings.policy, {})
         self._plan = DraftPlan(self._safe_length(), "static setting until the first step")
         self._is_safe_plan = False
         self._telemetry = Telemetry()
@@ -127,13 +128,13 @@ class DraftLengthController:
 
     def set(self, command: Mapping[str, Any]) -> None:
         """Carry out an operator's command; raise ValueError if it is wrong, and change nothing."""
-        unknown = sorted(set(command) - {"policy", "draft_length", "ceiling"})
+        unknown = sorted(set(command) - set(_SETTABLE))
         if unknown:
             raise ValueError(
-                f"set has the unknown key {unknown[0]!r}; allowed are policy, draft_length, ceiling"
+                f"set has the unknown key {unknown[0]!r}; allowed are {', '.join(_SETTABLE)}"
             )
         if not command:
-            raise ValueError("set is empty; give at least one of policy, draft_length, ceiling")
+            raise ValueError(f"set is empty; give at least one of {', '.join(_SETTABLE)}")
         with self._lock:
             ceiling = self._whole_number(command, "ceiling", 0, self._max_draft_length)
             if ceiling is None:
@@ -148,11 +149,14 @@ class DraftLengthController:
                         f"draft_length is given with policy {name!r}; only fixed takes it"
                     )
                 name = "fixed"
+            parameters = self._policy_parameters(command, name)
+            if draft_length is not None:
+                parameters["draft_length"] = draft_length
             if name is not None:
-                if name == "fixed" and draft_length is None:
-                    draft_length = self._settings.draft_length
-                self._policy = self._policy_for(name, draft_length)
+                self._policy = self._policy_for(name, parameters)
                 self._policy_name = name
+                if name == "fixed":
+                    draft_length = self._policies[name][0].get("draft_length")
             self._ceiling = ceiling
             self._plan = DraftPlan(
                 min(self._length_as_set(name, draft_length), ceiling), "as set; the next step plans"
@@ -184,18 +188,40 @@ class DraftLengthController:
                 **self._telemetry.state(),
             }
 
-    def _policy_for(self, name: str, draft_length: int | None) -> Policy:
-        """Build a policy, or return the kept one, so that switching back loses no estimates."""
-        objective_ms = self._settings.time_per_output_token_ms
-        if name == "fixed" or name not in self._policies:
-            self._policies[name] = self._make_policy(
+    def _policy_for(self, name: str, given: dict[str, Any]) -> Policy:
+        """The policy with the parameters `given` beside those of the settings.
+
+        It is kept, so that a learning policy loses nothing while another one is in force; other
+        parameters build a new one.
+        """
+        parameters = self._settings.parameters_for(name) | given
+        kept = self._policies.get(name)
+        if kept is None or kept[0] != parameters:
+            objective_ms = self._settings.time_per_output_token_ms
+            policy = self._make_policy(
                 name,
                 max_draft_length=self._max_draft_length,
-                draft_length=draft_length if name == "fixed" else None,
-                schedule=self._settings.schedule,
                 max_step_s=math.inf if objective_ms is None else objective_ms / 1e3,
+                **parameters,
             )
-        return self._policies[name]
+            self._policies[name] = kept = (parameters, policy)
+        return kept[1]
+
+    def _policy_parameters(self, command: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+        if "policy_parameters" not in command:
+            return {}
+        given = command["policy_parameters"]
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"policy_parameters is {given!r}; it must be an object of the policy's parameters"
+            )
+        if name is None or "draft_length" in command:
+            raise ValueError(
+                "policy_parameters is given without policy; allowed is policy_parameters beside "
+                "policy, and without draft_length"
+            )
+        check_policy_parameters(self._settings, name, given)
+        return dict(given)
 
     def _safe_length(self) -> int:
         static = self._settings.draft_length

@@ -38,7 +38,7 @@ class FirstTokenSchedule:
     def is_due(self, plan: DraftPlan) -> bool:
         """Return whether to order the probe in this step. Call it once per step; it counts."""
         self._steps_since += 1
-        if not plan.asks_first_tokens or self._steps_since < self.interval_steps:
+        if not plan.requests_first_tokens or self._steps_since < self.interval_steps:
             return False
         self._steps_since = 0
         return plan.draft_length == 0

@@ -42,7 +42,7 @@ class _Step:
     context_tokens: int
     prefill_tokens: int
     verified_draft_tokens: int
-    asked_draft_length: int
+    requested_draft_length: int
     draft_length: int
     lacks_drafts: bool
     """The step has no drafts to verify, because the drafter was still backfilling its KV cache."""
@@ -131,7 +131,7 @@ class StepObserver:
                 context_tokens=load.context_tokens,
                 prefill_tokens=load.prefill_tokens,
                 verified_draft_tokens=self._num_draft_tokens,
-                asked_draft_length=self._draft_length,
+                requested_draft_length=self._draft_length,
                 draft_length=draft_length,
                 lacks_drafts=self._is_backfilling,
                 catches_up=self._drafter_rests and self._draft_length == 0 < draft_length,
@@ -193,7 +193,7 @@ class StepObserver:
         judged: tuple[str, ...] = ()
         drafted: tuple[int, ...] = ()
         accepted: tuple[int, ...] = ()
-        if step.asked_draft_length > 0 and may_speculate and not step.lacks_drafts:
+        if step.requested_draft_length > 0 and may_speculate and not step.lacks_drafts:
             judged, drafted, accepted = _judge(output.num_scheduled_tokens, requests, verified)
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None
@@ -202,7 +202,7 @@ class StepObserver:
         first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()
         return StepSample(
             num_requests=step.num_requests,
-            asked_draft_length=step.asked_draft_length,
+            requested_draft_length=step.requested_draft_length,
             drafted=drafted,
             accepted=accepted,
             verified_draft_tokens=max(step.verified_draft_tokens, sum(drafted)),

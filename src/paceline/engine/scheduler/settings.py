@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.governor.policies.registry import POLICY_NAMES
-from paceline.governor.policies.schedule import ScheduleRange, check_schedule
-
-DEFAULT_POLICY = "goodput"
+from paceline.governor.policies.builtin import DEFAULT_POLICY
+from paceline.governor.policies.schedule import POLICY as SCHEDULE_POLICY
+from paceline.governor.policies.schedule import ScheduleRange
+from paceline.policy_registry import find_policy, load_policies
 
 _MAX_SOCKET_PATH_BYTES = 107
 """sockaddr_un on Linux holds 108 bytes, the final zero included."""
@@ -30,6 +30,14 @@ class PluginSettings:
     time_per_output_token_ms: float | None = None
     """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of `policy` by name, as docs/policies.md lists them."""
+
+    def parameters_for(self, policy: str) -> dict[str, Any]:
+        """The parameters that these settings give to the policy called `policy`."""
+        parameters = {"draft_length": self.draft_length, "schedule": self.schedule}
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return given | dict(self.policy_parameters) if policy == self.policy else given
 
 
 _KEYS = tuple(PluginSettings.__dataclass_fields__)
@@ -47,28 +55,69 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
             raise ValueError(
                 f'"paceline" has the unknown key {key!r}; allowed are {", ".join(_KEYS)}; {_WHERE}'
             )
-    policy = given.get("policy", DEFAULT_POLICY)
-    if policy not in POLICY_NAMES:
-        raise ValueError(f"policy is {policy!r}; allowed are {', '.join(POLICY_NAMES)}; {_WHERE}")
-    schedule = given.get("schedule")
-    if schedule is not None:
-        if not isinstance(schedule, list | tuple):
-            raise ValueError(f"schedule is {schedule!r}; it must be a list of ranges; {_WHERE}")
-        if not all(isinstance(entry, list | tuple) for entry in schedule):
-            raise ValueError(
-                f"schedule is {schedule!r}; each entry must be [lowest, highest, draft_length]; "
-                f"{_WHERE}"
-            )
-        schedule = tuple(check_schedule([tuple(entry) for entry in schedule]))
-    if policy == "schedule" and schedule is None:
-        raise ValueError(f'policy schedule needs "schedule", a list of ranges; {_WHERE}')
-    return PluginSettings(
-        policy=policy,
+    load_policies()  # now, so that a change of policy at run time imports nothing
+    settings = PluginSettings(
+        policy=_check_name(given.get("policy", DEFAULT_POLICY)),
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
-        schedule=schedule,
+        schedule=_check_schedule(given.get("schedule")),
         control_socket=_check_socket_path(given.get("control_socket")),
         time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
+        policy_parameters=_check_parameters(given),
     )
+    try:
+        check_policy_parameters(settings, settings.policy, settings.policy_parameters)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_WHERE}") from None
+    return settings
+
+
+def check_policy_parameters(
+    settings: PluginSettings, policy: str, given: Mapping[str, Any]
+) -> None:
+    """ValueError unless the policy called `policy` takes the parameters `given`, beside those that
+    the settings give to every policy."""
+    definition = find_policy(policy)
+    declared = {parameter.name for parameter in definition.parameters}
+    shared = {
+        name: value for name, value in settings.parameters_for(policy).items() if name in declared
+    }
+    definition.read_parameters(shared | dict(given))
+
+
+def _check_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"policy is {value!r}; it must be the name of a policy; {_WHERE}")
+    try:
+        find_policy(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_WHERE}") from None
+    return value
+
+
+def _check_schedule(value: object) -> tuple[ScheduleRange, ...] | None:
+    if value is None:
+        return None
+    [parameter] = SCHEDULE_POLICY.parameters
+    try:
+        checked: tuple[ScheduleRange, ...] = parameter.read(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_WHERE}") from None
+    return checked
+
+
+def _check_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = given.get("policy_parameters", {})
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"policy_parameters is {value!r}; it must be a JSON object of the policy's parameters; "
+            f"{_WHERE}"
+        )
+    twice = sorted({"draft_length", "schedule"} & set(given) & set(value))
+    if twice:
+        raise ValueError(
+            f"{twice[0]} is given twice; leave it out of policy_parameters or beside it; {_WHERE}"
+        )
+    return dict(value)
 
 
 def _check_draft_length(value: object, max_draft_length: int) -> int | None:

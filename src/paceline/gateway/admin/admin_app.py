@@ -37,7 +37,10 @@ from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
-from paceline.governor.policies.registry import POLICY_NAMES
+from paceline.policy_registry import policy_names
+
+_SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
+"""What a PATCH of `/admin/governor` may set; the engine's control channel takes the same."""
 
 _METHODS = {
     "/metrics": ("GET", "HEAD"),
@@ -167,19 +170,29 @@ class AdminApp:
 
 def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     """A change that makes sense by itself; whether it fits the engine, the engine says."""
-    unknown = sorted(set(request) - {"policy", "draft_length", "ceiling"})
+    unknown = sorted(set(request) - set(_SETTABLE))
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; allowed: policy, draft_length, ceiling.",
+            f"{unknown[0][:100]!r} cannot be set; allowed: {', '.join(_SETTABLE)}.",
             unknown[0][:100],
             code="unknown_field",
         )
     if not request:
-        raise invalid("Nothing to set; give policy, draft_length or ceiling.")
+        raise invalid(f"Nothing to set; give one of {', '.join(_SETTABLE)}.")
     policy = request.get("policy")
-    if "policy" in request and policy not in POLICY_NAMES:
+    if "policy" in request and policy not in policy_names():
         raise invalid(
-            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(POLICY_NAMES)}.", "policy"
+            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(policy_names())}.", "policy"
+        )
+    if "policy_parameters" in request and not (
+        isinstance(request["policy_parameters"], dict)
+        and "policy" in request
+        and "draft_length" not in request
+    ):
+        raise invalid(
+            "policy_parameters is an object with the parameters of the policy that is set beside "
+            "it, without draft_length.",
+            "policy_parameters",
         )
     for name in ("draft_length", "ceiling"):
         value = request.get(name)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_POLICY_KEYS = ("policy", "policy_parameters", "draft_length")
+
 
 class GovernorChanges:
     """The accepted changes that are still in force: one small entry per replica."""
@@ -17,7 +19,7 @@ class GovernorChanges:
 
     def note(self, replica: str, change: Mapping[str, object]) -> None:
         """Remember a change that the replica accepted. A later one of the same kind replaces it."""
-        policy = {key: change[key] for key in ("policy", "draft_length") if key in change}
+        policy = {key: change[key] for key in _POLICY_KEYS if key in change}
         if policy:
             self._policies[replica] = policy
         if "ceiling" in change:

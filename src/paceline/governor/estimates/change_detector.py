@@ -1,12 +1,12 @@
-"""Has acceptance changed, more than chance explains? A two-sided CUSUM test.
+"""A two-sided CUSUM test for a change of acceptance beyond chance.
 
     up   <- max(0, up   + z - slack)
     down <- max(0, down - z - slack)      changed when either exceeds the threshold
 
 z is the step's surprise: accepted tokens minus expected, over their standard deviation, clipped to
 ±3 because accepted counts are skewed at one request per step. With slack 0.5 and threshold 8 a
-shift of one standard deviation per step is found in about 16 steps, of two in 6, and a false alarm
-among thousands of steps costs one relearning. Reference: Page (1954).
+shift of one standard deviation per step is found in about 16 steps, of two in 6; a false alarm once
+in thousands of steps costs one relearning. Reference: Page (1954).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ChangeDetector:
         self._down = 0.0
 
     def observe(self, surprise: float, num_steps: int = 1) -> bool:
-        """Take the surprise of one step, or of `num_steps` together, as if it had come evenly
-        spread over them; True when a change is established."""
+        """Add the surprise of one step, or of `num_steps` together, spread evenly over them; True
+        when a change is detected."""
         each = surprise / math.sqrt(num_steps)
         clipped = min(max(each, -_MAX_SURPRISE), _MAX_SURPRISE)
         self._up = max(0.0, self._up + num_steps * (clipped - _SLACK))

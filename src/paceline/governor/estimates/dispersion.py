@@ -1,17 +1,18 @@
-"""How unlike are the requests of a batch to the drafter?
+"""An estimate of how much the requests of a batch differ in acceptance.
 
-Of the variance of accepted tokens between the requests of a step, one part is luck, another lasts:
-some requests are harder than others. The share that lasts is the intraclass correlation, estimated
-from what the same requests had accepted in two steps `_LAG_STEPS` apart:
+Of the variance of accepted tokens between the requests of a step, one part is chance and the other
+lasts: some requests are harder than others. The lasting share is the intraclass correlation,
+estimated from what the same requests had accepted in two steps `_LAG_STEPS` apart:
 
     share = Σ (a_i - mean a) (b_i - mean b) / Σ ((a_i - mean a)² + (b_i - mean b)²) / 2
 
-with sums over requests in both steps, and over pairs of steps, older ones fading. Centred within a
-step, so that a change of all requests is no difference between them. One standard error is taken
-off, so that what is not known is taken for luck. While nothing is drafted it fades too: otherwise
-who switches off because requests differ would never learn that they no longer do.
+with sums over requests in both steps, and over pairs of steps, older ones fading. Values are
+centred within a step, so that a change of all requests does not count as a difference between them.
+One standard error is subtracted, so that an uncertain share counts as chance. The share also fades
+while nothing is drafted: otherwise a policy that switches off because requests differ would never
+learn that they no longer do.
 
-Assumes that luck is forgotten within the lag. Says nothing with one request at a time. Reference:
+Assumes that chance is forgotten within the lag. Undefined with one request at a time. Reference:
 Fisher (1925), chapter 7.
 """
 
@@ -21,11 +22,11 @@ import math
 
 from paceline.governor.values import StepSample
 
-# All chosen by hand on the simulator.
+# All chosen empirically on the simulator.
 _LAG_STEPS = 8
-"""Text that is easy stays easy for some tokens; that is luck too."""
+"""Text that is easy stays easy for some tokens; that is chance too."""
 _MOST_REQUESTS = 64
-"""As many say enough, and time is short."""
+"""Enough for the estimate, at a bounded cost per step."""
 _MEMORY_PAIRS = 2048.0
 _IDLE_MEMORY_STEPS = 1024.0
 
@@ -40,11 +41,11 @@ class Dispersion:
         self._total = 0.0
         self._pairs = 0.0
         self.share = 0.0
-        """Of the variance between requests, what lasts: 0 (all luck) to 1. Read only."""
+        """Lasting share of the variance between requests: 0 (all chance) to 1. Read only."""
 
     def observe(self, sample: StepSample) -> None:
         """Learn from every `_LAG_STEPS`-th step with drafts."""
-        if sample.asked_draft_length == 0:
+        if sample.requested_draft_length == 0:
             self._before = {}
             self.share *= math.exp(-1.0 / _IDLE_MEMORY_STEPS)
             self._joint *= math.exp(-1.0 / _IDLE_MEMORY_STEPS)

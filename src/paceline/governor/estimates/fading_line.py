@@ -1,14 +1,16 @@
-"""What does something cost that has a fixed part and one in proportion to its size?
+"""A fitted cost with a fixed part and a part proportional to size.
 
-A line through (size, cost) by least squares, older points fading by `keep` with each new one;
-neither part is negative. While all sizes were alike, it goes through the origin: a larger one then
-looks as dear as it can be. Kept as running means and moments (Welford's recurrence, weighted).
+A line through (size, cost) by least squares; older points fade by `keep` with each new one, and
+neither part is negative. While all sizes are alike, the line goes through the origin, which gives
+the highest possible estimate for a larger size. Kept as running means and moments (Welford's
+recurrence, weighted).
 """
 
 from __future__ import annotations
 
 _LEAST_SPREAD = 0.01
-"""Of the squared mean size, by which sizes must have varied. Chosen by hand."""
+"""Least variance of the sizes, relative to their squared mean, for a slope of its own. Chosen
+empirically."""
 
 
 class FadingLine:
@@ -26,15 +28,15 @@ class FadingLine:
         self._weight = self._size = self._cost = self._size_moment = self._joint_moment = 0.0
         self._fixed = 0.0
         self.slope = 0.0
-        """Cost of one more, not negative. Read only."""
+        """Cost per unit of size, not negative. Read only."""
 
     def add(self, size: float, cost: float) -> None:
-        """Learn from one; `size` is positive."""
+        """Learn from one point; `size` is positive."""
         self._weight = self._keep * self._weight + 1.0
         away = size - self._size
         self._size += away / self._weight
-        dearer = cost - self._cost
-        self._cost += dearer / self._weight
+        cost_away = cost - self._cost
+        self._cost += cost_away / self._weight
         self._size_moment = self._keep * self._size_moment + away * (size - self._size)
         self._joint_moment = self._keep * self._joint_moment + away * (cost - self._cost)
         through_origin = self._cost / self._size
@@ -45,5 +47,5 @@ class FadingLine:
         self._fixed = self._cost - self.slope * self._size
 
     def at(self, size: float) -> float:
-        """The cost expected of this size."""
+        """The expected cost of this size."""
         return self._fixed + self.slope * size

@@ -1,25 +1,26 @@
-"""How much does a request's verdict count, when requests differ?
+"""Weights for the verdicts of requests that differ in their rate.
 
-By what a token of it is worth. Where another request takes the place of one that has ended, what
-counts is how soon requests end: with T_i(k) tokens per step of request i, one more token a step
-cuts its stay by the fraction 1 / T_i, so the length to take is the one with the highest
+A verdict counts by what one more token is worth to its request. Where another request takes the
+slot of one that has ended, throughput depends on how soon requests end: with T_i(k) tokens per step
+of request i, one more token per step shortens its stay by the fraction 1 / T_i, so the best length
+is the one with the highest
 
     sum over requests of T_i(k) / T_i(now), over the time of a step
 
 and not the one with the most tokens in the next step. Easy requests are fast already: drafting for
-them alone has them end sooner, and leaves a batch of hard ones. In simulation, with everything
-known, taking the most tokens of each step comes to 98 to 99 % of the best single length on mixed
-traffic, this rule to 99.6 to 101.7 % (docs/experiments.md). Hence verdicts are weighted by 1 / T_i,
-and the survival learned from them (see `acceptance`) is the one whose sum is maximised. Where all
-are alike it changes nothing.
+them alone ends them sooner, and leaves a batch of hard ones. In simulation, with everything known,
+maximising the tokens of each step yields 98 to 99 % of the best single length on mixed traffic,
+this rule 99.6 to 101.7 % (docs/experiments.md). Hence verdicts are weighted by 1 / T_i, and the
+survival learned from them (see `acceptance`) is the one whose sum is maximised. Where all requests
+are alike, the weights change nothing.
 
-T_i is a fading mean of what the request's steps yielded, shrunk towards that of all, with which a
-new request begins:
+T_i is a fading mean of the tokens that the request's steps yielded, shrunk towards the mean of all
+requests, with which a new request starts:
 
     T_i = (strength * T + tokens_i) / (strength + steps_i)
 
-taken before the verdict that it weighs. Of more than `_MAX_WEIGHED` verdicts in a step, so many are
-taken, others in the next step: enough for a mean, and the time it takes is bounded.
+taken before the verdict that it weights. At most `_MAX_WEIGHED` verdicts of a step are used, and
+others in the next step: enough for a mean, at a bounded cost.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Mapping
 
 from paceline.governor.values import StepSample
 
-# All chosen by hand on the simulator.
+# All chosen empirically on the simulator.
 _STRENGTH = 4.0
 _KEEP = 0.97
 _MEAN_SHARE = 0.05
@@ -38,7 +39,7 @@ _NOTHING = (0.0, 0.0)
 
 
 class RequestWeights:
-    """Follows how many tokens a step each request yields."""
+    """Tracks how many tokens per step each request yields."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, float]] = {}  # tokens, steps
@@ -48,9 +49,9 @@ class RequestWeights:
     def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float] | None:
         """Weighted counts of (drafted, accepted), of weight 1 on average; learns from them too.
 
-        None where there is nothing to weigh: one request, requests without names, or drafts of
-        different lengths. Those are of drafters that seldom offer, whose few verdicts are all
-        needed, and where what a request was offered tells more about its pace than what it is.
+        None where weights do not apply: one request, requests without ids, or drafts of different
+        lengths. The latter come from drafters that seldom offer: their few verdicts are all needed,
+        and a request's rate then depends on the offers more than on the request.
         """
         judged, drafted, accepted = sample.judged, sample.drafted, sample.accepted
         if len(judged) < 2 or drafted.count(drafted[0]) < len(drafted):

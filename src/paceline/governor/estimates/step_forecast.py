@@ -1,4 +1,4 @@
-"""What would each draft length yield in the next step, and what would it take?
+"""The expected tokens and seconds of the next step at each draft length.
 
 For n requests with context c, and every length k from 0 to the ceiling,
 
@@ -7,8 +7,8 @@ For n requests with context c, and every length k from 0 to the ceiling,
     value(k)   = tokens(k) / seconds(k)
 
 Assumes steady state: the length drafted now is verified next, with as many requests. Where requests
-differ, slow ones count more in the survival (see `pace`), and tokens(k) is a little low. Reference:
-goodput as objective, TurboSpec (arXiv 2406.14066).
+differ, slow ones count more in the survival (see `request_weights`), and tokens(k) is a little low.
+Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ _LEAST_PRICE_STEPS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class StepForecast:
-    """What each length 0…ceiling would yield and take, shape (ceiling + 1,) each."""
+    """Tokens and seconds at each length 0…ceiling, shape (ceiling + 1,) each."""
 
     tokens: list[float]
     seconds: list[float]
     values: list[float]
-    """What is to be maximised: tokens per second, or of them what another objective counts."""
+    """The objective to maximise: tokens per second, or another policy's weighting of them."""
 
     def price_s(self, length: int, now: int) -> float:
-        """Time wasted by one step at `length` instead of `now`, should nothing be accepted beyond
-        what `now` yields: seconds(k) - seconds(now) * min(tokens(k), tokens(now)) / tokens(now)."""
+        """Time wasted by one step at `length` instead of `now` if nothing is accepted beyond the
+        yield of `now`: seconds(k) - seconds(now) * min(tokens(k), tokens(now)) / tokens(now)."""
         useful = min(self.tokens[length] / self.tokens[now], 1.0)
         least_s = _LEAST_PRICE_STEPS * self.seconds[now]
         return max(self.seconds[length] - self.seconds[now] * useful, least_s)
 
     def within(self, max_step_s: float) -> StepForecast:
-        """Only lengths 0 to the longest whose step takes at most so long; 0 alone where none does.
-
-        A step's time grows with the length.
+        """Lengths from 0 to the longest whose step takes at most `max_step_s`; only 0 where none
+        does. Assumes that a step's time grows with the length.
         """
         count = 1
         while count < len(self.seconds) and self.seconds[count] <= max_step_s:
@@ -54,7 +53,7 @@ class StepForecast:
 
 
 def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> StepForecast:
-    """The forecast for a load with requests; needs a cost that is ready."""
+    """The forecast for a load with requests; needs a cost model that is ready."""
     num_requests = load.num_requests
     num_lengths = min(load.max_draft_length, len(acceptance.survival))
     yields = list(accumulate(acceptance.survival[:num_lengths], initial=1.0))

@@ -1,8 +1,8 @@
-"""When is one step at a neighbouring draft length worth its price, while drafting?
+"""Single steps at a draft length next to the one in force, while drafting.
 
-Now and then one step at k+1, if it would win at one standard error of optimism about its
-acceptance; or at k+1 or k-1, where a step of that length was never measured at this load. It pays
-`StepForecast.price_s` from the account.
+A step at k+1 is probed if that length would win with its acceptance one standard error higher. A
+step at k+1 or k-1 is also probed where no step of that length was measured at this load. Each probe
+pays `StepForecast.price_s` from the exploration budget.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import DraftPlan, EngineLoad
 
 _PAUSE = 24
-"""Steps between two probes at least. Chosen by hand on the simulator."""
+"""Least steps between two probes. Chosen empirically on the simulator."""
 
 
 class AdjacentLengthProbe:
-    """Probes beside the length in force."""
+    """Probes one token above or below the length in force."""
 
     def __init__(
-        self, acceptance: AcceptanceModel, cost: CostModel, account: ExplorationBudget
+        self, acceptance: AcceptanceModel, cost: CostModel, budget: ExplorationBudget
     ) -> None:
         self._acceptance = acceptance
         self._cost = cost
-        self._account = account
+        self._budget = budget
         self._steps_since = 0
 
     def probe(self, load: EngineLoad, forecast: StepForecast, now: int) -> DraftPlan | None:
-        """One step at a neighbouring length, when it may teach something worth its price."""
+        """One step at an adjacent length where it is due and paid for; else None."""
         self._steps_since += 1
         if self._steps_since < _PAUSE:
             return None
@@ -41,8 +41,8 @@ class AdjacentLengthProbe:
             if not unmeasured and (length < now or not self._may_win(length, values)):
                 continue
             price_s = forecast.price_s(length, now)
-            if self._account.covers(price_s, forecast.seconds[now]):
-                self._account.pay(price_s)
+            if self._budget.covers(price_s, forecast.seconds[now]):
+                self._budget.pay(price_s)
                 self._steps_since = 0
                 reason = f"probe: one step at {length} instead of {now}"
                 return DraftPlan(length, reason, is_exploring=True)

@@ -1,8 +1,8 @@
-"""What does it cost to draft again after a rest?
+"""The measured cost of catching up when drafting resumes after a rest.
 
 A drafter that rested at draft length 0 first computes what it missed (see `StepSample.catches_up`).
-What such a step takes beyond a clean one is remembered per token of context: it rises at once and
-falls slowly, for after a short rest there is little to learn.
+The time of such a step beyond that of a clean one is kept per token of context: the estimate rises
+at once and falls slowly, because a step after a short rest shows little of the cost.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from paceline.governor.estimates.cost import CostModel
 from paceline.governor.values import StepSample
 
 _FALL_SHARE = 0.2
-"""Chosen by hand on the simulator."""
+"""Chosen empirically on the simulator."""
 
 
 class CatchUpCost:
-    """Seconds of catching up, per token of context; 0 until one was seen."""
+    """Seconds of catching up, per token of context; 0 before the first measurement."""
 
     def __init__(self, cost: CostModel) -> None:
         self._cost = cost
         self.token_s = 0.0
 
     def observe(self, sample: StepSample) -> float | None:
-        """Learn from a step that caught up; returns what that took, None for any other step."""
+        """Learn from a step that caught up; returns the seconds it took, None for other steps."""
         if not sample.catches_up or sample.prefill_tokens or not sample.context_tokens:
             return None
         if sample.duration_s is None:

@@ -1,27 +1,28 @@
-"""May the governor spend time on learning now?
+"""A budget of seconds that bounds the time lost to exploration.
 
-An account, in seconds, earns a share of every step's expected time, and what explores pays from it
-what it may waste. A full account holds `_MAX_SAVED_STEPS` steps; who finds it full may go into debt
-for something dearer, which is earned back before anything else. So the time lost to exploring is
-bounded whatever the load does, and nothing is ever barred for more than `_MAX_SAVED_STEPS` / share
-steps (of a debt, for as long again as it took). The goal is 0.5 % of the time; what is not given to
-accounts is for what no account foresees: a lucky probe that switches on a losing length.
+The budget earns a share of every step's expected time, and each exploration pays from it the time
+that it may waste. It holds at most `_MAX_SAVED_STEPS` steps. An exploration that costs more than a
+full budget may overdraw it; the debt is earned back before anything else is paid. So the time lost
+is bounded under any load, and no exploration waits longer than `_MAX_SAVED_STEPS` / share steps
+(after a debt: as long again as the debt takes to earn). The goal is 0.5 % of the time. The share is
+lower, which leaves room for what no budget foresees: a lucky probe that switches on a losing
+length.
 """
 
 from __future__ import annotations
 
 FIRST_TOKEN_SHARE = 0.002
-"""Of the time at length 0, what a worker may take that tells of first tokens
-(`engine.first_token`). Half of what exploring has; chosen by hand."""
+"""Share of the time at length 0 that first-token verdicts may take in the workers. Half of the
+exploration budget; chosen empirically."""
 
-# Chosen by hand on the simulator.
+# Chosen empirically on the simulator.
 _SHARE = 0.004
 _FIRST_STEPS = 1.0
 _MAX_SAVED_STEPS = 4.0
 
 
 class ExplorationBudget:
-    """Seconds saved for exploring. `share` is of the time; it begins with `first_steps` steps."""
+    """Seconds saved for exploring; `share` of the time, starting with `first_steps` steps."""
 
     def __init__(self, share: float = _SHARE, *, first_steps: float = _FIRST_STEPS) -> None:
         self._share = share
@@ -29,7 +30,7 @@ class ExplorationBudget:
         self._credit_s: float | None = None
 
     def earn(self, step_s: float) -> None:
-        """A step's share. What is saved beyond a full account stays, unearned."""
+        """Add one step's share. Credit beyond a full budget is kept but not increased."""
         if self._credit_s is None:
             self._credit_s = self._first_steps * step_s
         full_s = _MAX_SAVED_STEPS * step_s
@@ -37,12 +38,12 @@ class ExplorationBudget:
             self._credit_s = min(self._credit_s + self._share * step_s, full_s)
 
     def covers(self, price_s: float, step_s: float) -> bool:
-        """Whether there is enough, or the account is full at steps of this length."""
+        """Whether the credit suffices, or the budget is full at steps of this length."""
         return self._credit_s is not None and self._credit_s >= min(
             price_s, _MAX_SAVED_STEPS * step_s
         )
 
     def pay(self, price_s: float) -> None:
-        """Negative: a refund."""
+        """Take `price_s` from the credit; a negative price is a refund."""
         if self._credit_s is not None:
             self._credit_s -= price_s

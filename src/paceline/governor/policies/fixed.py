@@ -1,7 +1,8 @@
-"""Which draft length when nobody adapts: the same one always. `off` is a fixed length of 0."""
+"""Policies that never adapt: `fixed` holds one draft length, `off` holds 0."""
 
 from __future__ import annotations
 
+from paceline.governor.policy_definition import Parameter, PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 
@@ -17,10 +18,42 @@ class FixedPolicy:
         self._draft_length = draft_length
 
     def observe(self, sample: StepSample) -> None:
-        """Nothing to learn."""
+        """Ignore the sample."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """The fixed length, never more than the ceiling in force."""
         if self._draft_length > load.max_draft_length:
-            return DraftPlan(load.max_draft_length, "fixed length, held by the ceiling")
+            return DraftPlan(load.max_draft_length, "fixed length, limited by the ceiling")
         return DraftPlan(self._draft_length, "fixed length" if self._draft_length else "off")
+
+
+def _create_fixed(max_draft_length: int, *, draft_length: int | None = None) -> FixedPolicy:
+    if draft_length is None:
+        return FixedPolicy(max_draft_length)
+    if not 0 <= draft_length <= max_draft_length:
+        raise ValueError(
+            f"draft_length is {draft_length}; allowed is 0 (off) to {max_draft_length}, "
+            "the engine's num_speculative_tokens"
+        )
+    return FixedPolicy(draft_length)
+
+
+FIXED = PolicyDefinition(
+    name="fixed",
+    summary="The same draft length in every step.",
+    create=_create_fixed,
+    parameters=(
+        Parameter(
+            "draft_length",
+            int,
+            "Draft tokens per request and step; without it the engine's num_speculative_tokens.",
+            lowest=0,
+        ),
+    ),
+)
+
+OFF = PolicyDefinition(
+    name="off",
+    summary="No drafting.",
+    create=lambda max_draft_length: FixedPolicy(0),
+)

@@ -1,21 +1,21 @@
-"""Which draft length gives the most tokens per second, as far as can be told from what was seen.
+"""The default policy: the draft length with the most expected tokens per second.
 
-The best length by `forecast` is taken: exact, there are only a few. It replaces the length in force
-when it is better by more than `_SWITCH_GAIN`, so noise does not make it flap. Out of off by more
-than `_SWITCH_ON_GAIN`, since off is the safe side of a tie, and when what it gains over
-`_DWELL_STEPS` exceeds what the drafter has to catch up.
+The best length by `step_forecast` is chosen, by comparing all of them. It replaces the length in
+force when its value is higher by more than `_SWITCH_GAIN`, so that noise causes no flapping.
+Leaving length 0 needs `_SWITCH_ON_GAIN`, since off is the safe side of a tie, and a gain over
+`_DWELL_STEPS` that exceeds the time the drafter takes to catch up.
 
-The first steps of all, a handful, at lengths 4, 1 and 0, teach the cost its slopes. Afterwards what
-is not in use is kept known by exploring, each kind in a file of its own and all paid from one
-`account`: `hindsight` where the engine can, whether drafting or not; else `bursts` while off,
-unless the engine tells of first tokens for free; one step at a length beside the one in force by
-`neighbours`.
+The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Afterwards
+exploration keeps the estimates of unused lengths current, all of it paid from one
+`ExplorationBudget`: replay scoring where the engine supports it, at any length; otherwise bursts
+while off, unless the engine reports first-token verdicts for free; and single steps at an adjacent
+length (`adjacent_length_probe`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
 
-Where requests differ, tokens are weighed by what they are worth to the pace of the batch (`pace`);
-one length is taken for all of them.
+Where requests differ, tokens are weighted by how much they shorten the request's stay
+(`request_weights`); one length is chosen for all requests.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthPr
 from paceline.governor.exploration.bursts import Bursts
 from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
 from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
+from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
-# All chosen by hand on the simulator.
+# All chosen empirically on the simulator.
 _SWITCH_GAIN = 0.01
 _SWITCH_ON_GAIN = 0.03
 _DWELL_STEPS = 100.0
@@ -43,8 +44,8 @@ class GoodputPolicy:
     """Maximises expected tokens per second. One instance per engine."""
 
     name = "goodput"
-    weighs_paces = True
-    """Whether a verdict counts by its request's pace (`pace`)."""
+    uses_request_weights = True
+    """Whether a verdict counts by its request's weight (`request_weights`)."""
 
     def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
         """`max_step_s` is the objective for the time between two chunks of an answer."""
@@ -53,12 +54,14 @@ class GoodputPolicy:
         if not max_step_s > 0.0:
             raise ValueError(f"max_step_s is {max_step_s}; it must be positive")
         self._max_step_s = max_step_s
-        self._acceptance = AcceptanceModel(max_draft_length, weighs_paces=self.weighs_paces)
+        self._acceptance = AcceptanceModel(
+            max_draft_length, uses_request_weights=self.uses_request_weights
+        )
         self._cost = CostModel()
-        self._account = ExplorationBudget()
-        self._neighbours = AdjacentLengthProbe(self._acceptance, self._cost, self._account)
-        self._bursts = Bursts(self._account, self._cost)
-        self._replay_scoring = ReplayScoringSchedule(self._account)
+        self._budget = ExplorationBudget()
+        self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
+        self._bursts = Bursts(self._budget, self._cost)
+        self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
         self._profile = _profile_lengths(max_draft_length)
 
@@ -70,10 +73,10 @@ class GoodputPolicy:
         self._replay_scoring.observe(sample)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """The best length, or a probe when one is due and paid for."""
+        """The best length, or a probe when one is due and the budget covers it."""
         ceiling = load.max_draft_length
         if load.num_requests == 0 or ceiling == 0:
-            return DraftPlan(min(self._length, ceiling), "nothing to weigh")
+            return DraftPlan(min(self._length, ceiling), "no requests or no drafting allowed")
         if self._profile:
             length = min(self._profile.pop(), ceiling)
             return DraftPlan(length, "profile: learning the cost", is_exploring=True)
@@ -82,7 +85,7 @@ class GoodputPolicy:
         forecast = make_forecast(load, self._acceptance, self._cost).within(self._max_step_s)
         forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
-        self._account.earn(forecast.seconds[self._length])
+        self._budget.earn(forecast.seconds[self._length])
         probe = self._explore(load, forecast)
         if probe is not None:
             return probe
@@ -97,12 +100,12 @@ class GoodputPolicy:
             if tokens:
                 return replace(plan, replay_scoring_tokens=tokens)
         if load.has_first_token_verdicts and self._length == 0:
-            self._account.pay(FIRST_TOKEN_SHARE * forecast.seconds[0])
-            return replace(plan, asks_first_tokens=True)
+            self._budget.pay(FIRST_TOKEN_SHARE * forecast.seconds[0])
+            return replace(plan, requests_first_tokens=True)
         return plan
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
-        """The forecast with what is to be maximised as its values."""
+        """The forecast whose values are the objective of this policy."""
         return forecast
 
     def _choose(self, load: EngineLoad, forecast: StepForecast) -> int:
@@ -121,21 +124,30 @@ class GoodputPolicy:
 
     def _explore(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
         if len(forecast.values) == 1:
-            return None  # nothing else is allowed
+            return None  # no other length is allowed
         if self._length > 0:
-            return self._neighbours.probe(load, forecast, self._length)
+            return self._adjacent_probe.probe(load, forecast, self._length)
         if load.has_replay_scoring:
             return None
         if load.has_first_token_verdicts:
-            # Acceptance is told for free, but not what a step takes that was never made.
-            return self._neighbours.probe(load, forecast, 0)
+            # Acceptance is reported for free; the cost of length 1 still needs a measurement.
+            return self._adjacent_probe.probe(load, forecast, 0)
         return self._bursts.probe(load, forecast)
 
 
 def _profile_lengths(max_draft_length: int) -> list[int]:
-    """Lengths to visit first, last one first. Not the ceiling: at many requests it is dear.
+    """Lengths of the first steps, last one first. Without the ceiling, which is expensive at many
+    requests.
 
-    Each in a row, since a step whose length differs from the one before may have to catch up, and
-    the first use of anything is slow.
+    Each length several times in a row, since a step whose length differs from the one before may
+    have to catch up, and the first use of anything is slow.
     """
     return sorted([*{0, 1, min(4, max_draft_length)}] * _PROFILE_ROUNDS)
+
+
+POLICY = PolicyDefinition(
+    name="goodput",
+    summary="The length with the most expected tokens per second, by measured acceptance and cost.",
+    create=GoodputPolicy,
+    takes_max_step_s=True,
+)

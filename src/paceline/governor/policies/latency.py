@@ -1,29 +1,31 @@
-"""Which draft length keeps the slowest answers fast, as far as can be told from what was seen?
+"""A policy that keeps the slowest answers fast.
 
-Minimised is the P99, over answers, of the time per output token: from an answer's first token to
-its last, per token after the first. With X the tokens a step yields to a request, a length k gives
+It minimises the P99, over answers, of the time per output token: from an answer's first token to
+its last, per token after the first. With X the tokens that a step yields to a request, a length k
+gives
 
     mean(k)     = E[X] = 1 + S_1 + … + S_k,      S_j: chance that j draft tokens are accepted
     variance(k) = Var[X] = S_1 + 3 S_2 + … + (2k - 1) S_k - (S_1 + … + S_k)²
     slowest(k)  = mean(k) - 2.33 sqrt(share * variance(k)), at least 1     (share: see `dispersion`)
     objective   = seconds(k) / slowest(k)
 
-`share` of the variance is differences between requests that last; the rest is luck, which an
-answer evens out over its steps. What lasts is taken for normal, and 2.33 is the distance of the
-normal distribution's 1st percentile; a request gets a token a step whatever is rejected. Where all
-requests are alike the objective is goodput's, of which each one's rate is the n-th part. Where some
-are hard, their pace decides, and what the others would gain from drafting further is given up.
+`share` of the variance is lasting difference between requests; the rest is chance, which an answer
+evens out over its steps. The lasting part is assumed normal, and 2.33 is the distance of the
+normal distribution's 1st percentile; a request gets one token per step even when every draft is
+rejected. Where all requests are alike, the objective equals goodput's. Where some are hard, their
+rate decides, and the gain that the easy requests would have from longer drafts is given up.
 
-While requests wait for a place the objective is goodput: what they wait for is that others end, and
-a wait weighs more than any draft length.
+While requests wait for a slot the objective is goodput: they wait until others end, and a wait
+weighs more than any draft length.
 
-What it is not: the P99 over all gaps between two tokens, where those of one chunk have a gap of 0.
-That is nearly always least at draft length 0, since a step takes the longer the more is drafted in
-it, and one gap in 100 is a whole step at any length (measured: docs/experiments.md). To
-bound that one, set an objective for it (`max_step_s`): it is a constraint here as in `goodput`.
+The objective is not the P99 over all gaps between two tokens, where the tokens of one chunk have a
+gap of 0. That percentile is nearly always lowest at draft length 0, since a step takes longer the
+more is drafted in it, and one gap in 100 is a whole step at any length (measured:
+docs/experiments.md). To bound it, set an objective for it (`max_step_s`): it is a constraint here
+as in `goodput`.
 
-Assumes that the share of what lasts is the same at every length. With one request at a time it is
-not known, and taken for 0.
+Assumes that the lasting share is the same at every length. With one request at a time it is
+unknown and taken as 0.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from itertools import pairwise
 from paceline.governor.estimates.dispersion import Dispersion
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import EngineLoad, StepSample
 
 _NORMAL_99 = 2.326
@@ -44,7 +47,7 @@ class LatencyPolicy(GoodputPolicy):
     """Minimises the expected time per output token of the slowest answers."""
 
     name = "latency"
-    weighs_paces = False  # that requests differ is in its own formula
+    uses_request_weights = False  # the formula itself accounts for differences between requests
 
     def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
         super().__init__(max_draft_length, max_step_s=max_step_s)
@@ -63,12 +66,12 @@ class LatencyPolicy(GoodputPolicy):
 def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
     """The same forecast, its values the rate of the slowest answers times the number of requests.
 
-    >>> even = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])  # accepted every other time
-    >>> weigh_slowest(even, lasting_share=0.0).values  # by all alike
+    >>> even = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])  # half of the drafts accepted
+    >>> weigh_slowest(even, lasting_share=0.0).values  # all requests alike
     [200.0, 200.0]
     >>> [round(value) for value in weigh_slowest(even, lasting_share=0.04).values]
     [200, 169]
-    >>> [round(value) for value in weigh_slowest(even, lasting_share=1.0).values]  # by half of them
+    >>> [round(value) for value in weigh_slowest(even, lasting_share=1.0).values]  # half are hard
     [200, 133]
     """
     num_requests = forecast.tokens[0]  # at length 0 each gets one
@@ -82,3 +85,11 @@ def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
         slowest = mean - _NORMAL_99 * math.sqrt(lasting_share * variance)
         values.append(num_requests * max(slowest, 1.0) / forecast.seconds[length])
     return replace(forecast, values=values)
+
+
+POLICY = PolicyDefinition(
+    name="latency",
+    summary="The length at which the slowest answers are fastest, by measured acceptance and cost.",
+    create=LatencyPolicy,
+    takes_max_step_s=True,
+)

@@ -1,9 +1,9 @@
-"""Which draft length for how many requests, when a table made offline decides.
+"""A policy that reads the draft length from a table by the number of requests.
 
 The table is vLLM's own form (`num_speculative_tokens_per_batch_size`): inclusive ranges
-`(lowest, highest, draft_length)`, the first from 1, disjoint; a gap and everything past the last
-range carry the length before them on. It sees load only: no acceptance, no cost, so it is right
-for the machine, the models and the text it was tuned on.
+`(lowest, highest, draft_length)`, the first from 1, disjoint. A gap, and every load past the last
+range, takes the length of the range before it. The table sees load only, neither acceptance nor
+cost, so it is right for the machine, the models and the text on which it was tuned.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from paceline.governor.policy_definition import Parameter, PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 ScheduleRange = tuple[int, int, int]
@@ -32,7 +33,7 @@ class SchedulePolicy:
         self._lengths = [length for _, _, length in ordered]
 
     def observe(self, sample: StepSample) -> None:
-        """Nothing to learn."""
+        """Ignore the sample."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """The table's length for the load, never more than the ceiling in force."""
@@ -41,19 +42,13 @@ class SchedulePolicy:
         return DraftPlan(length, f"schedule from {self._starts[index]} requests")
 
 
-def check_schedule(ranges: Sequence[ScheduleRange]) -> list[ScheduleRange]:
-    """The ranges in order, or ValueError with what is wrong."""
+def check_schedule(ranges: Sequence[Sequence[int]]) -> tuple[ScheduleRange, ...]:
+    """The ranges in ascending order; ValueError says which entry is wrong."""
     if not ranges:
         raise ValueError("schedule is empty; it needs at least one [lowest, highest, draft_length]")
-    for entry in ranges:
-        if len(entry) != 3 or not all(type(number) is int for number in entry):
-            raise ValueError(
-                f"schedule entry {list(entry)} must be three whole numbers: "
-                "[lowest number of requests, highest, draft_length]"
-            )
-    ordered = sorted(ranges)
+    checked = sorted(_check_entry(entry) for entry in ranges)
     end_before = 0
-    for lowest, highest, length in ordered:
+    for lowest, highest, length in checked:
         if not 1 <= lowest <= highest:
             raise ValueError(
                 f"schedule range {lowest}..{highest} must satisfy 1 <= lowest <= highest"
@@ -63,8 +58,41 @@ def check_schedule(ranges: Sequence[ScheduleRange]) -> list[ScheduleRange]:
         if lowest <= end_before:
             raise ValueError(f"schedule range {lowest}..{highest} overlaps the range before it")
         end_before = highest
-    if ordered[0][0] != 1:
+    if checked[0][0] != 1:
         raise ValueError(
-            f"schedule starts at {ordered[0][0]} requests; the first range must start at 1"
+            f"schedule starts at {checked[0][0]} requests; the first range must start at 1"
         )
-    return ordered
+    return tuple(checked)
+
+
+def _check_entry(entry: object) -> ScheduleRange:
+    if (
+        not isinstance(entry, list | tuple)
+        or len(entry) != 3
+        or not all(type(number) is int for number in entry)
+    ):
+        shown = list(entry) if isinstance(entry, tuple) else entry
+        raise ValueError(
+            f"schedule entry {shown!r} must be three whole numbers: "
+            "[lowest number of requests, highest, draft_length]"
+        )
+    lowest, highest, length = entry
+    return lowest, highest, length
+
+
+POLICY = PolicyDefinition(
+    name="schedule",
+    summary="The draft length that a table gives for the number of running requests.",
+    create=lambda max_draft_length, schedule: SchedulePolicy(schedule),
+    parameters=(
+        Parameter(
+            "schedule",
+            list,
+            "Ranges [lowest number of requests, highest, draft length], as vLLM's "
+            "num_speculative_tokens_per_batch_size has them, the first from 1; for example "
+            "[[1, 8, 6], [9, 256, 2]].",
+            is_required=True,
+            parse=check_schedule,
+        ),
+    ),
+)

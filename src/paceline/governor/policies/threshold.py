@@ -1,35 +1,36 @@
-"""Which draft length by watching the accepted fraction alone, with thresholds.
+"""A policy that follows the accepted fraction alone, with fixed thresholds.
 
     average <- keep * average + (1 - keep) * accepted / drafted      (weighted by drafted tokens)
 
-above 0.75 one token longer, below 0.6 one shorter, below 0.4 off. States:
+Above 0.75 the length grows by one token, below 0.6 it shrinks by one, below 0.4 drafting stops.
+States:
 
-    on       the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` fresh drafts
+    on       the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` new drafts
     off      nothing is drafted for a pause
     probing  `_PROBE_STEPS` steps at length 1, then nothing until their verdicts are in: at 0.6 and
-             more on again at 1, else off for a pause twice as long
+             more drafting resumes at 1, otherwise the next pause is twice as long
 
 What is drafted in one step is verified in the next, and under asynchronous scheduling its verdict
-arrives another step later. So drafts from before switching off are still judged afterwards. Samples
-arrive in order; therefore one that was asked for nothing marks the end of those leftovers, and,
-after a probe's last step, the end of the probe. Fewer than `_LEAST_VERDICTS` verdicts (a drafter
-that seldom offers) do not switch on; they are kept and added to those of the next probe.
+arrives one step later still. So drafts from before switching off are judged afterwards. Samples
+arrive in order; therefore a sample without requested drafts marks the end of those leftovers, and,
+after the last step of a probe, the end of the probe. Fewer than `_LEAST_VERDICTS` verdicts (a
+drafter that seldom offers) do not switch drafting on; they are added to those of the next probe.
 
-The rule as it is commonly published has no way back from off (nothing drafted, nothing measured);
-the probe is that way: at most `_LAST_PAUSE` steps until the next one. It knows no cost: acceptance
-of 0.9 at a load where verification is dear still lengthens. It is here as a baseline; see
-`goodput`.
+The rule as commonly published cannot leave the off state: nothing drafted, nothing measured. The
+probe adds the way back, after at most `_LAST_PAUSE` steps. The rule knows no cost: at an acceptance
+of 0.9 it lengthens even at a load where verification is expensive. It is a baseline for `goodput`.
 """
 
 from __future__ import annotations
 
+from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _LENGTHEN_ABOVE = 0.75
 _SHORTEN_BELOW = 0.6
 _OFF_BELOW = 0.4
 
-# Chosen by hand: an average over about 64 draft tokens, a decision per 32.
+# Chosen empirically: an average over about 64 draft tokens, a decision per 32.
 _MEMORY_DRAFTED = 64.0
 _SETTLE_DRAFTED = 32
 _PROBE_STEPS = 4
@@ -50,7 +51,7 @@ class ThresholdPolicy:
         self._fresh_drafted = 0
         self._pause = _FIRST_PAUSE
         self._steps_off = 0
-        self._leftovers_gone = False
+        self._leftovers_judged = False
         self._probe_left = 0
         self._is_probing = False
         self._is_probe_judged = False
@@ -58,7 +59,7 @@ class ThresholdPolicy:
         self._probe_accepted = 0
 
     def observe(self, sample: StepSample) -> None:
-        """Update the average or the probe, and decide when enough is known."""
+        """Update the average or the probe, and decide once enough drafts were judged."""
         if self._length == 0:
             self._observe_while_off(sample)
             return
@@ -92,11 +93,11 @@ class ThresholdPolicy:
         return DraftPlan(0, f"threshold: off for {self._steps_off} of {self._pause} steps")
 
     def _observe_while_off(self, sample: StepSample) -> None:
-        if sample.asked_draft_length == 0:
-            self._leftovers_gone = True
+        if sample.requested_draft_length == 0:
+            self._leftovers_judged = True
             if self._is_probe_judged and self._probe_left == 0:
                 self._end_probe()
-        elif self._is_probing and self._leftovers_gone and sample.drafted:
+        elif self._is_probing and self._leftovers_judged and sample.drafted:
             self._is_probe_judged = True
             self._probe_drafted += sum(sample.drafted)
             self._probe_accepted += sum(sample.accepted)
@@ -106,7 +107,7 @@ class ThresholdPolicy:
             self._length = 0
             self._pause = _FIRST_PAUSE
             self._steps_off = 0
-            self._leftovers_gone = False
+            self._leftovers_judged = False
         elif average < _SHORTEN_BELOW:
             self._length = max(self._length - 1, 1)
         elif average > _LENGTHEN_ABOVE:
@@ -124,3 +125,10 @@ class ThresholdPolicy:
             self._length = 1
             self._average = fraction
             self._fresh_drafted = 0
+
+
+POLICY = PolicyDefinition(
+    name="threshold",
+    summary="A length that follows the accepted fraction alone, by fixed thresholds.",
+    create=ThresholdPolicy,
+)

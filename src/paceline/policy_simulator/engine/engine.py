@@ -46,7 +46,7 @@ class _Step:
     emits: Ints
     """1 where the step yields output, 0 where it computes part of a prompt."""
     load: EngineLoad
-    asked_draft_length: int
+    requested_draft_length: int
     draft_length: int
     catch_up_tokens: int
     is_behind: bool
@@ -178,7 +178,7 @@ class SimulatedEngine:
             num_verified=num_verified,
             emits=emits,
             load=load,
-            asked_draft_length=self._asked,
+            requested_draft_length=self._asked,
             draft_length=length,
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
@@ -275,7 +275,7 @@ class SimulatedEngine:
                 expected_s,
                 replay_scoring_s,
                 step.draft_length,
-                step.asked_draft_length,
+                step.requested_draft_length,
                 len(slots),
                 int(np.add.reduce(outputs)),
                 step.num_verified,
@@ -331,7 +331,7 @@ class SimulatedEngine:
     def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
         """Where nothing was asked for: 1 for each request that emits the token that the draft model
         has computed for it. By the draw that would have decided on it as a draft."""
-        if not self._machine.tells_first_tokens or step.asked_draft_length > 0:
+        if not self._machine.tells_first_tokens or step.requested_draft_length > 0:
             return ()
         decoding = step.slots[
             alive & (step.scheduled == 1) & (self._batch.position[step.slots] > 0)
@@ -348,7 +348,7 @@ class SimulatedEngine:
         first_tokens: tuple[int, ...],
     ) -> None:
         """Give the policy the sample of the step, as the observer would make it."""
-        rests, asked = self._machine.drafter == "rests", step.asked_draft_length
+        rests, asked = self._machine.drafter == "rests", step.requested_draft_length
         still_behind = rests and asked > 0 and step.num_verified == 0
         catches_up = rests and step.draft_length > 0 and (asked == 0 or still_behind)
         judged = going & ((step.verified > 0) | (step.scheduled == 1))
@@ -360,7 +360,7 @@ class SimulatedEngine:
         self._policy.observe(
             StepSample(
                 num_requests=load.num_requests,
-                asked_draft_length=asked,
+                requested_draft_length=asked,
                 drafted=tuple(step.verified[judged].tolist()),
                 accepted=tuple(accepted[judged].tolist()),
                 verified_draft_tokens=step.num_verified,

@@ -24,7 +24,7 @@ class StepLog:
     """Of that, what the draft model took to judge in hindsight."""
     draft_length: Ints
     """Planned in this step, verified in the next."""
-    asked_draft_length: Ints
+    requested_draft_length: Ints
     num_requests: Ints
     output_tokens: Ints
     drafted_tokens: Ints
@@ -73,7 +73,7 @@ class LogWriter:
             expected_s=columns[1],
             replay_scoring_s=columns[2],
             draft_length=counts[0],
-            asked_draft_length=counts[1],
+            requested_draft_length=counts[1],
             num_requests=counts[2],
             output_tokens=counts[3],
             drafted_tokens=counts[4],

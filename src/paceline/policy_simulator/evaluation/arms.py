@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.governor.policies.registry import create_policy
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.policy_registry import create_policy
 from paceline.policy_simulator.engine.engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.machines.machine import Disturbance, Machine

@@ -19,7 +19,7 @@ def make_sample(
     """A step of two requests with these drafts, of 50 ms."""
     return StepSample(
         num_requests=2,
-        asked_draft_length=3,
+        requested_draft_length=3,
         drafted=drafted,
         accepted=accepted,
         verified_draft_tokens=sum(drafted),

@@ -46,7 +46,7 @@ def test_the_ceiling_limits_every_policy() -> None:
     ("command", "message"),
     [
         ({}, "at least one of"),
-        ({"speed": 1}, "unknown key 'speed'; allowed are policy, draft_length, ceiling"),
+        ({"speed": 1}, "unknown key 'speed'; allowed are policy, policy_parameters, draft_length"),
         ({"draft_length": 9}, "draft_length is 9; allowed is a whole number from 0 .off. to 8"),
         ({"draft_length": -1}, "draft_length is -1"),
         ({"draft_length": True}, "draft_length is True"),
@@ -54,7 +54,7 @@ def test_the_ceiling_limits_every_policy() -> None:
         ({"ceiling": 9}, "ceiling is 9"),
         ({"ceiling": 2, "draft_length": 3}, "from 0 .off. to 2, the ceiling in force"),
         ({"policy": "best"}, "policy is 'best'; allowed are goodput"),
-        ({"policy": "schedule"}, "needs a schedule"),
+        ({"policy": "schedule"}, "policy schedule needs the parameter schedule"),
         ({"policy": "goodput", "draft_length": 3}, "only fixed takes it"),
         ({"policy": 7}, "must be the name of a policy"),
     ],

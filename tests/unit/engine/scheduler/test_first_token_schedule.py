@@ -7,7 +7,7 @@ import pytest
 from paceline.engine.scheduler.first_token_schedule import FirstTokenSchedule
 from paceline.governor.values import DraftPlan
 
-OFF = DraftPlan(0, "off", asks_first_tokens=True)
+OFF = DraftPlan(0, "off", requests_first_tokens=True)
 
 
 def test_a_more_expensive_output_layer_is_probed_less_often() -> None:

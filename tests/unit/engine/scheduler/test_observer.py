@@ -87,7 +87,7 @@ def test_a_decode_step_after_a_prefill() -> None:
     second = loop.finish(decode, at_s=1.5, verified={"a": (3, 2), "b": (3, 0)})
     assert second == StepSample(
         num_requests=2,
-        asked_draft_length=3,
+        requested_draft_length=3,
         drafted=(3, 3),
         accepted=(2, 0),
         verified_draft_tokens=6,
@@ -110,7 +110,7 @@ def test_a_request_without_a_proposed_draft_is_judged_with_zero() -> None:
     loop.schedule(step, at_s=0.1, draft_length=4)
     sample = loop.finish(step, at_s=0.2, verified={"a": (2, 1)})
     assert sample is not None
-    assert (sample.drafted, sample.accepted, sample.asked_draft_length) == ((2, 0), (1, 0), 4)
+    assert (sample.drafted, sample.accepted, sample.requested_draft_length) == ((2, 0), (1, 0), 4)
     assert sample.judged == ("a", "b")
 
 
@@ -172,7 +172,7 @@ def test_two_steps_in_flight_are_kept_separate() -> None:
     two = loop.finish(second, at_s=0.14, verified={"a": (2, 2)})
     assert one is not None
     assert two is not None
-    assert (one.draft_length, two.draft_length, two.asked_draft_length) == (2, 5, 2)
+    assert (one.draft_length, two.draft_length, two.requested_draft_length) == (2, 5, 2)
     assert (two.drafted, two.accepted, two.duration_s) == ((2,), (2,), pytest.approx(0.04))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.governor.policies.registry import POLICY_NAMES
+from paceline.policy_registry import policy_names
 from unit.gateway.conftest import Served, chat
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -117,11 +117,11 @@ async def test_invalid_changes_get_a_400(
 
 async def test_every_policy_of_the_governor_can_be_set(served: Served) -> None:
     async with controlled(served) as control:
-        for name in POLICY_NAMES:
+        for name in policy_names():
             answer = await served.admin.patch("/admin/governor", json={"policy": name})
             assert (answer.status_code, control.state["policy"]) == (200, name)
         refused = await served.admin.patch("/admin/governor", json={"policy": "best"})
-        assert ", ".join(POLICY_NAMES) in refused.json()["error"]["message"]
+        assert ", ".join(policy_names()) in refused.json()["error"]["message"]
 
 
 async def test_a_change_that_the_engine_refuses_gets_a_400_with_its_reason(served: Served) -> None:

@@ -17,7 +17,7 @@ def verdicts(asked: int, *pairs: tuple[int, int]) -> StepSample:
     drafted = tuple(d for d, _ in pairs)
     return StepSample(
         num_requests=len(pairs),
-        asked_draft_length=asked,
+        requested_draft_length=asked,
         drafted=drafted,
         accepted=tuple(a for _, a in pairs),
         verified_draft_tokens=sum(drafted),

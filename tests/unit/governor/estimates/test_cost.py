@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from paceline.governor.estimates import cost
+from paceline.governor.estimates import cell_regression
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.values import StepSample
 
@@ -23,7 +23,7 @@ def step(
 ) -> StepSample:
     return StepSample(
         num_requests=num_requests,
-        asked_draft_length=length,
+        requested_draft_length=length,
         drafted=(),
         accepted=(),
         verified_draft_tokens=verified,
@@ -117,7 +117,7 @@ def test_the_number_of_shapes_is_bounded() -> None:
     for _ in range(3000):
         n, length = draw.randint(1, 4000), draw.randint(0, 30)
         model.observe(step(n, draw.randint(0, n * 30), length, true_s(n, 0, length)))
-    assert len(model._cells) <= 192
+    assert len(list(model._fit.shapes)) <= 192
 
 
 def test_verifying_anything_at_all_has_a_price_of_its_own() -> None:
@@ -207,7 +207,7 @@ def test_rebuilding_the_sums_changes_no_prediction(monkeypatch: pytest.MonkeyPat
     """Weights grow with every step; brought back to 1 every few dozen steps, or never."""
     predictions = []
     for max_weight in (1.02, 1e6):
-        monkeypatch.setattr(cost, "_MAX_WEIGHT", max_weight)
+        monkeypatch.setattr(cell_regression, "_MAX_WEIGHT", max_weight)
         draw, model = random.Random(3), CostModel()
         for _ in range(400):
             length = draw.choice([0, 1, 4])
@@ -227,7 +227,7 @@ def test_a_length_seen_only_beside_a_long_prompt_is_not_measured() -> None:
 
 def test_shapes_with_prompts_do_not_drive_out_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """One decode shape, then more shapes with prompts than there is room for."""
-    monkeypatch.setattr(cost, "_MAX_CELLS", 6)
+    monkeypatch.setattr(cell_regression, "_MAX_CELLS", 6)
     model = CostModel()
     model.observe(step(8, 0, 0, true_s(8, 0, 0)))
     for doubling in range(12):

@@ -12,7 +12,7 @@ def sample(accepted: dict[str, int]) -> StepSample:
     count = len(accepted)
     return StepSample(
         num_requests=max(count, 1),
-        asked_draft_length=4 if count else 0,
+        requested_draft_length=4 if count else 0,
         drafted=(4,) * count,
         accepted=tuple(accepted.values()),
         verified_draft_tokens=4 * count,

@@ -13,7 +13,7 @@ def judged(*verdicts: tuple[str, int, int]) -> StepSample:
     drafted = tuple(d for _, d, _ in verdicts)
     return StepSample(
         num_requests=len(verdicts),
-        asked_draft_length=max(drafted, default=0),
+        requested_draft_length=max(drafted, default=0),
         drafted=drafted,
         accepted=tuple(a for _, _, a in verdicts),
         verified_draft_tokens=sum(drafted),
@@ -35,7 +35,7 @@ def test_requests_nothing_is_known_of_count_alike() -> None:
 def test_a_fast_request_counts_less() -> None:
     """Of 5 tokens and of 1 in the first step, where the mean is 3.
 
-    RequestWeights: (4 * 3 + 5) / 5 and (4 * 3 + 1) / 5, which is 17 to 13; so weights of 13 and 17 in 30.
+    Rates: (4 * 3 + 5) / 5 and (4 * 3 + 1) / 5, which is 17 to 13; so weights of 13 and 17 in 30.
     """
     paces = RequestWeights()
     paces.weigh(judged(("a", 4, 4), ("b", 4, 0)))

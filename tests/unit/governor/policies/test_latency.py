@@ -10,8 +10,8 @@ import pytest
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest
-from paceline.governor.policies.registry import create_policy
 from paceline.governor.values import EngineLoad, StepSample
+from paceline.policy_registry import create_policy
 from paceline.policy_simulator.engine.engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.arms import HeldLength

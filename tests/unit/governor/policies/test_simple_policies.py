@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.policies.registry import POLICY_NAMES, create_policy
 from paceline.governor.policies.schedule import SchedulePolicy, ScheduleRange
 from paceline.governor.policies.threshold import ThresholdPolicy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.policy_registry import create_policy, policy_names
 from unit.governor.steady import SteadyEngine, hazard
 
 HOPELESS = hazard(0.0)
@@ -129,7 +129,7 @@ def _switch_off(engine: SteadyEngine) -> None:
 
 def test_factory_knows_every_policy_by_name() -> None:
     """Each name builds something that plans within the ceiling."""
-    for name in POLICY_NAMES:
+    for name in policy_names():
         policy = create_policy(name, max_draft_length=8, schedule=[(1, 64, 2)])
         assert 0 <= policy.plan(LOAD).draft_length <= 8
 
@@ -137,8 +137,8 @@ def test_factory_knows_every_policy_by_name() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"name": "best"}, "policy is 'best'; allowed are goodput, latency, threshold, schedule"),
-        ({"name": "schedule"}, "needs a schedule"),
+        ({"name": "best"}, "policy is 'best'; allowed are goodput, fixed, latency, off, schedule"),
+        ({"name": "schedule"}, "policy schedule needs the parameter schedule"),
         ({"name": "fixed", "draft_length": 9}, "draft_length is 9; allowed is 0 .off. to 8"),
     ],
 )
@@ -162,7 +162,7 @@ def test_contradictory_samples_are_refused(change: dict[str, object], complaint:
     """A sample that cannot be true never reaches a policy."""
     sample = StepSample(
         num_requests=1,
-        asked_draft_length=2,
+        requested_draft_length=2,
         drafted=(2,),
         accepted=(1,),
         verified_draft_tokens=2,

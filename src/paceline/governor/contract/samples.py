@@ -1,0 +1,158 @@
+"""Ordinary and extreme step samples for the contract checks, the same ones on every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+
+_GOLDEN = 0.6180339887498949
+"""Its multiples, taken modulo 1, fill the interval from 0 to 1 evenly."""
+
+
+def ordinary_sample(**changes: Any) -> StepSample:
+    """A step of four requests at draft length 3, with `changes` to its fields."""
+    fields: dict[str, Any] = {
+        "num_requests": 4,
+        "requested_draft_length": 3,
+        "drafted": (3, 3, 3, 0),
+        "accepted": (0, 1, 3, 0),
+        "verified_draft_tokens": 9,
+        "draft_length": 3,
+        "prefill_tokens": 0,
+        "context_tokens": 900,
+        "duration_s": 0.03,
+        "is_clean": True,
+    }
+    return StepSample(**(fields | changes))
+
+
+def ordinary_load(max_draft_length: int, **changes: Any) -> EngineLoad:
+    """A load of four requests, with `changes` to its fields."""
+    fields: dict[str, Any] = {
+        "num_requests": 4,
+        "context_tokens": 900,
+        "prefill_tokens": 0,
+        "num_waiting": 0,
+        "max_draft_length": max_draft_length,
+    }
+    return EngineLoad(**(fields | changes))
+
+
+def varied_samples(num_samples: int, max_draft_length: int, *, seed: int = 0) -> list[StepSample]:
+    """Samples of a healthy engine whose load, lengths and acceptance vary."""
+    spread = Spread(seed)
+    requested = 0
+    samples = []
+    for _ in range(num_samples):
+        length = spread.whole(max_draft_length)
+        samples.append(step_of(spread, 1 + spread.whole(7), requested, length))
+        requested = length
+    return samples
+
+
+def step_of(spread: Spread, num_requests: int, requested: int, draft_length: int) -> StepSample:
+    """A clean step that verifies drafts of `requested` tokens."""
+    drafted = (requested,) * num_requests if requested else ()
+    accepted = tuple(spread.whole(count) for count in drafted)
+    return ordinary_sample(
+        num_requests=num_requests,
+        requested_draft_length=requested,
+        drafted=drafted,
+        accepted=accepted,
+        verified_draft_tokens=sum(drafted),
+        draft_length=draft_length,
+        duration_s=0.02 + 0.001 * sum(drafted) + 0.001 * spread.fraction(),
+        judged=tuple(f"request-{number}" for number in range(len(drafted))),
+    )
+
+
+def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
+    """Samples that a faulty engine, clock or drafter could produce, by what is wrong."""
+    sample, top = ordinary_sample, max_draft_length
+    crowd: dict[str, Any] = {
+        "num_requests": 256,
+        "requested_draft_length": top,
+        "draft_length": top,
+        "drafted": (top,) * 256,
+        "verified_draft_tokens": 256 * top,
+    }
+    all_accepted = sample(**crowd, accepted=(top,) * 256)
+    none_accepted = sample(**crowd, accepted=(0,) * 256)
+    good_scores = ReplayScores((top,) * 16, (top,) * 16, 16 * (top + 1), 0, 0.001)
+    bad_scores = ReplayScores((top,) * 64, (0,) * 64, 64, 0, 0.001)
+    deep = 2 * top + 4
+    return {
+        "durations of zero": [sample(duration_s=0.0)] * 50,
+        "one duration of zero": [sample(), sample(duration_s=0.0), sample()],
+        "no durations": [sample(duration_s=None)] * 50,
+        "steps of eleven days": [sample(duration_s=1e6)] * 50,
+        "steps of a picosecond": [sample(duration_s=1e-12)] * 50,
+        "durations that grow tenfold": [sample(duration_s=10.0**power) for power in range(-12, 7)],
+        "nothing judged": [sample(drafted=(), accepted=())] * 50,
+        "no requests": [sample(num_requests=0, drafted=(), accepted=(), verified_draft_tokens=0)]
+        * 9,
+        "no clean step": [sample(is_clean=False)] * 50,
+        "prefills only": [sample(prefill_tokens=8192, is_clean=False, drafted=(), accepted=())]
+        * 50,
+        "catching up in every step": [sample(catches_up=True, is_clean=False)] * 50,
+        "catching up without context": [sample(catches_up=True, context_tokens=0)] * 9,
+        "256 requests, all drafts accepted": [all_accepted] * 300,
+        "256 requests, no draft accepted": [none_accepted] * 300,
+        "acceptance that turns in every step": [all_accepted, none_accepted] * 99,
+        "ten million tokens of context": [sample(context_tokens=10**7)] * 50,
+        "drafts that were not requested": [sample(requested_draft_length=0)] * 50,
+        "drafts longer than the ceiling": [
+            sample(
+                requested_draft_length=deep,
+                drafted=(deep,),
+                accepted=(deep,),
+                verified_draft_tokens=deep,
+            )
+        ]
+        * 50,
+        "one stale sample again and again": [sample()] * 300,
+        "replay scores that were not requested": [sample(replay_scores=good_scores)] * 50,
+        "replay scores of nothing": [sample(replay_scores=ReplayScores((), (), 0, 0, 0.0))] * 50,
+        "replay scoring that takes eleven days": [
+            sample(replay_scores=ReplayScores((top,), (0,), 64, 10**7, 1e6))
+        ]
+        * 50,
+        "replay scores deeper than the ceiling": [
+            sample(replay_scores=ReplayScores((99,), (99,), 99, 0, 0.0))
+        ]
+        * 50,
+        "replay scores that turn": [
+            sample(replay_scores=good_scores),
+            sample(replay_scores=bad_scores),
+        ]
+        * 50,
+        "first-token verdicts that were not requested": [sample(first_token_verdicts=(1, 0, 1))]
+        * 50,
+        "first-token verdicts without drafts": [
+            sample(
+                requested_draft_length=0,
+                drafted=(),
+                accepted=(),
+                verified_draft_tokens=0,
+                first_token_verdicts=(1,) * 256,
+            )
+        ]
+        * 50,
+    }
+
+
+class Spread:
+    """Evenly spread numbers in a fixed order; another seed gives another order."""
+
+    def __init__(self, seed: int) -> None:
+        self._number = 1 + 10_007 * seed
+
+    def fraction(self) -> float:
+        """A number from 0 to 1."""
+        self._number += 1
+        return (self._number * _GOLDEN) % 1.0
+
+    def whole(self, highest: int) -> int:
+        """A whole number from 0 to `highest`."""
+        return int(self.fraction() * (highest + 1))

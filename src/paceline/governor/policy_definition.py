@@ -1,0 +1,174 @@
+"""A policy's declaration: its name, its parameters with types and bounds, and its constructor.
+
+Each policy declares itself beside its code, so that settings, error messages, the admin port and
+the generated page `docs/policies.md` need no list of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.governor.policy import Policy
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_RESERVED = ("max_draft_length", "max_step_s")
+_TYPE_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One setting of a policy, as users write it in YAML or JSON.
+
+    >>> share = Parameter("share", float, "Of the ceiling.", default=0.5, lowest=0, highest=1)
+    >>> share.read(1)
+    1.0
+    >>> share.read(2)
+    Traceback (most recent call last):
+    ValueError: share is 2; allowed is a number from 0 to 1
+    """
+
+    name: str
+    type: type
+    """One of bool, int, float, str and list."""
+    description: str
+    """What it does, in one sentence, for the generated page."""
+    default: Any = None
+    """Used where no value is given. None leaves the choice to the policy."""
+    is_required: bool = False
+    """Whether the policy cannot be built without a value."""
+    lowest: float | None = None
+    highest: float | None = None
+    choices: tuple[Any, ...] = ()
+    """The only allowed values; empty for no such limit."""
+    parse: Callable[[Any], Any] | None = None
+    """Checks a value of the right type further and converts it; raises ValueError."""
+
+    def __post_init__(self) -> None:
+        if not _PARAMETER_NAME.fullmatch(self.name) or self.name in _RESERVED:
+            raise ValueError(
+                f"parameter name is {self.name!r}; allowed are lower-case letters, digits and _, "
+                f"but not {' or '.join(_RESERVED)}"
+            )
+        if self.type not in _TYPE_WORDS:
+            raise ValueError(
+                f"type of parameter {self.name} is {self.type!r}; allowed are "
+                f"{', '.join(kind.__name__ for kind in _TYPE_WORDS)}"
+            )
+        if not self.description:
+            raise ValueError(f"parameter {self.name} has no description; give one sentence")
+        if self.default is not None:
+            self.read(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words."""
+        if self.choices:
+            return " or ".join(map(repr, self.choices))
+        words = _TYPE_WORDS[self.type]
+        if self.lowest is not None and self.highest is not None:
+            return f"{words} from {self.lowest:g} to {self.highest:g}"
+        if self.lowest is not None:
+            return f"{words}, {self.lowest:g} or more"
+        if self.highest is not None:
+            return f"{words}, {self.highest:g} or less"
+        return words
+
+    def read(self, value: Any) -> Any:
+        """The value as the policy takes it; ValueError says what was given and what is allowed."""
+        if self.type is float and type(value) is int:
+            value = float(value)
+        if self.type is list and isinstance(value, tuple):
+            value = list(value)
+        if type(value) is not self.type or not self._is_in_bounds(value):
+            raise ValueError(f"{self.name} is {_shown(value)}; allowed is {self.allowed}")
+        return value if self.parse is None else self.parse(value)
+
+    def _is_in_bounds(self, value: Any) -> bool:
+        if self.choices and value not in self.choices:
+            return False
+        if self.type is float and not math.isfinite(value):
+            return False
+        return (self.lowest is None or value >= self.lowest) and (
+            self.highest is None or value <= self.highest
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDefinition:
+    """A policy under its name.
+
+    `create(max_draft_length, **parameters)` builds it; `max_draft_length` is the engine's ceiling,
+    1 or more.
+    """
+
+    name: str
+    summary: str
+    """What the policy does, in one sentence, for help texts and the generated page."""
+    create: Callable[..., Policy]
+    parameters: tuple[Parameter, ...] = ()
+    takes_max_step_s: bool = False
+    """Whether `create` also takes `max_step_s`, the objective for the time of one step."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"policy name is {self.name!r}; allowed are lower-case letters, digits, - and _"
+            )
+        if not self.summary:
+            raise ValueError(f"policy {self.name} has no summary; give one sentence")
+        names = [parameter.name for parameter in self.parameters]
+        if len(set(names)) != len(names):
+            raise ValueError(f"policy {self.name} declares a parameter twice: {', '.join(names)}")
+
+    def read_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values for `create`, defaults included; a value of None counts as not given.
+
+        ValueError names an unknown parameter, a missing one, or a value that is not allowed.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name in given:
+            if name not in known:
+                raise ValueError(
+                    f"policy {self.name} has no parameter {str(name)[:100]!r}; "
+                    f"allowed are {', '.join(known) or 'none'}"
+                )
+        values: dict[str, Any] = {}
+        for name, parameter in known.items():
+            value = given.get(name)
+            if value is not None:
+                values[name] = parameter.read(value)
+            elif parameter.is_required:
+                raise ValueError(
+                    f"policy {self.name} needs the parameter {name}: {parameter.description}"
+                )
+            elif parameter.default is not None:
+                values[name] = parameter.default
+        return values
+
+    def build(
+        self,
+        *,
+        max_draft_length: int,
+        parameters: Mapping[str, Any],
+        max_step_s: float = math.inf,
+    ) -> Policy:
+        """A new policy; ValueError says which value is wrong."""
+        values = self.read_parameters(parameters)
+        if self.takes_max_step_s:
+            values["max_step_s"] = max_step_s
+        return self.create(max_draft_length, **values)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:100]

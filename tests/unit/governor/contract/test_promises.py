@@ -1,0 +1,206 @@
+"""Each contract check fails for a policy that breaks exactly its promise."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from paceline.governor.contract import find_broken_promises
+from paceline.governor.policies.fixed import FixedPolicy
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.policy_registry import PolicyContractError, check_policy
+
+MAX = 4
+
+
+class Sound:
+    """Half of the ceiling; keeps every promise. The policies below break one each."""
+
+    def __init__(self, max_draft_length: int) -> None:
+        self._max = max_draft_length
+
+    def observe(self, sample: StepSample) -> None:
+        """Learns nothing."""
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(load.max_draft_length // 2, "half of the ceiling")
+
+
+class Unbuildable(Sound):
+    def __init__(self, max_draft_length: int) -> None:
+        raise KeyError("model")
+
+
+class WithoutObserve:
+    def __init__(self, max_draft_length: int) -> None:
+        pass
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, "off")
+
+
+class WaitsForASample(Sound):
+    last: StepSample | None = None
+
+    def observe(self, sample: StepSample) -> None:
+        self.last = sample
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        assert self.last is not None, "no sample yet"
+        return super().plan(load)
+
+
+class DividesByTheLoad(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(min(8 // load.num_requests, load.max_draft_length), "by load")
+
+
+class IgnoresTheCeiling(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(self._max, "the ceiling at the start")
+
+
+class DividesByTheDuration(Sound):
+    def observe(self, sample: StepSample) -> None:
+        assert sample.duration_s is not None
+        sample.num_requests / sample.duration_s
+
+
+class TiresOfWaiting(Sound):
+    plans_since = 0
+
+    def observe(self, sample: StepSample) -> None:
+        self.plans_since = 0
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        self.plans_since += 1
+        if self.plans_since > 500:
+            raise TimeoutError("no sample for 500 steps")
+        return super().plan(load)
+
+
+class ChangesSamples(Sound):
+    def observe(self, sample: StepSample) -> None:
+        object.__setattr__(sample, "is_clean", False)
+
+
+class Unsteady(Sound):
+    """Each new policy continues where the class variable is: a hidden input."""
+
+    numbers = itertools.count()
+
+    def __init__(self, max_draft_length: int) -> None:
+        super().__init__(max_draft_length)
+        self._offset = next(self.numbers)
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(self._offset % (load.max_draft_length + 1), "by my number")
+
+
+class Entangled(Sound):
+    """Instances used in turn see each other; one after the other they do not."""
+
+    latest: Any = None
+
+    def observe(self, sample: StepSample) -> None:
+        Entangled.latest = self
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        is_alone = Entangled.latest in (None, self)
+        if load.num_requests not in (4, 7):
+            is_alone = True
+        return DraftPlan(load.max_draft_length if is_alone else 0, "alone or not")
+
+
+class OrdersScores(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, "off", replay_scoring_tokens=64)
+
+
+class OrdersVerdicts(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, "off", requests_first_tokens=True)
+
+
+class PlansANumber(Sound):
+    def plan(self, load: EngineLoad) -> Any:
+        return 0
+
+
+class PlansAFraction(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(load.max_draft_length / 2, "half")  # type: ignore[arg-type]
+
+
+class GivesNoReason(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, "")
+
+
+def test_a_sound_policy_breaks_nothing() -> None:
+    assert find_broken_promises(lambda: Sound(MAX), MAX) == []
+    check_policy(Sound, max_draft_length=MAX)
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise", "finding"),
+    [
+        (Unbuildable, "can be built", "building it raised KeyError"),
+        (WithoutObserve, "has `observe` and `plan`", "WithoutObserve has no method observe"),
+        (WaitsForASample, "before the first sample", "plan raised AssertionError"),
+        (DividesByTheLoad, "load without requests", "plan raised ZeroDivisionError"),
+        (IgnoresTheCeiling, "keeps to the ceiling", "length is 4 under a ceiling of"),
+        (DividesByTheDuration, "tolerates extreme samples", "observe raised ZeroDivisionError"),
+        (TiresOfWaiting, "tolerates missing samples", "500 steps after the last sample"),
+        (ChangesSamples, "leaves samples unchanged", "observe changed StepSample"),
+        (Unsteady, "same samples and loads give the same plans", "in step 0"),
+        (Entangled, "share no state", "while another one was in use"),
+        (OrdersScores, "requests only what the engine has", "replay scores"),
+        (OrdersVerdicts, "requests only what the engine has", "first-token verdicts"),
+        (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
+        (PlansAFraction, "plans before the first sample", "is 2.0, no whole number"),
+        (GivesNoReason, "plans before the first sample", "has no reason"),
+    ],
+)
+def test_a_broken_promise_is_named(broken: type, promise: str, finding: str) -> None:
+    """The check of this promise fails, and its finding says what happened."""
+    with pytest.raises(PolicyContractError) as caught:
+        check_policy(broken, max_draft_length=MAX)
+    found = [str(one) for one in caught.value.broken if promise in one.promise]
+    assert len(found) == 1
+    assert finding in found[0]
+    assert f"- {found[0]}" in str(caught.value)
+    assert str(caught.value).startswith(f"policy {broken.__name__} breaks ")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        DividesByTheLoad,
+        IgnoresTheCeiling,
+        DividesByTheDuration,
+        TiresOfWaiting,
+        ChangesSamples,
+        Entangled,
+    ],
+)
+def test_one_fault_breaks_one_promise(broken: type) -> None:
+    assert len(find_broken_promises(lambda: broken(MAX), MAX)) == 1
+
+
+def test_a_policy_for_a_ceiling_of_one_is_checked() -> None:
+    assert find_broken_promises(lambda: FixedPolicy(1), 1) == []
+    with pytest.raises(ValueError, match="max_draft_length is 0"):
+        find_broken_promises(lambda: FixedPolicy(1), 0)
+
+
+def test_only_what_builds_policies_can_be_checked() -> None:
+    """An instance is refused: the checks need new policies."""
+    with pytest.raises(ValueError, match="policy is a FixedPolicy; allowed is a name"):
+        check_policy(FixedPolicy(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="policy is 'best'; allowed are goodput"):
+        check_policy("best")
+    with pytest.raises(ValueError, match="policy fixed has no parameter 'speed'"):
+        check_policy("fixed", speed=1)
