@@ -1,11 +1,12 @@
-"""Does nothing but what is listed get through to an engine, however it is written?
+"""Only the listed paths and methods reach an engine, however a request is written.
 
-The engine here is a socket that counts who connects.
+The engine here is a socket that counts connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,8 @@ ALLOWED = {
     "/health": {"GET", "HEAD"},
     "/ready": {"GET", "HEAD"},
 }
-"""What the gateway serves, or will. A path that is added belongs here, by hand."""
+"""What the gateway serves. Add a new path here manually."""
+NUM_CONNECTIONS = 8
 
 OURS = ["/admin/governor", "/admin/replicas", "/admin/variants", "/dashboard", "/", "/v1"]
 PATHS = sorted({path.replace("{response_id}", "r1") for path in VLLM_0_32 + FASTAPI + OURS})
@@ -39,7 +41,7 @@ METHODS = [
 
 @dataclass
 class Listener:
-    """An engine that answers nobody."""
+    """An engine that closes every connection."""
 
     num_connections: int = 0
 
@@ -50,7 +52,7 @@ class Listener:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def listener(served: Served) -> AsyncIterator[Listener]:
-    """In the engine's place; it fails, so the breaker forgets what it knew."""
+    """Replaces the engine. Requests to it fail, so the breaker is reset first."""
     served.gateway.ledger.breakers.reset("r0")
     listening = Listener()
     path = served.engine.socket.with_name("listener.sock")
@@ -62,7 +64,7 @@ async def listener(served: Served) -> AsyncIterator[Listener]:
 
 
 async def exchange(served: Served, request: bytes) -> bytes:
-    """All that comes back until the gateway closes the connection, or says no more."""
+    """All bytes until the gateway closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         writer.write(request)
@@ -74,27 +76,61 @@ async def exchange(served: Served, request: bytes) -> bytes:
         writer.close()
 
 
+class Connection:
+    """A connection that is kept open for several requests, one after another."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def status_of(self, method: str, target: str) -> int:
+        """Status of the answer to a request without a body."""
+        if self._writer is None:
+            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        head = f"{method} {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+        self._writer.write(head.encode("latin-1"))
+        async with asyncio.timeout(5):
+            start, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
+            fields = dict(line.split(b": ", 1) for line in lines if line)
+            if method != "HEAD":
+                await self._reader.readexactly(int(fields[b"content-length"]))
+        if fields.get(b"connection") == b"close":
+            self.close()
+        return int(start.split(b" ", 2)[1])
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
 async def status_of(served: Served, method: str, target: str) -> int:
-    head = (
-        f"{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-    )
-    answer = await exchange(served, head.encode("latin-1"))
-    return int(answer.split(b" ", 2)[1])
+    """Status of one request, on a connection of its own."""
+    with contextlib.closing(Connection(served.gateway.port)) as connection:
+        return await connection.status_of(method, target)
 
 
-async def statuses(served: Served, asked: Sequence[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """Some at a time."""
-    at_once = asyncio.Semaphore(16)
+async def statuses(
+    served: Served, requests: Sequence[tuple[str, str]]
+) -> list[tuple[str, str, int]]:
+    """Statuses of many requests, over a few connections that are kept open."""
+    found: list[tuple[str, str, int]] = []
+    remaining = iter(requests)
 
-    async def ask(method: str, target: str) -> tuple[str, str, int]:
-        async with at_once:
-            return method, target, await status_of(served, method, target)
+    async def send_in_turn() -> None:
+        with contextlib.closing(Connection(served.gateway.port)) as connection:
+            for method, target in remaining:
+                found.append((method, target, await connection.status_of(method, target)))
 
-    return await asyncio.gather(*(ask(method, target) for method, target in asked))
+    async with asyncio.TaskGroup() as senders:
+        for _ in range(NUM_CONNECTIONS):
+            senders.create_task(send_in_turn())
+    assert sorted((method, target) for method, target, _ in found) == sorted(requests)
+    return found
 
 
 def spellings(path: str) -> list[str]:
-    """Other ways to write a path, some of which a careless server takes for the same."""
+    """Other ways to write a path; a careless server takes some of them for the path itself."""
     first = f"%{ord(path[1:2] or '/'):02x}"
     return [
         f"{path}/",
@@ -124,7 +160,7 @@ def spellings(path: str) -> list[str]:
     ]
 
 
-async def test_the_list_of_vllms_paths_is_that_of_its_files() -> None:
+async def test_the_listed_paths_of_vllm_match_its_files() -> None:
     vllm = find_vllm()
     if vllm is None:
         pytest.skip("vLLM is not installed here; its paths are tested from the list")
@@ -132,38 +168,36 @@ async def test_the_list_of_vllms_paths_is_that_of_its_files() -> None:
 
 
 async def test_a_good_request_is_seen_by_this_engine(served: Served, listener: Listener) -> None:
-    """Else the tests below would prove nothing."""
+    """Without this, the tests below would prove nothing."""
     await served.http.post("/v1/chat/completions", json=chat())
     assert listener.num_connections == 1
 
 
-async def test_every_path_and_method_but_the_listed_is_refused(
-    served: Served, listener: Listener
-) -> None:
-    asked = [
+async def test_every_other_path_and_method_is_refused(served: Served, listener: Listener) -> None:
+    requests = [
         (method, path)
         for path in PATHS
         for method in METHODS
         if method not in ALLOWED.get(path, ())
     ]
-    assert len(asked) > 900
-    for method, path, status in await statuses(served, asked):
+    assert len(requests) > 900
+    for method, path, status in await statuses(served, requests):
         assert status in (400, 404, 405), (method, path, status)
         if path not in ALLOWED and method == "POST":
             assert status == 404, (method, path, status)
     assert listener.num_connections == 0
 
 
-async def test_no_spelling_leads_round_the_list(served: Served, listener: Listener) -> None:
-    asked = [
+async def test_no_spelling_bypasses_the_list(served: Served, listener: Listener) -> None:
+    requests = [
         (method, spelling)
         for path in PATHS
         for spelling in spellings(path)
         for method in ("GET", "POST")
         if spelling not in ALLOWED
     ]
-    assert len(asked) > 3000
-    for method, spelling, status in await statuses(served, asked):
+    assert len(requests) > 3000
+    for method, spelling, status in await statuses(served, requests):
         assert status in (400, 404), (method, spelling, status)
     assert listener.num_connections == 0
 
@@ -182,13 +216,13 @@ async def test_odd_targets_are_refused(
 async def test_the_whole_url_may_be_given_and_names_no_other_server(
     served: Served, listener: Listener
 ) -> None:
-    """As RFC 9112 has it: a server takes the path of it, and is no proxy for the rest."""
+    """By RFC 9112 a server uses the path of the URL; it is not a proxy for other hosts."""
     assert await status_of(served, "GET", "http://elsewhere.example/health") == 200
     assert await status_of(served, "GET", "http://elsewhere.example/metrics") == 404
     assert listener.num_connections == 0
 
 
-async def test_an_upgrade_is_not_taken(served: Served, listener: Listener) -> None:
+async def test_an_upgrade_is_ignored(served: Served, listener: Listener) -> None:
     for protocol in ("websocket", "h2c"):
         for path in ("/v1/realtime", "/v1/models"):
             answer = await exchange(
@@ -271,10 +305,10 @@ def post(fields: bytes, body: bytes, version: bytes = b"HTTP/1.1") -> bytes:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-async def test_a_request_that_servers_may_cut_differently_ends_the_connection(
+async def test_a_request_that_servers_may_split_differently_ends_the_connection(
     served: Served, listener: Listener, request_bytes: bytes
 ) -> None:
-    """One 4xx and no more, though a good request follows on the same connection."""
+    """One 4xx and nothing else, although a valid request follows on the same connection."""
     answer = await exchange(served, request_bytes + SMUGGLED)
     assert 400 <= int(answer.split(b" ", 2)[1]) < 500, answer
     assert answer.count(b"HTTP/1.1 ") == 1, answer
@@ -295,7 +329,7 @@ async def test_a_request_that_servers_may_cut_differently_ends_the_connection(
 async def test_one_request_in_another_form_is_one_request(
     served: Served, listener: Listener, request_bytes: bytes
 ) -> None:
-    """The engine is asked once; its answer here is none, so ours is a 503."""
+    """The engine gets one connection and does not answer, so the client gets a 503."""
     answer = await exchange(served, request_bytes)
     assert int(answer.split(b" ", 2)[1]) == 503
     await until(lambda: served.num_in_flight == 0)
