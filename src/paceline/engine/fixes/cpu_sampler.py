@@ -55,7 +55,7 @@ def apply() -> bool:
     misfit = unfit_for("cpu_sampler", check_hooks("cpu_sampler"))
     if misfit:
         logger.warning(
-            "Paceline: the fix of the CPU sampler is off, because this vLLM does not fit its hooks: %s",
+            "Paceline: the CPU sampler fix is off, because this vLLM does not fit its hooks: %s",
             misfit,
         )
         return False
@@ -71,7 +71,7 @@ def _apply_to_top_k() -> None:
     misfit = unfit_for("cpu_top_k", check_hooks("cpu_top_k"))
     if misfit:
         logger.warning(
-            "Paceline: the fix of top-k is off, because this vLLM does not fit its hooks: %s",
+            "Paceline: the top-k fix is off, because this vLLM does not fit its hooks: %s",
             misfit,
         )
         return

@@ -43,8 +43,8 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
     misfit = unfit_for("governor", hooks)
     if misfit:
         logger.error(
-            "Governor: off, because this vLLM does not fit its hooks: %s. vLLM uses its static draft "
-            "length.",
+            "Governor: off, because this vLLM does not fit its hooks: %s. vLLM uses its static "
+            "draft length.",
             misfit,
         )
         return None

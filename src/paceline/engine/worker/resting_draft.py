@@ -71,8 +71,8 @@ def _wrap_proposal() -> None:
     misfit = unfit_for("resting_draft", check_hooks("resting_draft"))
     if misfit:
         logger.warning(
-            "Paceline: resting the draft model is off, because this vLLM does not fit its hooks: %s. "
-            "The draft model runs in every step.",
+            "Paceline: resting the draft model is off, because this vLLM does not fit its hooks: "
+            "%s. The draft model runs in every step.",
             misfit,
         )
         return
