@@ -1,4 +1,4 @@
-"""A gateway on ports of its own, in front of a fake engine, on the loop that serves in earnest."""
+"""Fixtures: a gateway on free ports in front of a fake engine, on uvloop as in production."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paceline.gateway.settings import FailureSettings, FleetSettings
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(
-    fleet=FleetSettings(load_period_s=3600),  # whoever asks an engine here is a request
+    fleet=FleetSettings(load_period_s=3600),  # only requests reach the engines, no load readings
     failures=FailureSettings(max_attempts=1, replica_wait_s=0.1),
     port=0,
     admin_port=0,
@@ -45,13 +45,13 @@ class FixedReplicas:
 
 @dataclass
 class Served:
-    """A running gateway with what stands behind it and a client before it."""
+    """A running gateway, its fake engine, and clients of both ports."""
 
     gateway: RunningGateway
     engine: FakeEngine
     source: FixedReplicas
     replicas: Sequence[Replica]
-    """What the source gives unless a test says otherwise."""
+    """What the source returns unless a test replaces it."""
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
     counted_before: dict[str, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Served:
         return self.gateway.ledger.num_in_flight("r0")
 
     async def outcomes(self) -> dict[str, float]:
-        """Requests of this test by outcome, those that happened."""
+        """Number of this test's requests by outcome, without zeros."""
         counted = {}
         for line in (await self.admin.get("/metrics")).text.splitlines():
             if line.startswith("paceline_requests_total{"):
@@ -76,13 +76,13 @@ Serve = Callable[..., AbstractAsyncContextManager[Served]]
 
 
 def pytest_asyncio_loop_factories(config: object, item: object) -> dict[str, object]:
-    """The loop that serves in earnest."""
+    """The event loop that production uses."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 @asynccontextmanager
 async def start_gateway(**changes: object) -> AsyncIterator[Served]:
-    """A gateway with settings that differ from `SETTINGS` as given, and all around it."""
+    """Start a gateway with `SETTINGS`, changed as given, with its engine and clients."""
     with tempfile.TemporaryDirectory() as folder:
         engine = FakeEngine(Path(folder) / "engine.sock")
         source = FixedReplicas(
@@ -111,7 +111,7 @@ async def shared() -> AsyncIterator[Served]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def served(shared: Served) -> Served:
-    """The gateway of the file, its engine as new and its outcomes counted from here."""
+    """The file's gateway, with its engine reset and its outcomes counted from here."""
     shared.source.current = shared.replicas
     await until(lambda: shared.num_in_flight == 0)
     shared.engine.reset()
@@ -126,7 +126,7 @@ def chat(**changes: object) -> dict[str, object]:
 
 
 async def until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
-    """Wait for something that happens soon."""
+    """Wait until the condition holds; TimeoutError after `within_s`."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.002)

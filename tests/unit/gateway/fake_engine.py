@@ -1,7 +1,7 @@
-"""A small engine with a known truth: speaks HTTP as vLLM does, and does as it is told.
+"""`FakeEngine`: a small HTTP server with vLLM's routes whose behaviour a test sets.
 
-It streams given tokens, counts requests that begin and that are aborted, and can refuse, hang,
-stall, or die in the middle. The gateway meets it over a real Unix socket.
+It streams given tokens, counts requests that begin, finish and are aborted, and can refuse, hang,
+stall, or die during an answer. The gateway connects to it over a real Unix socket.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class FakeEngine:
     tokens: list[str] = field(default_factory=list)
     mode: str = "answer"
     """answer, hang (no first byte), stall (after one token), die (after one token, inside an
-    event), cut (after one token, cleanly but without [DONE]), refuse, dead, drip (slow tokens),
-    split (every byte by itself),
-    stall_after_done, flood (as much as is taken), raw (the bytes of `raw`)."""
+    event), cut (after one token, cleanly but without [DONE]), refuse (with `refusal`), dead (closes
+    the connection without an answer), drip (slow tokens), split (every byte separately),
+    stall_after_done, flood (as much as the client reads), raw (the bytes of `raw`)."""
     refusal: tuple[int, dict[str, object]] = (400, {})
     raw: bytes = b""
     raw_type: str = "text/event-stream"
@@ -39,7 +39,7 @@ class FakeEngine:
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def reset(self) -> None:
-        """As new, on the same socket."""
+        """Reset to the state after the start, on the same socket."""
         self.tokens = ["def ", "f(x", "):\n", " return x"]
         self.mode = "answer"
         self.num_begun = self.num_aborted = self.num_finished = self.num_flooded = 0
@@ -79,7 +79,7 @@ class FakeEngine:
         self.num_finished += 1
         return response
 
-    async def _do(self, request: web.Request, asked: dict[str, object]) -> web.StreamResponse:
+    async def _do(self, request: web.Request, body: dict[str, object]) -> web.StreamResponse:
         is_chat = request.path == "/v1/chat/completions"
         if self.mode == "hang":
             await asyncio.sleep(30)
@@ -91,11 +91,11 @@ class FakeEngine:
             return web.Response()
         if request.path == "/v1/embeddings":
             return web.json_response(_embedding())
-        if request.path == "/v1/responses" and not asked.get("stream"):
+        if request.path == "/v1/responses" and not body.get("stream"):
             return web.json_response(_response(self.tokens, "completed"))
         if self.mode == "raw" and self.raw_type != "text/event-stream":
             return web.Response(body=self.raw, content_type=self.raw_type)
-        if not asked.get("stream"):
+        if not body.get("stream"):
             return web.json_response(_whole(self.tokens, is_chat))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
@@ -127,7 +127,7 @@ class FakeEngine:
                 await response.write(part)
                 if self._splits:
                     await asyncio.sleep(0)
-        options = asked.get("stream_options")
+        options = body.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
             usage = {"prompt_tokens": 3, "completion_tokens": len(self.tokens), "total_tokens": 7}
             await response.write(_event({**_chunk("", is_chat), "choices": [], "usage": usage}))
@@ -147,7 +147,7 @@ def _event(chunk: dict[str, object]) -> bytes:
 
 
 def response_events(tokens: list[str]) -> list[bytes]:
-    """The stream of a response, as vLLM 0.32 writes it: named events that count themselves."""
+    """The stream of a response as vLLM 0.32 writes it: named events with sequence numbers."""
     part = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     events = [
         {"type": "response.created", "response": _response([], "in_progress")},

@@ -1,4 +1,4 @@
-"""Do answers reach the client as the engine gave them?"""
+"""Answers reach the client as the engine gave them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_the_openai_client_lists_the_model(served: Served) -> None:
     assert [model.id for model in models] == [MODEL]
 
 
-async def test_the_body_goes_to_the_engine_byte_for_byte(served: Served) -> None:
+async def test_the_body_reaches_the_engine_byte_for_byte(served: Served) -> None:
     body = (
         b'{ "messages":[{"role":"user","content":"h\\u00e9: \xf0\x9f\x98\x80"}],\n"model":"tiny"}'
     )
@@ -75,8 +75,8 @@ async def test_characters_split_between_bytes_survive(served: Served) -> None:
     assert contents == served.engine.tokens
 
 
-async def test_events_are_sent_as_they_come(served: Served) -> None:
-    """The first token is there long before the last one was made."""
+async def test_events_are_sent_without_delay(served: Served) -> None:
+    """The client has the first token long before the engine generates the last one."""
     served.engine.mode = "stall"
     async with served.http.stream("POST", "/v1/chat/completions", json=chat(stream=True)) as answer:
         async with asyncio.timeout(1):

@@ -1,4 +1,4 @@
-"""Does every request end as it should, and is everything given back?"""
+"""Every request ends with its outcome, and releases its connection and its lease."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ async def test_a_client_that_leaves_before_the_first_byte_aborts_it(
     assert await served.outcomes() == {"client_gone": 1}
 
 
-async def test_a_client_that_leaves_while_sending_reaches_no_engine(served: Served) -> None:
+async def test_a_client_that_leaves_while_sending_reaches_no_engine(
+    served: Served,
+) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n")
     writer.write(b"content-type: application/json\r\n\r\n{")
@@ -54,12 +56,12 @@ async def test_a_client_that_leaves_while_sending_reaches_no_engine(served: Serv
     assert await served.outcomes() == {"client_gone": 1}
 
 
-async def test_a_hundred_clients_that_leave_at_random_leave_nothing_behind(served: Served) -> None:
+async def test_a_hundred_clients_that_leave_at_random_leave_no_request_open(served: Served) -> None:
     served.engine.mode = "drip"
     served.engine.tokens = ["a"] * 10
     chance = random.Random(7)
 
-    async def come_and_go(delay_s: float, is_stream: bool) -> None:
+    async def send_and_leave(delay_s: float, is_stream: bool) -> None:
         body = json.dumps(chat(stream=is_stream)).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
@@ -69,7 +71,7 @@ async def test_a_hundred_clients_that_leave_at_random_leave_nothing_behind(serve
         writer.close()
 
     await asyncio.gather(
-        *(come_and_go(chance.uniform(0, 0.3), chance.random() < 0.8) for _ in range(100))
+        *(send_and_leave(chance.uniform(0, 0.3), chance.random() < 0.8) for _ in range(100))
     )
     await until(lambda: repr(served.gateway.ledger) == "LeaseTable({})")
     counts = await served.outcomes()
@@ -82,7 +84,7 @@ async def test_a_hundred_clients_that_leave_at_random_leave_nothing_behind(serve
 
 
 async def test_a_stream_whose_engine_dies_ends_with_an_error_event(served: Served) -> None:
-    """The half event that the engine sent last never reaches the client."""
+    """The client never gets the half event that the engine sent last."""
     served.engine.mode = "die"
     answer = await served.http.post(CHAT, json=chat(stream=True))
     first, second = answer.text.rstrip("\n").split("\n\n")
@@ -107,7 +109,7 @@ async def test_the_openai_client_raises_on_a_broken_stream(served: Served, mode:
             pass
 
 
-async def test_an_error_event_after_part_of_an_event_stands_by_itself(serve: Serve) -> None:
+async def test_an_error_event_after_part_of_an_event_is_separate(serve: Serve) -> None:
     async with serve(max_event_bytes=10) as served:
         served.engine.mode = "die"
         answer = await served.http.post(CHAT, json=chat(stream=True))
@@ -123,7 +125,7 @@ async def test_an_engine_that_dies_before_answering_is_a_503(served: Served) -> 
     assert served.num_in_flight == 0
 
 
-async def test_an_engine_that_is_not_there_is_a_503(served: Served) -> None:
+async def test_an_unreachable_engine_is_a_503(served: Served) -> None:
     missing = served.engine.socket.with_name("missing.sock")
     served.source.current = [replace(served.source.current[0], address=str(missing))]
     answer = await served.http.post(CHAT, json=chat(stream=True))
@@ -147,8 +149,8 @@ async def test_an_unready_engine_is_a_503(served: Served, state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["starting", "down"])
-async def test_a_model_that_nobody_has_told_yet_is_a_503(served: Served, state: str) -> None:
-    """A 404 would be final; the replica may come and serve it."""
+async def test_an_unknown_model_of_an_unready_replica_is_a_503(served: Served, state: str) -> None:
+    """A 404 would be final; the replica may still turn out to serve the model."""
     served.source.current = [replace(served.source.current[0], state=state, model="")]
     answer = await served.http.post(CHAT, json=chat())
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -163,7 +165,7 @@ async def test_health_and_ready_answer_when_an_engine_is_ready(served: Served) -
 @pytest.mark.parametrize(
     ("is_stream", "limit"), [(True, "first_byte_timeout_s"), (False, "response_timeout_s")]
 )
-async def test_an_engine_that_says_nothing_is_a_504(
+async def test_an_engine_that_sends_nothing_is_a_504(
     serve: Serve, is_stream: bool, limit: str
 ) -> None:
     async with serve(**{limit: 0.1}) as served:
@@ -186,7 +188,7 @@ async def test_a_stream_that_stalls_ends_with_an_error_event(serve: Serve) -> No
 
 
 async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -> None:
-    """Back-pressure reaches the engine, memory stays bounded, and the wait has an end."""
+    """Back-pressure reaches the engine, memory stays bounded, and the request ends."""
     async with serve(client_stall_timeout_s=1.0) as served:
         served.engine.mode = "flood"
         body = json.dumps(chat(stream=True)).encode()
@@ -196,19 +198,19 @@ async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -
         writer.write(body)
         await until(lambda: served.engine.num_flooded > 0)
         for _ in range(50):
-            num_taken = served.engine.num_flooded
+            num_read = served.engine.num_flooded
             await asyncio.sleep(0.3)
-            if served.engine.num_flooded == num_taken:
+            if served.engine.num_flooded == num_read:
                 break
         else:
-            pytest.fail(f"the engine is read on and on: {num_taken} chunks so far")
+            pytest.fail(f"the gateway does not stop reading: {num_read} chunks so far")
         await until(lambda: served.num_in_flight == 0)
         assert await served.outcomes() == {"client_gone": 1}
         writer.close()
 
 
 def unread(port: int, body: bytes, num_requests: int = 1) -> socket.socket:
-    """A connection on which requests were sent, and of whose answers nothing is read."""
+    """A connection on which requests were sent and no answer is read."""
     client = socket.socket()
     client.settimeout(2)
     client.connect(("127.0.0.1", port))
@@ -232,7 +234,7 @@ def read_all(client: socket.socket) -> int:
 async def test_a_client_that_never_reads_is_reset(
     serve: Serve, is_stream: bool, num_requests: int
 ) -> None:
-    """In a stream, after a whole answer, and with a further request behind it."""
+    """During a stream, after a whole answer, and with another request queued after it."""
     async with serve(client_stall_timeout_s=0.3) as served:
         served.engine.mode = "flood" if is_stream else "answer"
         served.engine.tokens = ["x" * 16_000_000]
@@ -246,12 +248,12 @@ async def test_a_client_that_never_reads_is_reset(
 
 
 async def test_a_client_that_reads_slowly_gets_everything(serve: Serve) -> None:
-    """The time for a stall begins anew with every byte taken."""
+    """The stall limit starts again whenever the client reads."""
     async with serve(client_stall_timeout_s=0.3) as served:
         served.engine.tokens = ["x" * 16_000_000]
         body = json.dumps(chat()).encode()
         with unread(served.gateway.port, body) as client:
-            client.settimeout(None)  # else a read does not wait for all that it asks for
+            client.settimeout(None)  # with a timeout, MSG_WAITALL would not wait for all bytes
             for _ in range(8):
                 await asyncio.sleep(0.1)
                 part = await asyncio.to_thread(client.recv, 2_000_000, socket.MSG_WAITALL)
@@ -272,7 +274,7 @@ async def test_stopping_does_not_wait_for_a_client_that_never_reads(serve: Serve
         assert repr(gateway.ledger) == "LeaseTable({})"
 
 
-async def test_stopping_lets_requests_finish(serve: Serve) -> None:
+async def test_stopping_drains_requests(serve: Serve) -> None:
     async with serve(drain_timeout_s=5.0) as served:
         served.engine.mode = "drip"
         served.engine.tokens = ["a"] * 20
@@ -286,7 +288,7 @@ async def test_stopping_lets_requests_finish(serve: Serve) -> None:
         await client.aclose()
 
 
-async def test_stopping_ends_what_does_not_finish_with_an_error_event(served: Served) -> None:
+async def test_stopping_ends_streams_that_do_not_drain_with_an_error_event(served: Served) -> None:
     served.engine.mode = "stall"
     async with serve_gateway(SETTINGS, served.source) as gateway:
         client = httpx.AsyncClient(base_url=gateway.url)

@@ -1,4 +1,4 @@
-"""Does the published description say what the checks do?"""
+"""The published description matches the checks."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ NAMES = {
     RESPONSES.path: "Responses",
 }
 WHOLE = ("messages", "prompt", "input", "instructions")
-"""Fields that are checked in view of the whole body."""
+"""Fields whose check needs the rest of the body."""
 FIELDS = [(route, name) for route in ROUTES for name in route.fields if name not in WHOLE]
 
 
 def test_the_committed_copy_is_current() -> None:
-    """Else run `python -m paceline.gateway.api.openapi > docs/openapi.yaml`."""
+    """To update it: `python -m paceline.gateway.api.openapi > docs/openapi.yaml`."""
     assert (DOCS / "openapi.yaml").read_text() == render_yaml()
 
 
 @pytest.mark.parametrize(
     ("route", "name"), FIELDS, ids=lambda part: str(getattr(part, "path", part))
 )
-def test_a_field_may_be_what_its_schema_says(route: Route, name: str) -> None:
+def test_a_field_accepts_what_its_schema_accepts(route: Route, name: str) -> None:
     validator = jsonschema.Draft202012Validator(SCHEMAS[NAMES[route.path]]["properties"][name])
-    told = [(probe, validator.is_valid(probe)) for probe in PROBES]
-    assert told == [(probe, route.fields[name](probe) is None) for probe in PROBES]
+    by_schema = [(probe, validator.is_valid(probe)) for probe in PROBES]
+    assert by_schema == [(probe, route.fields[name](probe) is None) for probe in PROBES]
 
 
 PROMPTS: list[object] = [
@@ -65,7 +65,7 @@ PROMPTS: list[object] = [
 
 
 @pytest.mark.parametrize(("route", "prompt"), list(itertools.product(ROUTES, PROMPTS)))
-def test_a_body_may_be_what_its_schema_says(route: Route, prompt: object) -> None:
+def test_a_body_is_accepted_if_its_schema_accepts_it(route: Route, prompt: object) -> None:
     body: dict[str, object] = {"model": "m", route.prompt_param: prompt}
     schema = {**SCHEMAS[NAMES[route.path]], "components": {"schemas": SCHEMAS}}
     if route is COMPLETIONS and isinstance(prompt, list) and len(prompt) > SETTINGS.max_prompts:

@@ -1,4 +1,4 @@
-"""Is bad input refused in words, before the engine sees it?"""
+"""Bad input is refused with an explanation, before the engine sees it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_fields_outside_the_allow_list_are_a_400(shared: Served, name: str
     assert "server.granted_fields" in answer.json()["error"]["message"]
 
 
-async def test_a_field_that_is_nearly_one_is_a_typing_error(shared: Served) -> None:
+async def test_a_misspelt_field_gets_a_suggestion(shared: Served) -> None:
     answer = await shared.http.post(CHAT.path, json=chat(max_token=1))
     assert_error(answer, 400, "unsupported_parameter", "max_token")
     assert answer.json()["error"]["message"].endswith("Did you mean 'max_tokens'?")
@@ -176,7 +176,7 @@ async def test_a_field_that_is_nearly_one_is_a_typing_error(shared: Served) -> N
         (CHAT.path, {**chat(), "echo": True}),
     ],
 )
-async def test_echo_is_no_way_round_to_scores_of_the_prompt(
+async def test_echo_does_not_give_access_to_prompt_logprobs(
     shared: Served, path: str, changes: dict[str, object]
 ) -> None:
     answer = await shared.http.post(path, json={"model": MODEL, **changes})
@@ -184,14 +184,14 @@ async def test_echo_is_no_way_round_to_scores_of_the_prompt(
 
 
 @pytest.mark.parametrize("changes", [{"echo": True}, {"echo": False, "logprobs": 3}])
-async def test_echo_and_logprobs_pass_one_by_one(
+async def test_echo_and_logprobs_pass_separately(
     shared: Served, changes: dict[str, object]
 ) -> None:
     body = {"model": MODEL, "prompt": "a", **changes}
     assert (await shared.http.post(COMPLETIONS.path, json=body)).status_code == 200
 
 
-async def test_tools_and_a_named_choice_pass(shared: Served) -> None:
+async def test_tools_and_every_tool_choice_pass(shared: Served) -> None:
     function = {"type": "function", "function": {"name": "f"}}
     for choice in ("none", "auto", "required", function):
         answer = await shared.http.post(CHAT.path, json=chat(tools=[function], tool_choice=choice))
@@ -250,7 +250,7 @@ async def test_a_chunked_body_within_the_limit_passes(shared: Served) -> None:
     assert answer.status_code == 200
 
 
-async def test_a_body_that_comes_too_slowly_is_a_408(shared: Served) -> None:
+async def test_a_body_that_is_too_slow_is_a_408(shared: Served) -> None:
     async def parts() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.sleep(1.2)
@@ -303,8 +303,8 @@ async def test_other_methods_are_a_405(shared: Served, path: str) -> None:
         assert set(answer.headers["allow"].split(", ")) == allowed
 
 
-async def test_none_of_it_reached_the_engine(shared: Served) -> None:
-    """Runs last in this file: the engine has begun only what was well-formed, and completed it."""
+async def test_no_bad_request_reached_the_engine(shared: Served) -> None:
+    """Runs last in this file: the engine got only valid requests, and completed them."""
     counts = await shared.outcomes()
     assert set(counts) <= {"completed", "refused"}
     assert shared.engine.num_begun == counts.get("completed", 0)

@@ -1,4 +1,4 @@
-"""Do the routes beside chat and completions keep what their clients depend on?"""
+"""Embeddings, responses and models work with OpenAI's client, within the limits of each route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client_of(served: Served) -> openai.AsyncOpenAI:
 
 
 async def test_embeddings_pass(served: Served) -> None:
-    """Without `encoding_format` the client asks for base64, and reads lists too."""
+    """Without `encoding_format` the client requests base64, and also accepts lists."""
     answer = await client_of(served).embeddings.create(model=MODEL, input=["a", "b"])
     assert answer.data[0].embedding == [0.5, -0.25]
     assert json.loads(served.engine.bodies[0])["encoding_format"] == "base64"
@@ -40,7 +40,7 @@ async def test_responses_pass_plain_and_streamed(served: Served) -> None:
     assert await served.outcomes() == {"completed": 2}
 
 
-async def test_a_response_that_breaks_off_is_never_silent(served: Served) -> None:
+async def test_a_response_that_breaks_off_ends_with_an_error(served: Served) -> None:
     served.engine.mode = "raw"
     served.engine.raw = b"".join(response_events(["a", "b"])[:-1])
     stream = await client_of(served).responses.create(model=MODEL, input="x", stream=True)
@@ -58,11 +58,11 @@ async def test_the_error_event_of_a_response_has_a_name_and_the_next_number(
     body = {"model": MODEL, "input": "x", "stream": True}
     answer = await served.http.post(RESPONSES.path, json=body)
     name, data = answer.text.rstrip("\n").split("\n\n")[-1].split("\n")
-    told = json.loads(data.removeprefix("data: "))
+    error = json.loads(data.removeprefix("data: "))
     assert name == "event: error"
-    assert (told["type"], told["sequence_number"]) == ("error", 3)
-    assert set(told["error"]) == {"message", "type", "param", "code"}
-    assert told["code"] == told["error"]["code"] == "engine_unavailable"
+    assert (error["type"], error["sequence_number"]) == ("error", 3)
+    assert set(error["error"]) == {"message", "type", "param", "code"}
+    assert error["code"] == error["error"]["code"] == "engine_unavailable"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,7 @@ async def test_the_error_event_of_a_response_has_a_name_and_the_next_number(
         b'data: {"error":{"message":"boom at /opt/x","code":500}}\n\n',
     ],
 )
-async def test_an_engines_error_in_a_response_is_told_in_our_words(
-    served: Served, error: bytes
-) -> None:
+async def test_an_engines_error_in_a_response_is_converted(served: Served, error: bytes) -> None:
     served.engine.mode = "raw"
     served.engine.raw = response_events(["a"])[0] + error
     body = {"model": MODEL, "input": "x", "stream": True}
@@ -87,7 +85,7 @@ async def test_an_engines_error_in_a_response_is_told_in_our_words(
 
 
 async def test_the_last_event_of_a_response_may_be_longer_than_the_limit(serve: Serve) -> None:
-    """It holds the whole answer."""
+    """It repeats the whole answer."""
     async with serve(max_event_bytes=1000) as served:
         served.engine.tokens = ["x" * 50_000]
         body = {"model": MODEL, "input": "x", "stream": True}
@@ -106,10 +104,10 @@ async def test_the_last_event_of_a_response_may_be_longer_than_the_limit(serve: 
         (404, {}),
     ],
 )
-async def test_a_route_that_the_engine_lacks_is_a_404_and_not_tried_again(
+async def test_a_route_that_the_engine_lacks_is_a_404_and_not_retried(
     served: Served, status: int, error: dict[str, object]
 ) -> None:
-    """A 501 would be sent again by clients; it is as permanent as a 404."""
+    """Clients would retry a 501, although it is as permanent as a 404."""
     served.engine.mode = "refuse"
     served.engine.refusal = (status, error)
     client = openai.AsyncOpenAI(
@@ -159,12 +157,12 @@ async def test_a_route_that_the_engine_lacks_is_a_404_and_not_tried_again(
         (COMPLETIONS, {"best_of": 2}, "best_of"),
     ],
 )  # fmt: skip
-async def test_fields_are_held_to_their_route(
+async def test_fields_of_other_routes_are_refused(
     served: Served, route: Route, fields: dict[str, object], param: str
 ) -> None:
-    asked: dict[str, object] = {"model": MODEL, route.prompt_param: "x"}
+    body: dict[str, object] = {"model": MODEL, route.prompt_param: "x"}
     answer = await served.http.post(
-        route.path, json={**(chat() if route is CHAT else asked), **fields}
+        route.path, json={**(chat() if route is CHAT else body), **fields}
     )
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
@@ -191,17 +189,17 @@ async def test_fields_are_held_to_their_route(
         (COMPLETIONS, {"best_of": 1}),
     ],
 )  # fmt: skip
-async def test_what_clients_send_passes(
+async def test_requests_as_clients_send_them_pass(
     served: Served, route: Route, fields: dict[str, object]
 ) -> None:
-    asked: dict[str, object] = {"model": MODEL, route.prompt_param: "x"}
+    body: dict[str, object] = {"model": MODEL, route.prompt_param: "x"}
     answer = await served.http.post(
-        route.path, json={**(chat() if route is CHAT else asked), **fields}
+        route.path, json={**(chat() if route is CHAT else body), **fields}
     )
     assert answer.status_code == 200, answer.text
 
 
-async def test_one_model_is_told_by_its_id(served: Served) -> None:
+async def test_one_model_is_found_by_its_id(served: Served) -> None:
     model = await client_of(served).models.retrieve(MODEL)
     assert (model.id, model.object) == (MODEL, "model")
     with pytest.raises(openai.NotFoundError) as caught:

@@ -1,4 +1,4 @@
-"""Does a body with fields added mean what the client wrote, plus these fields?"""
+"""A body with added fields is what the client wrote, plus these fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BLANKS = st.text(" \t\r\n", max_size=4)
 
 @st.composite
 def _bodies(draw: st.DrawFn) -> bytes:
-    """Legal JSON objects as clients may write them: spacing, escapes in keys, UTF-8 or ASCII."""
+    """Valid JSON objects as clients may write them: spacing, escapes in keys, UTF-8 or ASCII."""
     members = draw(st.dictionaries(_NAMES, _VALUES, max_size=6))
     spaced = json.dumps(
         members,
@@ -55,7 +55,7 @@ def test_the_result_is_the_object_with_the_fields_set(body: bytes, fields: dict[
     parsed = parse_object(body, 64, 1000)
     edited = with_fields(body, parsed.keys(), fields)
     assert json.loads(edited) == {**json.loads(body), **fields}
-    # No key stands twice: the strict parser refuses that.
+    # No key is repeated: the strict parser would refuse it.
     assert parse_object(edited, 64, 1000).keys() == parsed.keys() | fields.keys()
 
 

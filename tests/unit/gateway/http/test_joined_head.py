@@ -1,4 +1,4 @@
-"""Does an answer leave in as few writes as it can, whole and in order?"""
+"""The head and the first bytes of an answer are sent in one write, complete and in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from unit.gateway.conftest import Served
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class NotedTransport:
+class RecordingTransport:
+    """Records what is written to it."""
+
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.is_closed = False
@@ -29,45 +31,45 @@ class NotedTransport:
         self.is_closed = True
 
 
-def joined() -> tuple[NotedTransport, JoinedHead]:
-    noted = NotedTransport()
-    return noted, JoinedHead(cast(asyncio.Transport, noted))
+def joined() -> tuple[RecordingTransport, JoinedHead]:
+    recorded = RecordingTransport()
+    return recorded, JoinedHead(cast(asyncio.Transport, recorded))
 
 
-async def test_head_and_first_bytes_are_one_write_and_the_others_their_own() -> None:
-    noted, answer = joined()
+async def test_head_and_first_bytes_are_one_write_and_later_bytes_one_each() -> None:
+    recorded, answer = joined()
     for data in (b"head,", b"one,", b"two,", b"three"):
         answer.write(data)
-    assert noted.writes == [b"head,one,", b"two,", b"three"]
+    assert recorded.writes == [b"head,one,", b"two,", b"three"]
     await asyncio.sleep(0)
-    assert len(noted.writes) == 3
+    assert len(recorded.writes) == 3
 
 
-async def test_a_head_alone_waits_for_one_turn_of_the_loop_only() -> None:
-    noted, answer = joined()
+async def test_a_head_alone_is_sent_at_the_next_iteration_of_the_loop() -> None:
+    recorded, answer = joined()
     answer.write(b"head,")
-    assert noted.writes == []
+    assert recorded.writes == []
     await asyncio.sleep(0)
-    assert noted.writes == [b"head,"]
+    assert recorded.writes == [b"head,"]
     answer.write(b"one")
-    assert noted.writes == [b"head,", b"one"]
+    assert recorded.writes == [b"head,", b"one"]
 
 
-async def test_closing_sends_what_is_held() -> None:
-    noted, answer = joined()
+async def test_closing_sends_a_delayed_head() -> None:
+    recorded, answer = joined()
     answer.write(b"head")
     answer.close()
-    assert (noted.writes, answer.is_closing()) == ([b"head"], True)
+    assert (recorded.writes, answer.is_closing()) == ([b"head"], True)
     await asyncio.sleep(0)
-    assert noted.writes == [b"head"]
+    assert recorded.writes == [b"head"]
 
 
-async def test_nothing_is_written_to_a_connection_that_is_gone() -> None:
-    noted, answer = joined()
+async def test_nothing_is_written_to_a_closed_connection() -> None:
+    recorded, answer = joined()
     answer.write(b"head")
-    noted.is_closed = True
+    recorded.is_closed = True
     await asyncio.sleep(0)
-    assert noted.writes == []
+    assert recorded.writes == []
 
 
 async def test_the_first_read_of_an_answer_brings_its_body_too(served: Served) -> None:
@@ -82,7 +84,7 @@ async def test_the_first_read_of_an_answer_brings_its_body_too(served: Served) -
     assert first.endswith(b'\r\n\r\n{"status":"alive"}')
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on(served: Served) -> None:
+async def test_a_client_that_expects_100_continue_gets_it(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         writer.write(

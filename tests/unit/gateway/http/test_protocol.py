@@ -1,4 +1,4 @@
-"""Do odd and hostile requests get an answer in our shape, and no more?"""
+"""Malformed and hostile requests get an error of the usual shape, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def raw(served: Served, *parts: bytes) -> tuple[int, dict[str, object]]:
-    """Send bytes, read to the end of the connection."""
+    """Send bytes, and read until the gateway closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         for part in parts:
@@ -51,13 +51,13 @@ async def test_headers_without_end_are_a_431(served: Served) -> None:
     assert (status, answer["error"]["code"]) == (431, "headers_too_large")  # type: ignore[index]
 
 
-async def test_headers_that_come_too_slowly_are_a_408(served: Served) -> None:
+async def test_headers_that_are_too_slow_are_a_408(served: Served) -> None:
     status, answer = await raw(served, b"GET /health HTTP/1.1\r\n")
     assert (status, answer["error"]["code"]) == (408, "headers_timeout")  # type: ignore[index]
 
 
-async def test_a_kept_connection_may_rest_between_requests(served: Served) -> None:
-    """The time for the headers (0.8 s here) begins with their first byte."""
+async def test_a_connection_may_be_idle_between_requests(served: Served) -> None:
+    """The time limit for the headers (0.8 s here) starts with their first byte."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     for _ in range(2):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -67,7 +67,7 @@ async def test_a_kept_connection_may_rest_between_requests(served: Served) -> No
     writer.close()
 
 
-async def test_a_body_that_is_announced_too_long_is_not_asked_for(served: Served) -> None:
+async def test_a_body_announced_as_too_long_is_refused_without_reading_it(served: Served) -> None:
     status, answer = await raw(
         served,
         b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"

@@ -1,4 +1,4 @@
-"""Does the log say what went wrong with which request, without a word of anybody's text?"""
+"""The log names each failed request and the kind of error, and quotes no prompt or answer."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ async def test_faults_of_engines_are_logged_by_id_and_kind(
         await served.http.post(
             CHAT, json=chat(stream=True, messages=[message]), headers={"x-request-id": ID}
         )
-    assert_told(caplog)
+    assert_logged(caplog)
 
 
 @asynccontextmanager
-async def babbling(served: Served, answer: bytes) -> AsyncIterator[None]:
-    """A replica whose answer is no HTTP, or stops being it."""
+async def malformed_replica(served: Served, answer: bytes) -> AsyncIterator[None]:
+    """A replica whose answer is not HTTP, or is HTTP only at its beginning."""
 
     async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -79,7 +79,7 @@ async def babbling(served: Served, answer: bytes) -> AsyncIterator[None]:
         await writer.drain()
         writer.close()
 
-    path = served.engine.socket.with_name("babbling.sock")
+    path = served.engine.socket.with_name("malformed.sock")
     server = await asyncio.start_unix_server(serve_one, str(path))
     served.source.current = [replace(served.replicas[0], address=str(path))]
     try:
@@ -100,31 +100,31 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding
         HEAD + SECRET.encode() + b"\r\n",
     ],
 )
-async def test_bytes_that_are_no_http_are_not_quoted(
+async def test_bytes_that_are_not_http_are_not_quoted(
     serve: Serve, answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """aiohttp's exceptions show the bytes that they stumble over."""
+    """aiohttp's exceptions quote the bytes that it cannot parse."""
     caplog.set_level(logging.DEBUG)
-    async with serve() as served, babbling(served, answer):
+    async with serve() as served, malformed_replica(served, answer):
         body = chat(stream=True)
-        told = await served.http.post(CHAT, json=body, headers={"x-request-id": ID})
-    assert SECRET not in told.text
-    assert_told(caplog)
+        response = await served.http.post(CHAT, json=body, headers={"x-request-id": ID})
+    assert SECRET not in response.text
+    assert_logged(caplog)
 
 
-def assert_told(caplog: pytest.LogCaptureFixture) -> None:
-    """At least one line about the request, all of ours with its id, none with the text."""
+def assert_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The gateway logged at least one line; each has the request's id, and none the text."""
     form = logging.Formatter().format
     ours = [form(entry) for entry in caplog.records if entry.name.startswith("paceline")]
     assert ours
     assert all(ID in line for line in ours), ours
-    # httpx and httpcore are the client's side
+    # httpx and httpcore log the client's side
     servers = [form(e) for e in caplog.records if not e.name.startswith(("httpx", "httpcore"))]
     for word in ("Ann", "4711"):
         assert not [line for line in servers if word in line]
 
 
-async def test_the_words_are_logged_where_the_operator_asks(
+async def test_the_text_is_logged_if_the_operator_allows_it(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve(log_prompts=True) as served:

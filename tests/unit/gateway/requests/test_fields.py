@@ -1,7 +1,7 @@
-"""Does every field of every route hold to the limits that its refusal names?
+"""Every field of every route has exactly the limits that its refusal states.
 
-The cases are made from those words, so a field that is added is tested without being named here;
-a new kind of words is a failure that asks for its cases.
+The cases are generated from the text of the refusals, so a new field is tested without an entry
+here. A new kind of text fails, until its cases are added.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from unit.gateway.conftest import SETTINGS, chat
 
 _TABLES = {name: table for name, table in vars(fields).items() if name.endswith("_FIELDS")}
 _FIELDS = [(name, key) for name, table in sorted(_TABLES.items()) for key in sorted(table)]
-_CHECKED_AS_A_WHOLE = {"messages", "prompt", "input", "instructions"}
+_CHECKED_ELSEWHERE = {"messages", "prompt", "input", "instructions"}
 
 _EDGES: list[Any] = [-1, 0, 2**63, -(2**63) - 1, True, 1.5, "", "x", [], [[]], {}, "5"]
-"""Tried on every field, and refused unless its kind names them among what is allowed."""
+"""Tried on every field, and refused unless the field's kind allows them."""
 
 Cases = tuple[list[Any], list[Any]]
 """(allowed, refused)"""
@@ -78,7 +78,7 @@ def objects(max_bytes: str) -> Cases:
 
 
 def sized(num_bytes: int) -> dict[str, str]:
-    """An object that takes so many bytes."""
+    """An object of this many bytes."""
     value = {"a": "x" * (num_bytes - len('{"a":""}'))}
     assert len(msgspec.json.encode(value)) == num_bytes
     return value
@@ -132,20 +132,20 @@ def cases_for(allowed: str) -> Cases:
 
 
 @pytest.mark.parametrize(("table", "name"), _FIELDS)
-def test_every_field_holds_its_limits(table: str, name: str) -> None:
+def test_every_field_has_its_stated_limits(table: str, name: str) -> None:
     check = _TABLES[table][name]
-    said = check(object())
-    if said is None:
-        assert name in _CHECKED_AS_A_WHOLE, f"{name} takes anything"
+    allowed = check(object())
+    if allowed is None:
+        assert name in _CHECKED_ELSEWHERE, f"{name} accepts anything"
         return
-    fine, wrong = cases_for(said)
+    fine, wrong = cases_for(allowed)
     for value in fine:
         assert check(value) is None, brief(value)
     for value in wrong:
-        assert check(value) == said, brief(value)
+        assert check(value) == allowed, brief(value)
     for value in _EDGES:
         is_fine = any(type(value) is type(one) and value == one for one in fine)
-        assert check(value) == (None if is_fine else said), brief(value)
+        assert check(value) == (None if is_fine else allowed), brief(value)
 
 
 def test_the_tables_are_found() -> None:
