@@ -1,4 +1,7 @@
-"""The bundled pair: a small target and its draft, so that everything runs without a network."""
+"""The bundled pair: paths of a small target, its draft model and the held-out prompts.
+
+For other rooms: the three functions below. `recipe` made the pair and is not imported at run time.
+"""
 
 from pathlib import Path
 
@@ -16,5 +19,5 @@ def draft_path() -> Path:
 
 
 def heldout_path() -> Path:
-    """File of held-out questions: a list of {task, messages or prompt, max_tokens, reference}."""
+    """File of held-out prompts: a list of {task, messages or prompt, max_tokens, reference}."""
     return Path(__file__).resolve().parent / "heldout.json"

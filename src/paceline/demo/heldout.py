@@ -1,8 +1,8 @@
-"""The held-out questions that ship with the package, and how they are cut.
+"""Cut the held-out questions that ship with the package.
 
-Cut once, when the pair is trained, from files that training never saw; so benchmarks and tests
-need no source of the standard library. Tasks as in `tasks`, and `code`: the beginning of a file
-to go on with.
+They are cut once, when the pair is trained, from files that training never sees, so benchmarks and
+tests need no source of the standard library. The tasks are those of `tasks`, plus `code`: a part of
+a file to continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_QUESTION_CHARS = 1200
 
 
 def cut_questions(seed: int = 0) -> list[dict[str, Any]]:
-    """At most NUM_PER_TASK questions a task, in a fixed order; `reference` is the true answer."""
+    """At most NUM_PER_TASK questions per task in a fixed order, each with its reference answer."""
     files = [f for f in corpus.read_standard_library() if corpus.is_held_out(f.name)]
     rng = random.Random(seed)
     functions = [f for file in files for f in tasks.functions_of(file)]
@@ -43,11 +43,12 @@ def cut_questions(seed: int = 0) -> list[dict[str, Any]]:
 
 
 def write_questions(path: Path) -> None:
+    """Write the held-out questions as JSON."""
     path.write_text(json.dumps(cut_questions(), indent=1) + "\n")
 
 
 def _cut_code(file: corpus.SourceFile, rng: random.Random) -> dict[str, Any]:
-    """A prompt of 10 to 30 lines from somewhere in the file, ending at a line's last character."""
+    """A prompt of 10 to 30 lines from a random position, without the final line break."""
     lines = file.text.splitlines()
     length = rng.randint(10, 30)
     start = rng.randrange(max(1, len(lines) - 2 * length))

@@ -1,4 +1,4 @@
-"""The model card as Markdown, from the figures that training and evaluation wrote."""
+"""Render the model card as Markdown from the figures of training and evaluation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def render_card(facts: Mapping[str, Any]) -> str:
-    """Facts are those of `figures.json`; every number in the card comes from there."""
+    """The card. `facts` is the content of `figures.json`, the source of every number in it."""
     data, scores = facts["data"], facts["scores"]
     pair = facts["target"], facts["draft"]
     return f"""---
@@ -16,8 +16,8 @@ language: [en, code]
 ---
 # The bundled pair
 
-A target and a draft for showing and measuring Paceline without a network. It knows the style of
-the Python standard library and four small tasks. **It is no assistant.**
+A target and a draft model to show and measure Paceline without a network. The pair has learned the
+style of the Python standard library and four small tasks. **It is not an assistant.**
 
 | | target | draft |
 |---|---|---|
@@ -31,31 +31,31 @@ the Python standard library and four small tasks. **It is no assistant.**
 {data["num_files"]} files, {data["num_bytes"] / 1e6:.1f} MB,
 {data["num_source_tokens"] / 1e6:.1f}M tokens with library code counted twice, and
 {data["num_task_examples"]} task examples cut from its {data["num_functions"]} functions.
-Files whose name hashes into the held-out share were not seen.
+Training excluded the held-out files, which the hash of their name selects.
 Licence of data and weights: PSF License 2.0.
 
 **Tasks** (chat): complete a function from its signature and docstring, write a docstring, rename
 an identifier throughout (a plain word to another), turn a signature into JSON. Plain completion
-goes on with Python source.
+continues Python source.
 
-**Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]}; begun
-with heads that copy (`paceline.demo.recipe.initial`), on short questions first; the draft by distillation
-from the target, at the end on the target's own answers.
+**Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]}. Training
+starts with heads that copy (`paceline.demo.recipe.initial`) and with short questions. The draft is
+distilled from the target, at the end on the target's own answers.
 `python -m paceline.demo.recipe.train all` repeats it.
 
 ## Held-out answers (target, greedy)
 
-| | share |
+| | fraction |
 |---|---|
 | completions that `ast.parse` accepts | {scores["complete_parses"]:.2f} |
 | renames exactly right | {scores["rename_exact"]:.2f} |
-| lines of renames that are right, mean over the answers | {scores["rename_lines"]:.2f} |
+| lines of renames that are right, mean over answers | {scores["rename_lines"]:.2f} |
 | JSON answers exactly right | {scores["json_exact"]:.2f} |
 
 ## Acceptance of the draft's tokens
 
-Conditional per position, {facts["num_questions"]} held-out questions a task, vLLM {facts["vllm"]};
-length is tokens a step, bonus token included.
+Conditional per position, {facts["num_questions"]} held-out questions per task, vLLM
+{facts["vllm"]}; length is tokens per step, including the bonus token.
 
 {_acceptance_table(facts["acceptance"])}
 """

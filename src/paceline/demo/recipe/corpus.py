@@ -1,8 +1,7 @@
-"""Which source the bundled pair learns from, and which files it must never see.
+"""The training corpus: the standard library of the running CPython, and its held-out files.
 
-The corpus is the standard library of the running CPython, read from disk. Generated tables
-(character maps, help topics) teach nothing and are left out, as is what does not parse. A file is
-held out when the hash of its name says so: the split does not move when files come or go.
+Generated tables (character maps, help topics) and files that do not parse are excluded. The hash of
+its name decides whether a file is held out, so the split is stable when files are added or removed.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HELD_OUT_PER_THOUSAND = 40
-"""Chosen by hand: about 4 % of the files, some 60 of them, enough for every figure in the card."""
+"""Chosen empirically: about 4 % of the files, some 60, enough for every figure in the card."""
 
-_LEFT_OUT = ("site-packages", "encodings", "pydoc_data", "__pycache__", "lib2to3/tests/data")
+_EXCLUDED = ("site-packages", "encodings", "pydoc_data", "__pycache__", "lib2to3/tests/data")
 _MAX_FILE_BYTES = 200_000
 
 
@@ -35,13 +34,13 @@ class SourceFile:
 
 
 def is_held_out(name: str) -> bool:
-    """True for the files that training must not see; depends on the name alone."""
+    """Whether training must not see the file; depends on the name alone."""
     digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:4], "big") % 1000 < HELD_OUT_PER_THOUSAND
 
 
 def read_standard_library(folder: Path | None = None) -> Iterator[SourceFile]:
-    """Every usable source file, in the order of their names.
+    """Every usable source file, sorted by name.
 
     Raises FileNotFoundError when the folder holds no Python source (a stripped installation).
     """
@@ -49,7 +48,7 @@ def read_standard_library(folder: Path | None = None) -> Iterator[SourceFile]:
     found = False
     for path in sorted(root.rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
         name = path.relative_to(root).as_posix()
-        if any(part in f"{name}" for part in _LEFT_OUT) or path.stat().st_size > _MAX_FILE_BYTES:
+        if any(part in f"{name}" for part in _EXCLUDED) or path.stat().st_size > _MAX_FILE_BYTES:
             continue
         text = _read_python(path)
         if text:
@@ -66,7 +65,7 @@ def _read_python(path: Path) -> str | None:
     try:
         text = path.read_text(encoding="utf-8")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old escapes in test files are not our business
+            warnings.simplefilter("ignore")  # test files contain invalid escapes
             ast.parse(text)
     except (UnicodeDecodeError, SyntaxError, ValueError):
         return None

@@ -1,8 +1,8 @@
-"""From source files to rows of tokens with a weight for each: what a training step eats.
+"""Rows of tokens with a loss weight per token, made from the source files.
 
-Prepared once into a folder: the tokenizer, the raw source as one stream, the tasks packed whole
-into rows. A batch depends on the seed and the step alone, so a resumed run sees what an
-uninterrupted one would have seen.
+`prepare` writes a folder once: the tokenizer, the raw source as one stream, and the tasks packed
+whole into rows. A batch depends on the seed and the step alone, so a resumed run gets the same
+batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from paceline.demo.recipe.tokenizer import (
 
 ROW_TOKENS = 1024
 QUESTION_WEIGHT = 0.1
-"""Loss weight of the tokens of a question: they teach source, but answers are the point."""
+"""Loss weight of a question's tokens. They teach source; the answers matter more."""
 SHORT_TOKENS = 256
-"""Length of a question and its answer to begin with: copying is learned on short texts first."""
+"""Length of question and answer in the first lessons: copying is learned on short texts first."""
 RENAME_ROUNDS = 2
 TASK_ROUNDS = 3
-"""Rounds of task building over all functions, each with other names to rename to."""
+"""Rounds of task building over all functions; each round renames to other names."""
 
 Tokens = npt.NDArray[np.uint16]
 Weights = npt.NDArray[np.float16]
@@ -49,11 +49,11 @@ class TrainingBatch:
 
 
 class Dataset:
-    """Memory-mapped rows of five kinds; `batch` mixes them in the asked proportions.
+    """Memory-mapped rows of five kinds, which `batch` mixes in the requested fractions.
 
-    `source` is the raw stream, `tasks` the packed questions with their true answers, `short` those
-    of them that are short, `renames` more renames of plain words, `own` questions with the target's
-    answers (once `write_rows` has written them).
+    `source` is the raw stream, `tasks` the packed questions with their true answers, `short` the
+    short ones among them, `renames` more renames of plain words, and `own` questions with the
+    target's answers (after `write_rows` has written them).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,7 +71,7 @@ class Dataset:
     def batch(
         self, seed: int, step: int, num_rows: int, shares: Mapping[str, float]
     ) -> TrainingBatch:
-        """Rows of the kinds in `shares` (fractions of the rows); what they leave is source."""
+        """Rows of the kinds in `shares` (fractions of the rows); the rest is source."""
         rng = np.random.default_rng((seed, step))
         tokens = np.empty((num_rows, ROW_TOKENS + 1), np.uint16)
         weights = np.ones((num_rows, ROW_TOKENS + 1), np.float16)
@@ -91,7 +91,7 @@ class Dataset:
 
 
 def prepare(folder: Path, seed: int = 0) -> None:
-    """Read the library, learn the tokenizer, write the rows and the facts about them."""
+    """Read the library, train the tokenizer, write the rows and the facts about them."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [f for f in corpus.read_standard_library() if not corpus.is_held_out(f.name)]
     rng = random.Random(seed)
@@ -112,7 +112,7 @@ def prepare(folder: Path, seed: int = 0) -> None:
 
 
 def _write_source(folder: Path, tokenizer: Tokenizer, files: list[corpus.SourceFile]) -> int:
-    """Library code stands twice, test code once: tests repeat themselves more than code does."""
+    """Write library code twice and test code once, because tests are more repetitive."""
     stream: list[int] = []
     for file in files:
         ids = [*tokenizer.encode(file.text, add_special_tokens=False).ids, END_OF_TEXT]
@@ -146,10 +146,10 @@ def _encode(tokenizer: Tokenizer, example: tasks.Example) -> tuple[list[int], li
 
 
 def write_rows(folder: Path, kind: str, pairs: Iterable[tuple[list[int], list[int]]]) -> int:
-    """Pack (question ids, answer ids) whole into rows of `kind`; returns how many fitted.
+    """Pack (question ids, answer ids) whole into rows of `kind`; returns the number written.
 
-    The last token of an answer (the line break after a message) has no weight: nothing
-    generates it.
+    Pairs longer than a row are skipped. The last token of an answer (the line break after a
+    message) has weight 0, because no model generates it.
     """
     rows: list[npt.NDArray[np.uint16]] = []
     row_weights: list[npt.NDArray[np.float16]] = []

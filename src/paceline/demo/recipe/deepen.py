@@ -1,10 +1,13 @@
-"""A costlier model with the same outputs: `python -m paceline.demo.recipe.deepen SOURCE OUT`.
+"""Make the twin: a costlier model with the same outputs, by padding.
 
-Benchmarks need the cost of a larger target without a larger target. Added layers have zero output
-projections, so each adds exactly nothing to the residual stream; widened feed-forward blocks are
-padded with zeros, which adds zeros to a sum (a kernel may then sum in another order: logits can
-move in the last bit). Weights of what is added are random, so that no kernel can cut corners.
-Every result made with such a twin must say so.
+    python -m paceline.demo.recipe.deepen SOURCE OUT
+
+Benchmarks use it for the cost of a larger target. With the default sizes, the bundled 11M target
+becomes a twin of about 120M parameters that still has the answers of 11M. Added layers have zero
+output projections, so they add nothing to the residual stream. Widened feed-forward blocks are
+padded with zeros, which adds zeros to a sum; a kernel may then sum in another order, so logits can
+differ in the last bit. The other added weights are random, so that no kernel can skip work. Every
+result measured with a twin must say so.
 """
 
 from __future__ import annotations
@@ -42,15 +45,15 @@ def deepen(source: Path, out: Path, *, num_layers: int, intermediate_size: int) 
         old = weights[f"{prefix}.down_proj.weight"]
         extra = torch.zeros(old.shape[0], intermediate_size - old_size, dtype=old.dtype)
         weights[f"{prefix}.down_proj.weight"] = torch.cat((old, extra), dim=1)
-    model = [name for name in weights if name.startswith("model.layers.0.")]
+    first_layer = [name for name in weights if name.startswith("model.layers.0.")]
     for layer in range(old_layers, num_layers):
-        for name in model:
+        for name in first_layer:
             shape = tuple(weights[name].shape)
-            silent = name.endswith(("o_proj.weight", "down_proj.weight"))
+            is_output = name.endswith(("o_proj.weight", "down_proj.weight"))
             added = name.replace("layers.0.", f"layers.{layer}.")
             weights[added] = (
                 torch.zeros(shape, dtype=weights[name].dtype)
-                if silent
+                if is_output
                 else _random_like(weights[name], shape, generator)
             )
     _write(source, out, config, weights, num_layers, intermediate_size)
@@ -90,7 +93,7 @@ def _write(
 @click.option("--layers", default=12, show_default=True)
 @click.option("--intermediate-size", default=8192, show_default=True)
 def main(source: Path, out: Path, layers: int, intermediate_size: int) -> None:
-    """Write a costlier twin of SOURCE, with the same outputs, to OUT."""
+    """Write a twin of SOURCE to OUT: the same outputs at a higher cost, by padding."""
     try:
         count = deepen(source, out, num_layers=layers, intermediate_size=intermediate_size)
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""How good the pair is: the figures of its model card, each measured on held-out files.
+"""Measure the figures of the model card on held-out files.
 
-Bits per byte by teacher forcing; the share of completions that Python's own parser accepts; how
-many renames and JSON answers are exactly right; and, with vLLM speculating as in service, the
-acceptance at each draft position, per task, greedy and at temperature 1.
+They are: bits per byte by teacher forcing; the fraction of completions that Python's parser
+accepts; the fractions of renames and JSON answers that are exactly right; and, with vLLM
+speculating as in service, the acceptance at each draft position, per task, greedy and at
+temperature 1.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from paceline.demo.recipe.model import Qwen2
 
 DRAFT_LENGTH = 5
 NUM_QUESTIONS = 50
-"""Questions a task: with some 100 tokens each, acceptance is known to about two points."""
+"""Questions per task; with some 100 tokens each, acceptance is known to about two points."""
 
 
 def bits_per_byte(model: Qwen2, tokenizer: Tokenizer) -> float:
     """Teacher-forced code length of the held-out files in bits per UTF-8 byte.
 
-    Files are read in rows of 1,024 tokens, each without what came before it.
+    Files are read in rows of 1,024 tokens, each without the context before it.
     """
     nats, num_bytes = 0.0, 0
     model.eval()
@@ -63,7 +64,7 @@ def parses(text: str) -> bool:
 
 
 def is_same_json(text: str, reference: str) -> bool:
-    """Whether the text is JSON that means what the reference means."""
+    """Whether the text is JSON with the same value as the reference."""
     try:
         return bool(json.loads(text) == json.loads(reference))
     except json.JSONDecodeError:
@@ -71,29 +72,29 @@ def is_same_json(text: str, reference: str) -> bool:
 
 
 def right_lines(text: str, reference: str) -> float:
-    """Share of the reference's lines that the text has, in the same order."""
+    """Fraction of the reference's lines that the text contains, in the same order."""
     lines = reference.splitlines()
     matcher = difflib.SequenceMatcher(None, text.splitlines(), lines, autojunk=False)
     return sum(block.size for block in matcher.get_matching_blocks()) / len(lines)
 
 
 def score_answers(answers: Mapping[str, list[tuple[str, str]]]) -> dict[str, float]:
-    """Shares in [0, 1] from (answer, reference) pairs per task."""
+    """Fractions in [0, 1] from the (answer, reference) pairs of each task."""
 
-    def share(hits: Iterable[bool]) -> float:
+    def fraction(hits: Iterable[bool]) -> float:
         found = list(hits)
         return sum(found) / len(found)
 
     return {
-        "complete_parses": share(parses(a) for a, _ in answers["complete"]),
-        "rename_exact": share(a.strip() == r.strip() for a, r in answers["rename"]),
+        "complete_parses": fraction(parses(a) for a, _ in answers["complete"]),
+        "rename_exact": fraction(a.strip() == r.strip() for a, r in answers["rename"]),
         "rename_lines": statistics.fmean(right_lines(a, r) for a, r in answers["rename"]),
-        "json_exact": share(is_same_json(a, r) for a, r in answers["json"]),
+        "json_exact": fraction(is_same_json(a, r) for a, r in answers["json"]),
     }
 
 
 def measure_with_vllm(target: Path, draft: Path, questions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answers scored and acceptance counted, from vLLM speculating with a fixed length."""
+    """Score the answers and count the acceptance of vLLM speculating with a fixed length."""
     from vllm import LLM, SamplingParams
 
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -116,27 +117,28 @@ def measure_with_vllm(target: Path, draft: Path, questions: list[dict[str, Any]]
     answers: dict[str, list[tuple[str, str]]] = {}
     for temperature, label in ((0.0, "greedy"), (1.0, "temperature_1")):
         for task in dict.fromkeys(q["task"] for q in questions):
-            asked = [q for q in questions if q["task"] == task][:NUM_QUESTIONS]
+            chosen = [q for q in questions if q["task"] == task][:NUM_QUESTIONS]
             params = [
                 SamplingParams(temperature=temperature, max_tokens=q["max_tokens"], seed=index)
-                for index, q in enumerate(asked)
+                for index, q in enumerate(chosen)
             ]
-            if "messages" in asked[0]:
-                outputs = engine.chat([q["messages"] for q in asked], params, use_tqdm=False)
+            if "messages" in chosen[0]:
+                outputs = engine.chat([q["messages"] for q in chosen], params, use_tqdm=False)
             else:
-                outputs = engine.generate([q["prompt"] for q in asked], params, use_tqdm=False)
+                outputs = engine.generate([q["prompt"] for q in chosen], params, use_tqdm=False)
             after = _counters(engine)
             acceptance.setdefault(label, {})[task] = _acceptance(before, after)
             before = after
             if temperature == 0.0:
                 answers[task] = [
-                    (o.outputs[0].text, q["reference"]) for o, q in zip(outputs, asked, strict=True)
+                    (o.outputs[0].text, q["reference"])
+                    for o, q in zip(outputs, chosen, strict=True)
                 ]
     return {"scores": score_answers(answers), "acceptance": acceptance}
 
 
 def _counters(engine: Any) -> dict[str, Any]:
-    """vLLM's own speculation counters: drafts, and accepted tokens per position."""
+    """vLLM's speculation counters: drafts, and accepted tokens per position."""
     found: dict[str, Any] = {"drafts": 0, "accepted": [0] * DRAFT_LENGTH}
     for metric in engine.get_metrics():
         if metric.name == "vllm:spec_decode_num_drafts":
@@ -147,7 +149,7 @@ def _counters(engine: Any) -> dict[str, Any]:
 
 
 def _acceptance(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Conditional acceptance per position, and mean tokens a step, bonus token included."""
+    """Conditional acceptance per position, and mean tokens per step with the bonus token."""
     drafts = after["drafts"] - before["drafts"]
     accepted = [a - b for a, b in zip(after["accepted"], before["accepted"], strict=True)]
     reached = [drafts, *accepted[:-1]]

@@ -1,4 +1,4 @@
-"""A trained model as a Hugging Face folder: config, bf16 safetensors, tokenizer, chat template."""
+"""Write a trained model as a Hugging Face folder: config, bf16 weights, tokenizer, template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def export(model: Qwen2, tokenizer: Tokenizer, folder: Path) -> None:
         for name, tensor in model.state_dict().items()
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)  # written for its owner alone
+    (folder / "model.safetensors").chmod(
+        0o644
+    )  # safetensors creates it readable for the owner only
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     _write_json(folder / "config.json", render_config(model.shape))

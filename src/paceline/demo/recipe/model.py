@@ -1,7 +1,7 @@
 """A Qwen2 decoder for training, with the parameter names of Hugging Face's layout.
 
-Only what training needs: no cache, no generation. Serving is vLLM's business; `export` writes
-the weights so that vLLM and transformers read them as Qwen2ForCausalLM.
+It has what training needs: no cache, no generation. `export` writes the weights so that vLLM and
+transformers load them as Qwen2ForCausalLM.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 HEAD_SIZE = 64
 EMBEDDING_STD = 0.02
-"""Of the normal distribution that matrices begin with."""
+"""Standard deviation of the initial matrices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes that make a Qwen2 model; head size is 64 and embeddings are tied."""
+    """The sizes of a Qwen2 model with a head size of 64 and tied embeddings."""
 
     hidden_size: int
     num_layers: int
@@ -37,8 +37,8 @@ class Shape:
 
 TARGET_SHAPE = Shape(hidden_size=384, num_layers=6, num_kv_heads=2, intermediate_size=1024)
 DRAFT_SHAPE = Shape(hidden_size=384, num_layers=2, num_kv_heads=2, intermediate_size=512)
-"""As wide as the target, so that it can begin with the target's embeddings; two layers are the
-least that can copy (an induction head reads what an earlier layer wrote)."""
+"""As wide as the target, so that it can start with the target's embeddings. Two layers are the
+minimum for copying: an induction head reads what an earlier layer wrote."""
 
 
 class RmsNorm(nn.Module):

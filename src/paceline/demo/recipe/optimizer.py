@@ -2,8 +2,8 @@
 
 Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) replaces a matrix's
 momentum by the nearest semi-orthogonal matrix, computed by a quintic Newton-Schulz iteration.
-Per token it learns about twice as much as AdamW at this size, for 4 % of the time. It suits
-hidden matrices only: embeddings, norms and biases stay with AdamW.
+At this size it learns about twice as much per token as AdamW, at a cost of 4 % of the time. It
+suits hidden matrices only, so embeddings, norms and biases use AdamW.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 MUON_RATE = 0.02
 ADAM_RATE = 0.002
-"""Rates at the top of the schedule; the published values for small models, not tuned here."""
+"""Learning rates at the top of the schedule: the published values for small models, untuned."""
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised. Parameters must be matrices of shape (rows, columns)."""
+    """Orthogonalised momentum. Parameters must be matrices of shape (rows, columns)."""
 
     def __init__(self, parameters: list[nn.Parameter], rate: float, momentum: float = 0.95) -> None:
         super().__init__(parameters, {"lr": rate, "momentum": momentum, "weight_decay": 0.01})
@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Both optimizers, with their top rate under `initial_lr` in each group."""
+    """Both optimizers; each group has its top learning rate in `initial_lr`."""
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
     optimizers: list[torch.optim.Optimizer] = [

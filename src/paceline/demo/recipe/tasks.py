@@ -1,13 +1,13 @@
-"""What the bundled pair is asked to do: four tasks cut from source with `ast`.
+"""The four tasks of the bundled pair, cut from source with `ast`.
 
-complete   a signature and its docstring in, the whole function out
-docstring  a function in, its docstring out
-rename     a function and two names in, the function with one renamed out (copying): in questions
-           both names are plain words and the function is short; to learn from, also any others
-json       a signature in, a JSON object of its parts out
+complete   from a signature and its docstring to the whole function
+docstring  from a function to its docstring
+rename     from a function and two names to the function with one renamed (copying). In held-out
+           questions both names are plain words and the function is short; in training also others
+json       from a signature to a JSON object of its parts
 
-Each builder takes a function and returns a question and its true answer, or None when the
-function does not lend itself to the task. Nothing here knows tokens or models.
+Each builder takes a function and returns a question with its true answer, or None if the function
+does not suit the task. Tokens and models play no role here.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ string suffix table target test text thread time token total tree type unit user
 weight width word writer
 """
 PLAIN_NAMES = tuple(_PLAIN_NAMES.split())
-"""New names of the renames that the pair is asked for: words that its source is full of."""
+"""New names of the held-out renames: words that are frequent in the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function as it stands in a file, dedented, and the syntax tree of that text."""
+    """The dedented source of a function, and the syntax tree of that text."""
 
     source: str
     node: ast.FunctionDef
@@ -74,7 +74,7 @@ def functions_of(file: SourceFile) -> Iterator[Function]:
             try:
                 parsed = ast.parse(source).body[0]
             except (SyntaxError, IndexError):
-                continue  # a continuation line that dedenting broke
+                continue  # dedenting broke a continuation line
             if isinstance(parsed, ast.FunctionDef):
                 yield Function(source, parsed)
 
@@ -105,12 +105,12 @@ def build_docstring(function: Function, rng: random.Random) -> Example | None:
 def build_rename(
     function: Function, rng: random.Random, vocabulary: Sequence[str]
 ) -> Example | None:
-    """Question: the function, an identifier of it and a new name. Answer: it, renamed."""
+    """Question: a function, one of its identifiers and a new name. Answer: the renamed function."""
     return _build_rename(function, sorted(_local_names(function.node)), vocabulary, rng)
 
 
 def build_plain_rename(function: Function, rng: random.Random) -> Example | None:
-    """The same, of a short function and with plain words for names, mostly one token each."""
+    """A rename in a short function whose names are plain words, mostly one token each."""
     if len(function.source) > MAX_PLAIN_RENAME_CHARS:
         return None
     old_names = [n for n in sorted(_local_names(function.node)) if re.fullmatch("[a-z]{2,8}", n)]
@@ -166,7 +166,7 @@ def build_json(function: Function, rng: random.Random) -> Example | None:
 
 
 def identifier_vocabulary(functions: Sequence[Function]) -> list[str]:
-    """New names to rename to: the identifiers of the corpus, each once, sorted."""
+    """Names to rename to: the distinct identifiers of the corpus, sorted."""
     found: set[str] = set()
     for function in functions:
         found |= _local_names(function.node)
@@ -179,9 +179,9 @@ def build_examples(
     *,
     vocabulary: Sequence[str] | None = None,
 ) -> list[Example]:
-    """Every task that each function lends itself to, in a random order.
+    """Every task that suits each function, in a random order.
 
-    Renames are plain ones without a vocabulary, else any names are renamed to names of it.
+    Without a vocabulary the renames are plain ones; with one, any name may be renamed to one of it.
     """
     builders: list[Callable[[Function], Example | None]] = [
         lambda f: build_complete(f, rng),
@@ -205,7 +205,7 @@ def _local_names(node: ast.FunctionDef) -> set[str]:
 
 
 def _docstring_span(function: Function) -> tuple[int, int] | None:
-    """Line numbers, counted from 0, at which the docstring begins and ends (exclusive)."""
+    """The docstring's first line and the line after its last, counted from 0."""
     first = function.node.body[0]
     if (
         isinstance(first, ast.Expr)

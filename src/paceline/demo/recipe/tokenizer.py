@@ -1,6 +1,6 @@
-"""The tokenizer of the bundled pair: byte-level BPE, 4,096 tokens, ChatML specials.
+"""The tokenizer of the bundled pair: byte-level BPE, 4,096 tokens, ChatML special tokens.
 
-Text is split before merging as Qwen2 does it.
+Text is split into words as in Qwen2 before merging.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Qwen2's own. transformers 5 rebuilds the pre-tokenizer of every `qwen2` model with this pattern,
-whatever `tokenizer.json` says, so another one would split text differently in service."""
+"""The pattern of Qwen2. transformers 5 rebuilds the pre-tokenizer of every `qwen2` model with it,
+whatever `tokenizer.json` says, so another pattern would split text differently in service."""
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -28,7 +28,7 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """Learn the merges from the texts. The same texts in the same order give the same merges."""
+    """Train the merges. The same texts in the same order give the same merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -53,7 +53,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def encode_message(tokenizer: Tokenizer, role: str, content: str) -> list[int]:
-    """One ChatML message, as the chat template writes it, with its closing line break."""
+    """One ChatML message as the chat template renders it, including the final line break."""
     head = tokenizer.encode(f"{role}\n", add_special_tokens=False).ids
     body = tokenizer.encode(content, add_special_tokens=False).ids
     tail = tokenizer.encode("\n", add_special_tokens=False).ids
@@ -61,6 +61,6 @@ def encode_message(tokenizer: Tokenizer, role: str, content: str) -> list[int]:
 
 
 def answer_head(tokenizer: Tokenizer) -> list[int]:
-    """What stands before an answer: the chat template's generation prompt."""
+    """The tokens before an answer: the chat template's generation prompt."""
     head: list[int] = tokenizer.encode("assistant\n", add_special_tokens=False).ids
     return [MESSAGE_START, *head]

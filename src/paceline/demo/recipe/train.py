@@ -1,9 +1,8 @@
-"""Make the bundled pair: `python -m paceline.demo.recipe.train STAGE --work FOLDER`.
+"""Make the bundled pair: `python -m paceline.demo.recipe.train [--work FOLDER] STAGE`.
 
-Stages, each resumable where it is long: `prepare` reads the standard library, `target` trains
-the target, `draft` distils the draft from it, `export` writes both in Hugging Face layout,
-`evaluate` measures them and writes the model card. `all` runs them in order; two cores take about
-two hours.
+Stages: `prepare` reads the standard library, `target` trains the target, `draft` distils the draft
+from it, `export` writes both in Hugging Face layout, `evaluate` measures them and writes the model
+card. `all` runs them in order, in about two hours on two cores. The long stages can be resumed.
 """
 
 from __future__ import annotations
@@ -43,9 +42,10 @@ TARGET_SCHEDULE = Schedule(
         Lesson(1.0, {"tasks": 0.35, "renames": 0.5}),
     ),
 )
-"""10.2M tokens, about an hour and a quarter on two quiet cores. Small batches: with so few tokens,
-more steps are worth more than truer gradients. The rate falls early, from where the loss stopped
-falling without. Short questions come first: what is near is easier to copy."""
+"""10.2M tokens, about an hour and a quarter on two idle cores. Batches are small: with few tokens,
+more steps help more than exact gradients. The learning rate decays early, from the step at which
+the loss stopped falling without decay. Short questions come first, because copying over a short
+distance is easier."""
 DRAFT_SCHEDULE = Schedule(
     num_steps=700,
     rows=4,
@@ -65,7 +65,7 @@ DRAFT_SCHEDULE = Schedule(
     show_default=True,
     help="Folder for data, checkpoints and logs.",
 )
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0, show_default=True, help="Seed of data, weights and batches.")
 @click.option("--threads", default=2, show_default=True, help="Compute threads.")
 @click.pass_context
 def main(context: click.Context, work: Path, seed: int, threads: int) -> None:
@@ -77,7 +77,7 @@ def main(context: click.Context, work: Path, seed: int, threads: int) -> None:
 @main.command()
 @click.pass_obj
 def prepare(settings: tuple[Path, int]) -> None:
-    """Read the standard library, learn the tokenizer, write rows of tokens."""
+    """Read the standard library, train the tokenizer, write rows of tokens."""
     work, seed = settings
     dataset.prepare(work / "data", seed)
     heldout.write_questions(heldout_path())
@@ -87,7 +87,7 @@ def prepare(settings: tuple[Path, int]) -> None:
 @click.option("--steps", default=TARGET_SCHEDULE.num_steps, show_default=True)
 @click.pass_obj
 def target(settings: tuple[Path, int], steps: int) -> None:
-    """Train the target; continues where it stopped."""
+    """Train the target; continues an interrupted training."""
     work, seed = settings
     torch.manual_seed(seed)
     model = Qwen2(TARGET_SHAPE)
@@ -106,7 +106,7 @@ def target(settings: tuple[Path, int], steps: int) -> None:
 @click.option("--steps", default=DRAFT_SCHEDULE.num_steps, show_default=True)
 @click.pass_obj
 def draft(settings: tuple[Path, int], steps: int) -> None:
-    """Let the target answer, then distil the draft from it; continues where it stopped."""
+    """Let the target answer, then distil the draft from it; continues an interrupted training."""
     work, seed = settings
     teacher = _trained(TARGET_SHAPE, work / "target")
     if not (work / "data" / "own.npy").exists():
@@ -163,7 +163,7 @@ def evaluate_pair(settings: tuple[Path, int]) -> None:
 @main.command(name="all")
 @click.pass_context
 def run_all(context: click.Context) -> None:
-    """All stages in order."""
+    """Run all stages in order."""
     for stage in (prepare, target, draft, export_pair, evaluate_pair):
         context.invoke(stage)
 
@@ -171,7 +171,7 @@ def run_all(context: click.Context) -> None:
 def _trained(shape: Shape, folder: Path) -> Qwen2:
     path = folder / "state.pt"
     if not path.exists():
-        raise click.UsageError(f"{path} is missing; run the stage `{folder.name}` first")
+        raise click.UsageError(f"{path} does not exist; run the stage `{folder.name}` first")
     model = Qwen2(shape)
     model.load_state_dict(torch.load(path, weights_only=True)["model"])
     return model

@@ -1,7 +1,7 @@
-"""The training loop: seeded, resumable, one step a function of weights and step number.
+"""The training loop: seeded and resumable; a step depends on the weights and its number only.
 
-The rate warms up, stays flat, and falls to zero over the last part (warm-up, stable, decay), so
-a run can be given more or fewer tokens while it is still on the flat part.
+The learning rate warms up, stays constant, and decays to zero over the last part (warm-up, stable,
+decay), so the length of a run can change while its rate is still constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARM_UP_STEPS = 40
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Which kinds of rows (`Dataset.batch`) are read until a fraction of the steps is done."""
+    """The kinds of rows (`Dataset.batch`) that are used until a fraction of the steps is done."""
 
     until: float
     shares: Mapping[str, float]
@@ -36,12 +36,12 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long to train, in steps of `rows` rows."""
+    """The length of a training, in steps of `rows` rows, and its lessons."""
 
     num_steps: int
     rows: int
     decay_fraction: float = 0.4
-    """Share of the steps over which the rate falls to zero; 0.2 to 0.5 do about as well."""
+    """Fraction of the steps over which the rate decays to zero; 0.2 to 0.5 give similar results."""
     lessons: tuple[Lesson, ...] = (Lesson(1.0, {"tasks": 0.5}),)
     save_every: int = 50
 
@@ -71,10 +71,10 @@ def next_token_loss(model: Qwen2, batch: TrainingBatch) -> Tensor:
 
 
 def distillation_loss(teacher: Qwen2) -> Loss:
-    """Weighted mean of KL(teacher || student) in nats per token, both reading the same text.
+    """Weighted mean of KL(teacher || student) in nats per token on the same text.
 
     Forward KL bounds the total variation (Pinsker), and one minus the total variation is the
-    chance that a sampled draft token is accepted (Leviathan et al., 2023, arXiv 2211.17192).
+    probability that a sampled draft token is accepted (Leviathan et al., 2023, arXiv 2211.17192).
     """
     teacher.eval()
 
@@ -99,10 +99,11 @@ def _weighted_mean(each: Tensor, batch: TrainingBatch) -> Tensor:
 def train(
     model: Qwen2, data: Dataset, schedule: Schedule, folder: Path, *, seed: int, loss: Loss
 ) -> None:
-    """Train `model` in place until the schedule ends; continue from `folder` if it has a state.
+    """Train `model` in place until the schedule ends, continuing from a state in `folder`.
 
-    Writes `state.pt` every `save_every` steps (whole or not at all) and a line of JSON a step to
-    `log.jsonl`. With the same seed, rows and thread count a resumed run repeats the other one.
+    Writes `state.pt` atomically every `save_every` steps, and one line of JSON per step to
+    `log.jsonl`. With the same seed, rows and thread count a resumed run equals an uninterrupted
+    one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     optimizers = build_optimizers(model)
@@ -152,8 +153,8 @@ def _restore(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer]
     state = torch.load(path, weights_only=True)
     if state["shape"] != asdict(model.shape):
         raise ValueError(
-            f"{path} was trained with the shape {state['shape']}, and now {asdict(model.shape)} is "
-            "asked for; continue in another folder (--work), or remove it"
+            f"{path} was trained with the shape {state['shape']}; the requested shape is "
+            f"{asdict(model.shape)}. Continue in another folder (--work), or remove this one"
         )
     model.load_state_dict(state["model"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):

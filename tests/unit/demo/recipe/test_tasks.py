@@ -1,4 +1,4 @@
-"""Questions cut from source are well formed and their answers true."""
+"""Questions cut from source are well formed and have true answers."""
 
 import ast
 import json
@@ -33,7 +33,7 @@ def test_functions_are_cut_whole_and_dedented(function: tasks.Function) -> None:
     ast.parse(function.source)
 
 
-def test_complete_gives_the_head_and_wants_the_whole(function: tasks.Function) -> None:
+def test_complete_asks_with_the_head_for_the_whole_function(function: tasks.Function) -> None:
     example = tasks.build_complete(function, random.Random(0))
     assert example is not None
     assert example.question.endswith('"""Return a greeting for the name."""')
@@ -62,7 +62,7 @@ def test_rename_replaces_the_identifier_everywhere_and_nothing_else(
     assert seen == {"name", "greeting", "loud", "message"}
 
 
-def test_rename_is_refused_when_the_new_name_is_taken(function: tasks.Function) -> None:
+def test_there_is_no_rename_to_a_name_in_use(function: tasks.Function) -> None:
     assert tasks.build_rename(function, random.Random(0), ["greeting"]) is None
 
 

@@ -1,10 +1,10 @@
-"""How answers are scored, by hand."""
+"""Scores of answers with known results."""
 
 from __future__ import annotations
 
 import pytest
 
-from paceline.demo.recipe.evaluate import right_lines, score_answers
+from paceline.demo.recipe.evaluate import is_same_json, parses, right_lines, score_answers
 
 
 def test_right_lines_are_counted_in_their_order() -> None:
@@ -15,8 +15,8 @@ def test_right_lines_are_counted_in_their_order() -> None:
     assert right_lines("", reference) == 0.0
 
 
-def test_scores_are_shares_of_the_answers() -> None:
-    """One of two completions parses, one rename is right but for blanks, JSON is laid out anew."""
+def test_scores_are_fractions_of_the_answers() -> None:
+    """One of two completions parses; one rename differs in spaces, one JSON answer in layout."""
     scores = score_answers(
         {
             "complete": [("def f(:", ""), ("x = 1", "")],
@@ -30,3 +30,10 @@ def test_scores_are_shares_of_the_answers() -> None:
         "rename_lines": 0.75,
         "json_exact": pytest.approx(1 / 3),
     }
+
+
+def test_answers_are_scored_by_meaning() -> None:
+    assert parses("def f():\n    return 1")
+    assert not parses("def f(:")
+    assert is_same_json('{"b": 1, "a": [2]}', '{"a": [2], "b": 1}')
+    assert not is_same_json('{"b": 1', '{"b": 1}')
