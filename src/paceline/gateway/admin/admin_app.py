@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
+from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
 from paceline.gateway.admin.replica_admin import (
@@ -37,10 +38,6 @@ from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
-from paceline.policy_registry import policy_names
-
-_SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
-"""What a PATCH of `/admin/governor` may set; the engine's control channel takes the same."""
 
 _METHODS = {
     "/metrics": ("GET", "HEAD"),
@@ -166,48 +163,6 @@ class AdminApp:
         check_headers(scope, self._settings)
         body = await read_body(receive, self._settings)
         return parse_object(body, self._settings.max_json_depth, self._settings.max_json_keys)
-
-
-def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
-    """A change that makes sense by itself; whether it fits the engine, the engine says."""
-    unknown = sorted(set(request) - set(_SETTABLE))
-    if unknown:
-        raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; allowed: {', '.join(_SETTABLE)}.",
-            unknown[0][:100],
-            code="unknown_field",
-        )
-    if not request:
-        raise invalid(f"Nothing to set; give one of {', '.join(_SETTABLE)}.")
-    policy = request.get("policy")
-    if "policy" in request and policy not in policy_names():
-        raise invalid(
-            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(policy_names())}.", "policy"
-        )
-    if "policy_parameters" in request and not (
-        isinstance(request["policy_parameters"], dict)
-        and "policy" in request
-        and "draft_length" not in request
-    ):
-        raise invalid(
-            "policy_parameters is an object with the parameters of the policy that is set beside "
-            "it, without draft_length.",
-            "policy_parameters",
-        )
-    for name in ("draft_length", "ceiling"):
-        value = request.get(name)
-        if name in request and not (type(value) is int and 0 <= value <= 1024):
-            raise invalid(
-                f"{name} is {str(value)[:100]}; allowed is an integer from 0 (off) to what the "
-                "engine was started with.",
-                name,
-            )
-    if "draft_length" in request and policy not in (None, "fixed"):
-        raise invalid(
-            f"draft_length goes with policy fixed, not with {policy}; leave one of them out.",
-            "draft_length",
-        )
-    return request
 
 
 def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
