@@ -1,6 +1,6 @@
-"""How does one process serve the data port?
+"""`DataPort`: the data port as one process serves it, and everything that its requests share.
 
-All that its requests share, put together; whether it is the only process is told by `peers`.
+`peers` are the other processes on the same port, if there are any.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from paceline.gateway.admission import AdmissionQueues
+from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
+from paceline.gateway.admission.slots import Admissions
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.listening import Listening, serving
+from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
-from paceline.gateway.peers import NoPeerWorkers, PeerWorkers
-from paceline.gateway.proxy.journey import GatewayServices
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.services import GatewayServices
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.breaker import Breakers
@@ -46,16 +47,16 @@ class DataPort:
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
         self.ledger = LeaseTable(self._breakers, progress)
-        self.admissions: AdmissionQueues | None = None
-        """Who waits; from when it serves."""
+        self.admissions: Admissions | None = None
+        """The queues of all models; None before it serves."""
         self._listening: Listening | None = None
 
     async def samples_elsewhere(self) -> Sequence[FamilyOfSamples]:
-        """What was counted in other processes: nothing."""
+        """What other processes counted: nothing, there are none."""
         return ()
 
     def cut(self) -> None:
-        """Leave requests in flight no more time, now or when it stops."""
+        """End requests in flight without a drain, now or when it stops."""
         if self._listening is not None:
             self._listening.cut()
 
@@ -69,20 +70,38 @@ class DataPort:
         """
         settings = self._settings
         async with Upstreams(settings) as upstreams:
-            router = Router(source, self.ledger, self._breakers, settings.admission, self._peers)
-            services = GatewayServices(
-                settings, router, upstreams, self.ledger, *_budgets(settings), self._metrics
-            )
-            data = DataApp(settings, source, services, self._peers)
-            self.admissions = data.admissions
+            services = self._services(source, upstreams)
+            self.admissions = services.admissions
+            data = DataApp(services)
+            housekeeping = Housekeeping(source, self.ledger, upstreams, on_hung)
             async with (
-                _owned(Housekeeping(source, self.ledger, upstreams, on_hung).run()),
+                _owned(housekeeping.run()),
                 serving(
                     data, listener, settings, drain_s=settings.drain_timeout_s
                 ) as self._listening,
             ):
                 yield self._listening.task
                 data.is_stopping = True
+
+    def _services(self, source: ReplicaSource, upstreams: Upstreams) -> GatewayServices:
+        settings, failures = self._settings, self._settings.failures
+        router = Router(source, self.ledger, self._breakers, settings.admission, self._peers)
+        return GatewayServices(
+            settings=settings,
+            source=source,
+            access=DataAccess(settings),
+            admissions=Admissions(
+                settings.admission, router.num_open_slots, self._metrics, self._peers
+            ),
+            router=router,
+            leases=self.ledger,
+            upstreams=upstreams,
+            retries=RetryBudget(failures.retry_fraction, failures.retry_reserve),
+            continuations=RetryBudget(
+                failures.continuation_fraction, failures.continuation_reserve
+            ),
+            metrics=self._metrics,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -94,12 +113,3 @@ async def _owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def _budgets(settings: GatewaySettings) -> tuple[RetryBudget, RetryBudget]:
-    """For attempts that begin anew, and for streams that are continued."""
-    failures = settings.failures
-    return (
-        RetryBudget(failures.retry_fraction, failures.retry_reserve),
-        RetryBudget(failures.continuation_fraction, failures.continuation_reserve),
-    )

@@ -1,7 +1,6 @@
-"""What must be looked after once a second, whether or not requests come?
+"""`Housekeeping`: what the data port does once a second, whether or not requests arrive.
 
-Replicas that hang are found and cut off; what is remembered of replicas follows their coming, going
-and coming back.
+It ends attempts on hung replicas, and drops what is remembered of replicas that left or restarted.
 """
 
 from __future__ import annotations
@@ -13,43 +12,45 @@ from collections.abc import Callable
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
+from paceline.gateway.time_limits import HOUSEKEEPING_PERIOD_S
 
 logger = logging.getLogger(__name__)
 
-_PERIOD_S = 1.0
-
 
 class Housekeeping:
-    """`run` until cancelled; `look` is one round."""
+    """Call `run`, which ends when it is cancelled; `run_once` is one round."""
 
     def __init__(
         self,
         source: ReplicaSource,
-        ledger: LeaseTable,
+        leases: LeaseTable,
         upstreams: Upstreams,
         on_hung: Callable[[str], None],
     ) -> None:
         self._source = source
-        self._ledger = ledger
+        self._leases = leases
         self._upstreams = upstreams
         self._on_hung = on_hung
         self._states: dict[str, ReplicaState] = {}
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(_PERIOD_S)
-            self.look()
+            await asyncio.sleep(HOUSEKEEPING_PERIOD_S)
+            self.run_once()
             known = {replica.address for replica in self._source.replicas()}
-            await self._upstreams.keep_only(known | self._ledger.addresses())
+            await self._upstreams.keep_only(known | self._leases.addresses())
 
-    def look(self) -> None:
-        for name in self._ledger.cut_hung():
-            logger.error("replica %s brings nothing; its attempts are ended", name)
+    def run_once(self) -> None:
+        """End attempts on hung replicas; reset a replica that is ready again; forget those gone."""
+        for name in self._leases.cut_hung():
+            logger.error(
+                "replica %s sent no data within its stall limit; aborting its requests", name
+            )
             self._on_hung(name)
         states = {replica.name: replica.state for replica in self._source.replicas()}
         for name, state in states.items():
             if state == "ready" and self._states.get(name, state) in ("down", "starting"):
-                self._ledger.breakers.reset(name)
+                self._leases.breakers.reset(name)
         if self._states.keys() - states.keys():
-            self._ledger.forget(states)
+            self._leases.forget(states)
         self._states = states

@@ -73,6 +73,16 @@ class ReplicaSource(Protocol):
         ...
 
 
+def of_model(replicas: Iterable[Replica], model: str) -> list[Replica]:
+    """The replicas of one model, ready or not; empty when it is not served."""
+    return [replica for replica in replicas if replica.model == model]
+
+
+def model_ids(replicas: Iterable[Replica]) -> list[str]:
+    """The models that are served, sorted."""
+    return sorted({replica.model for replica in replicas if replica.model})
+
+
 def longest_context(replicas: Sequence[Replica]) -> int | None:
     """The longest context among replicas of one model; None when one of them is unknown."""
     lengths = [replica.max_model_len for replica in replicas]

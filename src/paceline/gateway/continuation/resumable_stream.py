@@ -18,11 +18,14 @@ from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
 from paceline.gateway.continuation.resume_point import find_seam
 from paceline.gateway.continuation.token_history import TokenHistory
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.proxy.upstream import Broken
 
 
 class CannotContinue(Exception):
     """This stream cannot go on, here or anywhere; the message says why."""
+
+
+class DetokeniseFailed(Exception):
+    """The replica failed to detokenise; another one may do it."""
 
 
 class AskReplica(Protocol):
@@ -126,7 +129,7 @@ async def _text_of(ask: AskReplica, model: str, ids: Sequence[int]) -> str:
         "/detokenize", msgspec.json.encode({"model": model, "tokens": list(ids)})
     )
     if status >= 500:
-        raise Broken(f"/detokenize answered {status}")
+        raise DetokeniseFailed(f"/detokenize answered {status}")
     try:
         text = msgspec.json.decode(answer)["prompt"] if status == 200 else None
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):

@@ -6,15 +6,9 @@ as an event of the stream.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
 from paceline.gateway.http.asgi import Headers, Receive, Send
 from paceline.gateway.http.body import linger
 from paceline.gateway.http.errors import Problem
-
-T = TypeVar("T")
 
 
 class ClientResponse:
@@ -104,25 +98,3 @@ class ClientResponse:
     async def _finish(self, body: bytes) -> None:
         self.is_complete = True
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def run_while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """Run the work to its result, or to None when the client leaves (the work is cancelled).
-
-    The body must have been read: what `receive` brings is thrown away. Exceptions of the work, and
-    a cancellation from outside, pass through after both tasks have ended.
-    """
-    working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_wait_for_disconnect(receive))
-    try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        watching.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

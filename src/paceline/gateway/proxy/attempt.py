@@ -1,8 +1,7 @@
-"""How does a request fare with one replica?
+"""`Attempt`: one exchange with one replica, from the request sent to the last byte of the answer.
 
-From the sending to the last byte of the answer, or to what went wrong. What the replica gets right
-goes to the client as it comes; what it gets wrong is told to the caller alone, who may try another
-one. Deadlines of the replica are kept here.
+A good answer goes to the client as it arrives. A failure goes to the caller alone, who may try
+another replica. The replica's time limits are enforced here.
 """
 
 from __future__ import annotations
@@ -10,10 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.gateway.http.errors import Problem, unavailable
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import ABORTED, Relay, are_comments, is_aborted
-from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import (
+    COMPLETED,
+    AttemptEnd,
+    broken,
+    timed_out,
+    unreachable,
+)
 from paceline.gateway.proxy.engine_errors import outcome_of, problem_of, status_in
 from paceline.gateway.proxy.error_log import describe_error
 from paceline.gateway.proxy.lease import Lease
@@ -26,55 +30,15 @@ _MAX_ERROR_BYTES = 256 * 1024
 
 
 class AttemptObserver(Protocol):
-    """Transcript of the times of one request. Must not block or raise."""
+    """Receives the times of one request. Must not block or raise."""
 
     def first_bytes(self) -> None:
         """The first event of a stream is about to be sent. Only the first call counts."""
         ...
 
     def stream_completed(self, num_output_tokens: int | None) -> None:
-        """The stream is complete; the tokens are known only where it told them."""
+        """The stream is complete; None where it did not report its tokens."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptEnd:
-    """How it ended."""
-
-    outcome: Outcome
-    problem: Problem | None = None
-    """What the client reads unless somebody else answers; None when the answer is complete."""
-    detail: str = ""
-    """For the log."""
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the same request is likely to fail like this wherever it is sent."""
-        return self.problem is not None and self.problem.status == 500
-
-
-COMPLETED = AttemptEnd(Outcome.COMPLETED)
-
-
-def timed_out(limit_s: float) -> AttemptEnd:
-    """The replica was silent for too long."""
-    return AttemptEnd(
-        Outcome.TIMED_OUT,
-        Problem(504, f"The engine sent nothing for {limit_s:g} s.", "engine_timeout"),
-        f"nothing for {limit_s:g} s, or for longer than its streams usually wait",
-    )
-
-
-def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
-    """The replica could not be asked."""
-    problem = unavailable("The engine cannot be reached just now.", settings.retry_after_s)
-    return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
-
-
-def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
-    """The answer stays incomplete."""
-    message = "The engine's answer ended before it was complete."
-    return AttemptEnd(Outcome.BROKEN, unavailable(message, settings.retry_after_s), detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +56,10 @@ class RequestContext:
 class Attempt:
     """One request to one replica."""
 
+    __slots__ = (
+        "_lease", "_observer", "_reply", "_request", "_request_id", "_settings", "_upstreams",
+    )  # fmt: skip
+
     def __init__(self, context: RequestContext, lease: Lease) -> None:
         self._request = context.request
         self._request_id = context.request_id
@@ -102,49 +70,46 @@ class Attempt:
         self._lease = lease
 
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
-        """Send `body`, and the answer to the client; the lease then has an outcome.
+        """Send `body` to the replica, and its answer to the client, a stream through `relay`.
 
-        A stream goes through `relay`. Does not raise what the replica does wrong.
+        Does not raise what the replica does wrong: that is in the `AttemptEnd`.
         """
         settings = self._settings
         limit_s = settings.response_timeout_s
         if self._request.is_stream:
             limit_s = settings.first_byte_timeout_s
-        if self._request.is_stream:
             self._lease.watch_stream()
         try:
-            async with StreamTimeout(limit_s) as deadline:
-                self._lease.on_cut(lambda: deadline.move(0.0))
-                end = await self._exchange(path, body, relay, deadline)
+            async with StreamTimeout(limit_s) as limit:
+                self._lease.on_cut(lambda: limit.move(0.0))
+                return await self._exchange(path, body, relay, limit)
         except TimeoutError:
-            end = timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
+            return timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
         except Unreachable as error:
-            end = unreachable(str(error), settings)
+            return unreachable(str(error), settings)
         except Broken as error:
-            end = broken(str(error), settings)
-        self._lease.end(end.outcome)
-        return end
+            return broken(str(error), settings)
 
     async def _exchange(
-        self, path: str, body: bytes, relay: Relay, deadline: StreamTimeout
+        self, path: str, body: bytes, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
         response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
         self._lease.own(response)
         if response.status != 200:
             return self._failed(response.status, await response.read_all(_MAX_ERROR_BYTES))
         if self._request.is_stream and response.is_event_stream:
-            return await self._relay_stream(response, relay, deadline)
+            return await self._relay_stream(response, relay, limit)
         if self._reply.has_begun:
             raise Broken("the answer that was to continue a stream is no stream")
         whole = await response.read_all(self._settings.max_response_bytes)
         if is_aborted(whole):
             return self._failed(status_in(ABORTED), ABORTED)
-        deadline.suspend()
+        limit.suspend()
         await self._reply.whole(200, whole)
         return COMPLETED
 
     async def _relay_stream(
-        self, response: UpstreamResponse, relay: Relay, deadline: StreamTimeout
+        self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
         stall_timeout_s = self._settings.stall_timeout_s
         last_events = b""
@@ -163,16 +128,16 @@ class Attempt:
                     if not self._lease.has_answered:
                         self._observer.first_bytes()
                         self._lease.answered()
-                    deadline.suspend()  # for a client that does not read, see `protocol`
+                    limit.suspend()  # a client that does not read has its own, in `protocol`
                     if relay.saw_done:
                         last_events = events
                         break
                     await self._reply.chunk(events, ends_event=not relay.is_inside_event)
-                    deadline.move(stall_timeout_s)
+                    limit.move(stall_timeout_s)
             if relay.error is not None and not relay.saw_done:
                 return self._failed(status_in(relay.error), relay.error)
             self._lease.sent_bytes()
-        deadline.suspend()
+        limit.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
         await self._reply.end_stream(last_events)
@@ -188,5 +153,5 @@ class Attempt:
             self._settings.retry_after_s,
             self._lease.replica.dialect,
         )
-        told = describe_error(body, self._settings.log_prompts)
-        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {told}")
+        description = describe_error(body, self._settings.log_prompts)
+        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {description}")

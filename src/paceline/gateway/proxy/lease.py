@@ -1,7 +1,7 @@
-"""Who holds what while a replica works on a request, and when is it given back?
+"""`Lease`: what the gateway holds while a replica works on an attempt, and `LeaseTable`, all of them.
 
 One lease per attempt. It owns the in-flight count, the upstream connection, the breaker's ticket
-and the outcome, and gives all of them back exactly once, however the attempt ends.
+and the outcome, and releases all of them exactly once, however the attempt ends.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStrea
 
 class Closable(Protocol):
     def close(self) -> None:
-        """Give the connection up at once; the engine takes that as an abort. May be repeated."""
+        """Close the connection at once; the engine takes that as an abort. May be repeated."""
         ...
 
 
 class Traffic(Protocol):
-    """What is asked of the data port, over all processes that serve it. Answers from memory."""
+    """What the data port reports, over all processes that serve it. Answers from memory."""
 
     def num_in_flight(self, replica_name: str) -> int: ...
 
@@ -37,24 +37,24 @@ class Traffic(Protocol):
 class Lease:
     """Use it as an async context manager; the count rises on entering, without suspending."""
 
-    def __init__(self, replica: Replica, ledger: LeaseTable) -> None:
+    __slots__ = (
+        "_end_attempt", "_outcome", "_stream", "_table", "_ticket", "_upstream", "has_answered",
+        "replica",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica, table: LeaseTable) -> None:
         self.replica = replica
-        self._ledger = ledger
+        self._table = table
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
         self._end_attempt: Callable[[], None] | None = None
         self._ticket: Ticket | None = None
         self._stream: WatchedStream | None = None
         self.has_answered = False
-        """The first bytes of a good answer came."""
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the attempt ended; None while nobody has said so."""
-        return self._outcome
+        """The first bytes of a good answer arrived."""
 
     def end(self, outcome: Outcome) -> None:
-        """Say how the attempt ended. The first word counts: later ones are its consequences."""
+        """Set how the attempt ended. The first call counts: later ones are its consequences."""
         if self._outcome is None:
             self._outcome = outcome
 
@@ -63,27 +63,27 @@ class Lease:
         self._upstream = upstream
 
     def answered(self) -> None:
-        """Say that the first bytes of a good answer came."""
+        """The first bytes of a good answer arrived."""
         self.has_answered = True
         assert self._ticket is not None
-        self._ledger._answered(self._ticket)
+        self._table._answered(self._ticket)
 
     def watch_stream(self) -> None:
-        """What is asked for is a stream: its silence counts from now on."""
-        self._stream = self._ledger._progress.began(self.replica.name, time.monotonic())
+        """The attempt is to return a stream: its silence counts from now on."""
+        self._stream = self._table._progress.began(self.replica.name, time.monotonic())
 
     def got_bytes(self) -> None:
-        """Bytes of the stream came from the replica."""
+        """Bytes of the stream arrived from the replica."""
         assert self._stream is not None
-        self._ledger._progress.note_bytes(self._stream, time.monotonic())
+        self._table._progress.note_bytes(self._stream, time.monotonic())
 
     def sent_bytes(self) -> None:
-        """The client has taken them; the replica is waited for again."""
+        """The client has taken them; the gateway waits for the replica again."""
         assert self._stream is not None
-        self._ledger._progress.note_sent(self._stream, time.monotonic())
+        self._table._progress.note_sent(self._stream, time.monotonic())
 
     def on_cut(self, end_attempt: Callable[[], None]) -> None:
-        """How the attempt is ended from outside, wherever it stands."""
+        """Have `cut` call this, which must end the attempt wherever it is."""
         self._end_attempt = end_attempt
 
     def cut(self, outcome: Outcome) -> None:
@@ -95,7 +95,7 @@ class Lease:
             self._upstream.close()
 
     async def __aenter__(self) -> Lease:
-        self._ticket = self._ledger._take(self)
+        self._ticket = self._table._open_lease(self)
         return self
 
     async def __aexit__(
@@ -104,17 +104,15 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            self.end(Outcome.SHUT_DOWN)
-        else:
-            self.end(Outcome.INTERNAL_ERROR)
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        self.end(Outcome.SHUT_DOWN if is_cancelled else Outcome.INTERNAL_ERROR)
         assert self._outcome is not None
         assert self._ticket is not None
         if self._upstream is not None:
             self._upstream.close()
         if self._stream is not None:
-            self._ledger._progress.ended(self._stream)
-        self._ledger._release(self, self._ticket, self._outcome)
+            self._table._progress.ended(self._stream)
+        self._table._close_lease(self, self._ticket, self._outcome)
 
 
 class LeaseTable:
@@ -132,17 +130,17 @@ class LeaseTable:
         return len(self._open.get(replica_name, ()))
 
     def in_flight(self) -> dict[str, int]:
-        """Of the replicas that work on something. A copy."""
+        """Attempts by replica, of the replicas that have any. A copy."""
         return {name: len(leases) for name, leases in self._open.items()}
 
     def addresses(self) -> set[str]:
-        """Of the replicas that work on something."""
+        """Of the replicas that have attempts."""
         return {lease.replica.address for leases in self._open.values() for lease in leases}
 
     def cut_hung(self) -> list[str]:
-        """End all attempts on replicas that are hung, and keep new ones away from them.
+        """End all attempts on hung replicas, and open their breakers.
 
-        Returns the replicas' names. To be called about once a second.
+        Returns the replicas' names. Call it about once a second.
         """
         now_s = time.monotonic()
         names = self._progress.stalled(now_s)
@@ -160,7 +158,7 @@ class LeaseTable:
     def breaker_states(self) -> Mapping[str, BreakerState]:
         return self.breakers.states(time.monotonic())
 
-    def _take(self, lease: Lease) -> Ticket:
+    def _open_lease(self, lease: Lease) -> Ticket:
         name = lease.replica.name
         self._open.setdefault(name, set()).add(lease)
         return self.breakers.began(name, time.monotonic())
@@ -168,12 +166,12 @@ class LeaseTable:
     def _answered(self, ticket: Ticket) -> None:
         self.breakers.answered(ticket, time.monotonic())
 
-    def _release(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
+    def _close_lease(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
         name = lease.replica.name
         leases = self._open[name]
         leases.remove(lease)
         if not leases:
-            del self._open[name]  # replicas come and go; the ledger stays small
+            del self._open[name]  # replicas come and go; the table must not grow with them
         self.breakers.ended(ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:

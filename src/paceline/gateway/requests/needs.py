@@ -1,6 +1,6 @@
 """`Needs`: what a replica must be able to do to serve one request, read from its body.
 
-Engines refuse, or silently ignore, what they cannot do. `routing.capabilities` compares these needs
+Engines refuse, or silently ignore, what they cannot do. `capabilities` compares these needs
 with what each replica can do.
 """
 

@@ -1,22 +1,29 @@
-"""Which replica takes this attempt?
+"""`Router`: choose the replica of one attempt.
 
-Filter (model, state, what the request needs, the breaker), then the smallest load. A
-decision on values as of now: it neither suspends nor changes anything. The lease that follows
-raises the count before the next decision, so a burst does not go to one replica.
+It filters (model, state, what the request needs, the breaker) and has a `ReplicaRanker` order the
+rest. A decision on values as of now: it neither suspends nor changes anything. The lease that
+follows raises the count in flight before the next decision, so a burst does not go to one replica.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from typing import Protocol
 
-from paceline.gateway.peers import NoPeerWorkers, PeerWorkers
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of
+from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of, of_model
+from paceline.gateway.requests.capabilities import can_serve
 from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.capabilities import can_serve
+from paceline.gateway.routing.ranker import Candidate, RankedReplica, ReplicaRanker
+from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
+
+
+class InFlightCounts(Protocol):
+    """Counts the requests that replicas work on. Answers from memory."""
+
+    def num_in_flight(self, replica_name: str) -> int: ...
 
 
 class Router:
@@ -25,26 +32,26 @@ class Router:
     def __init__(
         self,
         source: ReplicaSource,
-        ledger: LeaseTable,
+        leases: InFlightCounts,
         breakers: Breakers,
         settings: AdmissionSettings,
-        peers: PeerWorkers | None = None,
+        peers: InFlightCounts | None = None,
+        ranker: ReplicaRanker | None = None,
     ) -> None:
+        """`leases` counts for this process, `peers` for the others on the data port, if any."""
         self._source = source
-        self._peers = peers or NoPeerWorkers()
-        self._settings = settings
-        self._ledger = ledger
+        self._leases = leases
+        self._peers = peers
         self._breakers = breakers
+        self._default_num_slots = settings.max_in_flight
+        self._ranker = ranker or DEFAULT_RANKER()
 
-    def of_model(self, model: str) -> list[Replica]:
-        """Its replicas, ready or not; empty when it is not served here."""
-        return [replica for replica in self._source.replicas() if replica.model == model]
-
-    def open_to(self, model: str) -> list[Replica]:
-        """Those of a model that are ready and whose breaker lets requests pass, or all ready ones
+    def num_open_slots(self, model: str) -> int:
+        """Slots of the model's ready replicas whose breaker admits requests, or of all ready ones
         when none does."""
-        ready = {r.name: r for r in self.of_model(model) if r.state == "ready"}
-        return [ready[name] for name in self._breakers.admitted(list(ready), time.monotonic())]
+        ready = {r.name: r for r in of_model(self._source.replicas(), model) if r.state == "ready"}
+        admitted = self._breakers.admitted(list(ready), time.monotonic())
+        return num_slots_of([ready[name] for name in admitted], self._default_num_slots)
 
     def choose(
         self,
@@ -57,42 +64,59 @@ class Router:
     ) -> Replica | None:
         """The replica for the next attempt; None when there is none.
 
-        Those in `avoid` are left out. With `allow_open_breakers`, when every breaker is open, one of these all
-        the same: better a doubtful replica than none. To continue a stream that `continues_from` began it
-        must tell token ids too, and have as long a context.
+        Replicas named in `avoid` are left out. With `allow_open_breakers`, when every breaker is
+        open, one of these is chosen. To continue a stream that `continues_from` began, a replica
+        must report token ids too, and have as long a context.
         """
+        ranked = self.rank(
+            model,
+            needs,
+            avoid,
+            allow_open_breakers=allow_open_breakers,
+            continues_from=continues_from,
+        )
+        return ranked[0].replica if ranked else None
+
+    def rank(
+        self,
+        model: str,
+        needs: Needs,
+        avoid: Collection[str] = (),
+        *,
+        allow_open_breakers: bool = True,
+        continues_from: Replica | None = None,
+    ) -> list[RankedReplica]:
+        """All replicas among which `choose` chooses, the best one first."""
         able = {
             replica.name: replica
-            for replica in self.of_model(model)
-            if replica.state == "ready"
+            for replica in self._source.replicas()
+            if replica.model == model
+            and replica.state == "ready"
             and replica.name not in avoid
             and can_serve(replica, needs)
-            and (continues_from is None or _can_go_on(replica, continues_from))
+            and (continues_from is None or _can_continue(replica, continues_from))
         }
         now_s = time.monotonic()
-        names = self._breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
-        return self._least_loaded([able[name] for name in names], now_s)
-
-    def _least_loaded(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
-        """The one with the smallest share of its places taken.
-
-        Of equals the one that its breaker would have tried; then the first, whose prefix cache
-        knows the most.
-        """
-
-        def rank(replica: Replica) -> tuple[float, int]:
-            return self._load(replica), self._breakers.order_among_equals(replica.name, now_s)
-
-        return min(replicas, key=rank, default=None)
-
-    def _load(self, replica: Replica) -> float:
-        name = replica.name
-        num_in_flight = self._ledger.num_in_flight(name) + self._peers.num_in_flight(name)
-        return num_in_flight / num_slots_of([replica], self._settings)
+        breakers = self._breakers
+        names = breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
+        num_here = self._leases.num_in_flight
+        peers, default = self._peers, self._default_num_slots
+        return self._ranker.rank(
+            [
+                Candidate(
+                    able[name],
+                    num_here(name),
+                    0 if peers is None else peers.num_in_flight(name),
+                    able[name].num_slots(default),
+                    breakers.order_among_equals(name, now_s),
+                )
+                for name in names
+            ]
+        )
 
 
-def _can_go_on(replica: Replica, first: Replica) -> bool:
-    if not replica.reports_token_ids:
+def _can_continue(replica: Replica, first: Replica) -> bool:
+    if not replica.tells_token_ids:
         return False
     if first.max_model_len is None or replica.max_model_len is None:
         return True

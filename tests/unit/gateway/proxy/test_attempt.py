@@ -10,7 +10,8 @@ import pytest
 
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import EventRelay
-from paceline.gateway.proxy.attempt import COMPLETED, Attempt, RequestContext
+from paceline.gateway.proxy.attempt import Attempt, RequestContext
+from paceline.gateway.proxy.attempt_end import COMPLETED
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import Replica

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.capabilities import can_serve, explain_unserved
 from paceline.gateway.requests.needs import Needs
 from paceline.gateway.requests.routes import CHAT, COMPLETIONS
 from paceline.gateway.requests.validation import check_request
-from paceline.gateway.routing.capabilities import can_serve, explain_unserved
 from unit.gateway.conftest import SETTINGS, Serve, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
 

@@ -1,12 +1,14 @@
-"""How much time does a client give its request?"""
+"""`Deadline`: the moment by which the answer to a request must be complete, and its enforcement."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from types import TracebackType
 
 from paceline.gateway.http.asgi import Scope, header
-from paceline.gateway.http.errors import invalid
+from paceline.gateway.http.errors import Refusal, deadline_exceeded, invalid
+from paceline.gateway.outcomes import Outcome
 from paceline.gateway.settings import AdmissionSettings
 
 HEADER = "x-request-timeout-ms"
@@ -15,14 +17,38 @@ _DIGITS = re.compile(r"[0-9]{1,7}")
 
 
 class Deadline:
-    """The moment by which an answer must be complete, of the running loop's clock."""
+    """A moment of the running loop's clock.
+
+    As an async context manager, once, it ends its block with `Refusal` (504) when the moment comes.
+    """
+
+    __slots__ = ("_timeout", "at_s", "given_s")
+
+    _timeout: asyncio.Timeout
 
     def __init__(self, given_s: float) -> None:
+        """`given_s` from now."""
         self.given_s = given_s
         self.at_s = asyncio.get_running_loop().time() + given_s
 
     def left_s(self) -> float:
+        """Seconds left; negative once the moment has passed."""
         return self.at_s - asyncio.get_running_loop().time()
+
+    async def __aenter__(self) -> None:
+        self._timeout = asyncio.timeout_at(self.at_s)
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise Refusal(deadline_exceeded(self.given_s), Outcome.EXPIRED) from None
 
 
 def deadline_of(scope: Scope, settings: AdmissionSettings) -> float:

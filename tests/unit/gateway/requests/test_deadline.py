@@ -2,8 +2,8 @@
 
 import pytest
 
-from paceline.gateway.api.deadline import deadline_of
 from paceline.gateway.http.errors import Refusal
+from paceline.gateway.requests.deadline import deadline_of
 from paceline.gateway.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(max_deadline_s=600)

@@ -1,8 +1,7 @@
-"""Which replicas can serve this request as asked?
+"""Decide whether a replica can do what a request needs.
 
-Engines refuse or silently ignore what they cannot do. A request that needs such a thing is kept
-for the replicas that can do it; where a model has none, the client is told which field to leave
-out. Decisions on values, to be asked before the choice among replicas.
+Engines refuse, or silently ignore, what they cannot do. A request with such a need goes only to
+replicas that can do it; where a model has none, the client reads which field to leave out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def can_serve(replica: Replica, needs: Needs) -> bool:
 
 
 def explain_unserved(needs: Needs) -> Problem:
-    """What to tell the client when no replica of the model, ready or not, can serve it."""
+    """What the client reads when no replica of the model, ready or not, can serve the request."""
     if needs.undrafted:
         names = " and ".join(needs.undrafted)
         return Problem(

@@ -1,0 +1,124 @@
+"""`Answer`: one request's answer, begun on one replica and, if that fails, continued on others.
+
+It chooses body and relay of an attempt. Which replica takes the attempt, and what follows when it
+fails, is decided in `request_runner`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from paceline.gateway.continuation.resumable_stream import (
+    CannotContinue,
+    DetokeniseFailed,
+    ResumableStream,
+)
+from paceline.gateway.http.body_edit import with_fields
+from paceline.gateway.http.sse import EventRelay
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt import Attempt, RequestContext
+from paceline.gateway.proxy.attempt_end import (
+    COMPLETED,
+    AttemptEnd,
+    broken,
+    timed_out,
+    unreachable,
+)
+from paceline.gateway.proxy.lease import Lease
+from paceline.gateway.proxy.upstream import Broken, Unreachable
+from paceline.gateway.replicas import Replica
+from paceline.gateway.time_limits import DETOKENISE_TIMEOUT_S
+
+_MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
+
+EngineFields = Callable[[Replica], Mapping[str, object]]
+"""Fields that the gateway adds to the body for this replica."""
+
+
+class Answer:
+    """Of one request."""
+
+    __slots__ = ("_context", "_engine_fields", "_reply", "_stream")
+
+    def __init__(self, context: RequestContext, engine_fields: EngineFields) -> None:
+        self._context = context
+        self._reply = context.reply
+        self._engine_fields = engine_fields
+        self._stream: ResumableStream | None = None
+        """None for an answer that cannot be continued."""
+
+    @property
+    def why_not_continued(self) -> str | None:
+        """Why the stream cannot be continued on another replica; None when it can."""
+        if self._reply.is_inside_event:
+            return "an event was cut in the middle"
+        return "it is no stream" if self._stream is None else self._stream.why_not
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the answer so far; 0 where they are not recorded."""
+        return 0 if self._stream is None else self._stream.num_tokens
+
+    async def attempt(self, lease: Lease) -> AttemptEnd:
+        """One attempt: from the beginning, or from the last token that the client has received."""
+        attempt = Attempt(self._context, lease)
+        if self._reply.has_data:
+            return await self._continue(attempt, lease)
+        return await self._begin(attempt, lease.replica)
+
+    async def close_if_complete(self) -> bool:
+        """End a stream that has its whole answer and lacks only the events after it."""
+        if self._stream is None or not self._stream.needs_no_engine:
+            return False
+        await self._reply.chunk(self._stream.closing_events())
+        await self._reply.end_stream()
+        return True
+
+    async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
+        context, request = self._context, self._context.request
+        route, fields = request.route, dict(self._engine_fields(replica))
+        self._stream = None
+        if request.is_stream and replica.tells_token_ids:
+            stream = ResumableStream(request.parsed)
+            if stream.is_tracked:
+                self._stream = stream
+                body = self._body({**fields, "return_token_ids": True})
+                return await attempt.run(route.path, body, stream.relay())
+        relay = EventRelay(context.settings.max_event_bytes, route.end_marks, route.error_marks)
+        return await attempt.run(route.path, self._body(fields), relay)
+
+    async def _continue(self, attempt: Attempt, lease: Lease) -> AttemptEnd:
+        """Have this replica generate the rest of the stream."""
+        stream, replica, settings = self._stream, lease.replica, self._context.settings
+        assert stream is not None
+
+        async def ask(path: str, body: bytes) -> tuple[int, bytes]:
+            upstreams, request_id = self._context.upstreams, self._context.request_id
+            response = await upstreams.post(replica, path, body, request_id)
+            lease.own(response)
+            return response.status, await response.read_all(_MAX_DETOKENISE_ANSWER_BYTES)
+
+        try:
+            async with asyncio.timeout(DETOKENISE_TIMEOUT_S):
+                resumption = await stream.resume(
+                    ask, replica.max_model_len, self._engine_fields(replica)
+                )
+        except CannotContinue as error:
+            end = broken(str(error), settings)
+            return AttemptEnd(Outcome.NOT_CONTINUED, end.problem, end.detail)
+        except (Broken, DetokeniseFailed) as error:
+            return broken(str(error), settings)
+        except Unreachable as error:
+            return unreachable(str(error), settings)
+        except TimeoutError:
+            return timed_out(DETOKENISE_TIMEOUT_S)
+        if isinstance(resumption, bytes):
+            await self._reply.chunk(resumption)
+            await self._reply.end_stream()
+            return COMPLETED
+        return await attempt.run(resumption.path, resumption.body, resumption.relay)
+
+    def _body(self, fields: Mapping[str, object]) -> bytes:
+        request = self._context.request
+        return with_fields(request.body, request.parsed, fields)

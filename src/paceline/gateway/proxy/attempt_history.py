@@ -1,0 +1,61 @@
+"""`AttemptHistory`: counts of one request's attempts, as `failure_policy` needs them."""
+
+from __future__ import annotations
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import AttemptEnd
+from paceline.gateway.proxy.failure_policy import FailureContext
+from paceline.gateway.settings.failures import PROGRESS_TOKENS
+
+
+class AttemptHistory:
+    """Of one request. The counts mean what the fields of `FailureContext` say."""
+
+    __slots__ = (
+        "_num_continuations", "_num_continuations_in_all", "_num_repeating_errors", "num_attempts",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.num_attempts = 0
+        self._num_continuations = self._num_continuations_in_all = 0
+        self._num_repeating_errors = 0
+
+    def note(self, end: AttemptEnd, *, continues: bool, num_new_tokens: int) -> None:
+        """Count one attempt. `continues`: it continued a stream instead of beginning an answer.
+
+        An attempt that reached no engine is not counted: it cost no engine any work.
+        """
+        if end.outcome is not Outcome.UNREACHABLE:
+            if not continues:
+                self.num_attempts += 1
+            else:
+                self._num_continuations_in_all += 1
+                has_progress = num_new_tokens >= PROGRESS_TOKENS
+                self._num_continuations = 0 if has_progress else self._num_continuations + 1
+        self._num_repeating_errors += end.repeats
+
+    def failure_context(
+        self,
+        outcome: Outcome,
+        *,
+        has_client_bytes: bool,
+        can_continue: bool,
+        waited_s: float,
+        has_other_replica: bool,
+        num_retries_left: int,
+        num_continuations_left: int,
+    ) -> FailureContext:
+        """The counts together with the facts that hold now."""
+        return FailureContext(
+            outcome=outcome,
+            has_client_bytes=has_client_bytes,
+            can_continue=can_continue,
+            num_attempts=self.num_attempts,
+            num_continuations=self._num_continuations,
+            num_continuations_in_all=self._num_continuations_in_all,
+            num_repeating_errors=self._num_repeating_errors,
+            waited_s=waited_s,
+            has_other_replica=has_other_replica,
+            num_retries_left=num_retries_left,
+            num_continuations_left=num_continuations_left,
+        )

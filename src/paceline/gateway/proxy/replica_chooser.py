@@ -1,0 +1,92 @@
+"""`ReplicaChooser`: the replica of every attempt of one request, the first and the later ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from paceline.gateway.http.response import ClientResponse
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.validation import CheckedRequest
+from paceline.gateway.routing.router import Router
+from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import (
+    KEEP_ALIVE_S,
+    MAX_REPLICA_RECHECK_S,
+    REPLICA_RECHECK_S,
+)
+
+_RECHECK_FACTOR = 1.3
+_KEEP_ALIVE = b": waiting for a replica\n\n"
+
+
+class ReplicaChooser:
+    """Of one request.
+
+    The first attempt may go to a replica whose breaker is open, when all are: a doubtful replica is
+    better than a refusal. Later attempts may not; they wait for a replica instead. A stream that
+    the client has begun to read is continued only on a replica that can continue it.
+    """
+
+    __slots__ = (
+        "_began_on", "_failed", "_max_wait_s", "_reply", "_request", "_router",
+        "waited_s",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        router: Router,
+        settings: GatewaySettings,
+        request: CheckedRequest,
+        reply: ClientResponse,
+    ) -> None:
+        self._router = router
+        self._max_wait_s = settings.failures.replica_wait_s
+        self._request = request
+        self._reply = reply
+        self._failed: set[str] = set()
+        """Names of the replicas that failed this request."""
+        self._began_on: Replica | None = None
+        """The replica that began the stream; None until the client has received part of it."""
+        self.waited_s = 0.0
+        """How long the request has waited for a replica, over all its waits."""
+
+    def note_failure(self, replica: Replica) -> None:
+        """An attempt on this replica failed."""
+        self._failed.add(replica.name)
+        if self._began_on is None and self._reply.has_data:
+            self._began_on = replica
+
+    def choose(self) -> Replica | None:
+        """The best replica that has not failed this request; None when there is none now."""
+        return self._choose(self._failed)
+
+    async def wait(self) -> Replica | None:
+        """Wait until some replica, one that failed included, can take the request.
+
+        None when none could within `failures.replica_wait_s`, counted over all waits. A client
+        whose stream has begun receives comments meanwhile.
+        """
+        loop, recheck_s = asyncio.get_running_loop(), REPLICA_RECHECK_S
+        commented_at_s = loop.time()
+        while self.waited_s <= self._max_wait_s:
+            began_at_s = loop.time()
+            await asyncio.sleep(recheck_s)
+            self.waited_s += loop.time() - began_at_s
+            recheck_s = min(recheck_s * _RECHECK_FACTOR, MAX_REPLICA_RECHECK_S)
+            if self._reply.has_begun and loop.time() - commented_at_s > KEEP_ALIVE_S:
+                commented_at_s = loop.time()
+                await self._reply.comment(_KEEP_ALIVE)
+            replica = self._choose(())
+            if replica is not None:
+                return replica
+        return None
+
+    def _choose(self, avoid: Collection[str]) -> Replica | None:
+        return self._router.choose(
+            self._request.model,
+            self._request.needs,
+            avoid,
+            allow_open_breakers=not self._failed,
+            continues_from=self._began_on,
+        )

@@ -1,0 +1,278 @@
+"""`RequestRunner`: one request to an engine's route, from its headers to its one outcome.
+
+It owns the choice of replicas, the lease of each attempt, retries, continuation and the end. Its
+`_serve` has one call for each of the eight steps in docs/architecture.md, "One request".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+
+from paceline.gateway.admission.queue_forecast import RefusalReason
+from paceline.gateway.admission.slots import Overloaded, Slot
+from paceline.gateway.http.asgi import Receive, Scope
+from paceline.gateway.http.body import ClientGone, check_headers, read_body
+from paceline.gateway.http.client_watch import ClientWatch
+from paceline.gateway.http.errors import INTERNAL, STOPPING, Refusal
+from paceline.gateway.http.response import ClientResponse
+from paceline.gateway.keys.ring import Tenant
+from paceline.gateway.metrics.metrics import Continuation, RequestTimes
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.answer import Answer
+from paceline.gateway.proxy.attempt import RequestContext
+from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.proxy.attempt_history import AttemptHistory
+from paceline.gateway.proxy.failure_policy import RetryReason, Step, next_step
+from paceline.gateway.proxy.replica_chooser import ReplicaChooser
+from paceline.gateway.proxy.services import GatewayServices
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.deadline import Deadline, deadline_of
+from paceline.gateway.requests.routes import Route
+from paceline.gateway.requests.served import check_served, unready
+from paceline.gateway.requests.validation import CheckedRequest, check_request
+
+logger = logging.getLogger(__name__)
+
+
+class RequestRunner:
+    """Runs one request; use it once."""
+
+    __slots__ = (
+        "_answer", "_chooser", "_deadline", "_failure", "_history", "_receive", "_reply",
+        "_request", "_request_id", "_route", "_scope", "_services", "_times",
+    )  # fmt: skip
+
+    _deadline: Deadline
+    _times: RequestTimes
+    _request: CheckedRequest
+    _answer: Answer
+    _chooser: ReplicaChooser
+
+    def __init__(
+        self,
+        services: GatewayServices,
+        route: Route,
+        request_id: str,
+        scope: Scope,
+        receive: Receive,
+        reply: ClientResponse,
+    ) -> None:
+        self._services = services
+        self._route = route
+        self._request_id = request_id
+        self._scope = scope
+        self._receive = receive
+        self._reply = reply
+        self._history = AttemptHistory()
+        self._failure = ""
+        """The last failed attempt, for the log."""
+
+    async def run(self) -> None:
+        """Serve the request and count its outcome, exactly once.
+
+        Raises only the cancellation with which the server ends it.
+        """
+        outcome = Outcome.INTERNAL_ERROR
+        try:
+            outcome = await self._serve()
+        except ClientGone:
+            outcome = Outcome.CLIENT_GONE
+        except Refusal as refusal:
+            outcome = await self._refuse(refusal)
+        except Overloaded as overloaded:
+            outcome = await self._refuse(self._refusal_of(overloaded))
+        except asyncio.CancelledError:
+            outcome = Outcome.SHUT_DOWN
+            await self._reply.problem(STOPPING)
+            raise
+        except Exception:
+            logger.exception("request %s: fault in the gateway", self._request_id)
+            await self._reply.problem(INTERNAL)
+        finally:
+            self._services.metrics.request_ended(outcome)
+
+    async def _serve(self) -> Outcome:
+        """The eight steps. A step that ends the request early raises."""
+        tenant = self._authenticate()
+        body = await self._read_body()
+        request = self._check_request(body, tenant)
+        self._check_served(request)
+        async with ClientWatch(self._receive), self._deadline, self._wait_for_slot(request):
+            end = None
+            while (replica := await self._choose_replica(end)) is not None:
+                end = await self._attempt(replica)
+            return await self._finish(end)
+
+    # The steps
+
+    def _authenticate(self) -> Tenant | None:
+        """Step 1: the tenant whose key the request carries; None when keys are off."""
+        return self._services.access.authenticate(self._scope)
+
+    async def _read_body(self) -> bytes:
+        """Step 2: check the headers, start the deadline, and read the whole body."""
+        settings = self._services.settings
+        check_headers(self._scope, settings)
+        self._deadline = Deadline(deadline_of(self._scope, settings.admission))
+        return await read_body(self._receive, settings)
+
+    def _check_request(self, body: bytes, tenant: Tenant | None) -> CheckedRequest:
+        """Step 3: refuse what an engine should not see; prepare the answer of what it may."""
+        services = self._services
+        self._times = RequestTimes(services.metrics)
+        request = check_request(self._route, body, services.settings, tenant)
+        self._request = request
+        context = RequestContext(
+            request,
+            self._request_id,
+            self._reply,
+            services.upstreams,
+            self._times,
+            services.settings,
+        )
+        self._answer = Answer(context, functools.partial(services.access.engine_fields, tenant))
+        self._chooser = ReplicaChooser(services.router, services.settings, request, self._reply)
+        return request
+
+    def _check_served(self, request: CheckedRequest) -> None:
+        """Step 4: refuse at once, before any wait, what no replica can serve now."""
+        services = self._services
+        check_served(request, services.source.replicas(), services.settings.retry_after_s)
+
+    def _wait_for_slot(self, request: CheckedRequest) -> Slot:
+        """Step 5: wait in the model's queue; the slot is held until the answer has ended."""
+        return self._services.admissions.of(request.model).slot(self._deadline.left_s())
+
+    async def _choose_replica(self, end: AttemptEnd | None) -> Replica | None:
+        """Step 6: the replica of the next attempt; None when the last one was the last.
+
+        `end` is how the last attempt ended, None before the first. Before the first attempt it
+        raises `Refusal` when no replica is left; later it may wait for one.
+        """
+        if end is None:
+            return self._choose_first()
+        return None if end.problem is None else await self._choose_next(end)
+
+    async def _attempt(self, replica: Replica) -> AttemptEnd:
+        """Step 7: one attempt under one lease: begin the answer, or continue it."""
+        answer, continues = self._answer, self._reply.has_data
+        num_tokens_before = answer.num_tokens
+        async with self._services.leases.lease(replica) as lease:
+            end = await answer.attempt(lease)
+            lease.end(end.outcome)
+        num_new_tokens = answer.num_tokens - num_tokens_before
+        self._history.note(end, continues=continues, num_new_tokens=num_new_tokens)
+        if continues:
+            resumed = end.problem is None or lease.has_answered
+            self._services.metrics.continuation_ended(
+                Continuation.RESUMED if resumed else Continuation.FAILED
+            )
+        if end.problem is not None:
+            self._chooser.note_failure(replica)
+            self._failure = f"replica {replica.name}: {end.outcome.value}: {end.detail}"
+            if await answer.close_if_complete():
+                self._log("closed", "answer_was_complete")
+                return COMPLETED
+        return end
+
+    async def _finish(self, end: AttemptEnd | None) -> Outcome:
+        """Step 8: send the problem, unless the answer is complete; returns the outcome."""
+        assert end is not None
+        if end.problem is not None:
+            await self._reply.problem(end.problem)
+        return end.outcome
+
+    # The choice of replicas
+
+    def _choose_first(self) -> Replica:
+        services = self._services
+        self._times.sent_upstream(self._request.num_choices)
+        replica = self._chooser.choose()
+        if replica is None:
+            raise self._unready()
+        now_s = time.monotonic()
+        services.retries.note_request(now_s)
+        services.continuations.note_request(now_s)
+        return replica
+
+    async def _choose_next(self, end: AttemptEnd) -> Replica | None:
+        """After a failed attempt; None when the client is to get its problem."""
+        replica = self._chooser.choose()
+        step, reason = self._decide(end, has_other_replica=replica is not None)
+        if step in (Step.FINISHED, Step.GIVE_UP):
+            self._count_lost_stream(reason)
+            return None
+        if step is Step.WAIT_FOR_REPLICA:
+            replica = await self._chooser.wait()
+        if replica is None or not self._spend(end.outcome):
+            self._count_lost_stream(RetryReason.NO_REPLICA_CAME)
+            return None
+        return replica
+
+    def _decide(self, end: AttemptEnd, *, has_other_replica: bool) -> tuple[Step, RetryReason]:
+        services, now_s = self._services, time.monotonic()
+        has_client_bytes = self._reply.has_data
+        why_not = self._answer.why_not_continued if has_client_bytes else None
+        decision = next_step(
+            self._history.failure_context(
+                end.outcome,
+                has_client_bytes=has_client_bytes,
+                can_continue=why_not is None,
+                waited_s=self._chooser.waited_s,
+                has_other_replica=has_other_replica,
+                num_retries_left=services.retries.num_left(now_s),
+                num_continuations_left=services.continuations.num_left(now_s),
+            ),
+            services.settings.failures,
+        )
+        self._log(decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "")
+        return decision.step, decision.reason
+
+    def _spend(self, after: Outcome) -> bool:
+        """Take the next attempt out of its budget; False when the budget is empty."""
+        services, now_s = self._services, time.monotonic()
+        if self._reply.has_data:
+            return services.continuations.try_spend(now_s)
+        if not self._history.num_attempts:
+            return True  # no engine has received the request yet
+        if not services.retries.try_spend(now_s):
+            return False
+        services.metrics.retried(after)
+        return True
+
+    # Ends
+
+    async def _refuse(self, refusal: Refusal) -> Outcome:
+        if refusal.problem.closes_connection:
+            await self._reply.problem_before_body(refusal.problem, self._receive)
+        else:
+            await self._reply.problem(refusal.problem)
+        return refusal.outcome
+
+    def _refusal_of(self, overloaded: Overloaded) -> Refusal:
+        if overloaded.reason is RefusalReason.NO_REPLICA:
+            return self._unready()
+        return Refusal(overloaded.problem, Outcome.OVERLOADED)
+
+    def _unready(self) -> Refusal:
+        services = self._services
+        replicas = services.router.of_model(self._request.model)
+        return unready(replicas, services.settings.retry_after_s)
+
+    def _count_lost_stream(self, reason: RetryReason) -> None:
+        """Count a stream that the client has begun to read and that ends incomplete."""
+        if self._reply.has_data:
+            cannot = reason in (RetryReason.NOT_CONTINUABLE, RetryReason.CONTINUATION_REFUSED)
+            self._services.metrics.continuation_ended(
+                Continuation.NOT_CONTINUABLE if cannot else Continuation.GAVE_UP
+            )
+
+    def _log(self, step: str, reason: str, remark: str = "") -> None:
+        """One line for each failed attempt: what failed, and what follows."""
+        logger.warning(
+            "request %s: %s; next: %s, %s%s",
+            self._request_id, self._failure, step, reason, remark,
+        )  # fmt: skip

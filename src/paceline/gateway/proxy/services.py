@@ -1,0 +1,33 @@
+"""`GatewayServices`: the objects that all requests of one process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.gateway.admission.slots import Admissions
+from paceline.gateway.keys.access import DataAccess
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.upstream import Upstreams
+from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.routing.router import Router
+from paceline.gateway.settings import GatewaySettings
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayServices:
+    """One set per process. Their state changes between awaits only."""
+
+    settings: GatewaySettings
+    source: ReplicaSource
+    access: DataAccess
+    admissions: Admissions
+    router: Router
+    leases: LeaseTable
+    upstreams: Upstreams
+    retries: RetryBudget
+    """For attempts that begin an answer anew."""
+    continuations: RetryBudget
+    """For attempts that continue a stream."""
+    metrics: GatewayMetrics

@@ -1,0 +1,43 @@
+"""Refuse a checked request that no replica can serve now, before it waits in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.gateway.http.errors import Refusal, model_not_found, unavailable
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.replicas import (
+    Replica,
+    explain_unready,
+    longest_context,
+    model_ids,
+    of_model,
+)
+from paceline.gateway.requests.capabilities import can_serve, explain_unserved
+from paceline.gateway.requests.validation import CheckedRequest, check_context
+
+
+def check_served(request: CheckedRequest, replicas: Sequence[Replica], retry_after_s: int) -> None:
+    """Raise `Refusal` unless one of all `replicas` could take the request now.
+
+    404 for a model that is not served, 400 for a prompt that is too long for every replica of the
+    model and for a need that none has, 503 when those that could take it are not ready.
+    """
+    of_its_model = of_model(replicas, request.model)
+    if not of_its_model:
+        if any(not replica.model for replica in replicas):
+            reason = "A replica has not reported its model yet; it may be this one."
+            raise Refusal(unavailable(reason, retry_after_s), Outcome.UNAVAILABLE)
+        raise model_not_found(request.model, model_ids(replicas))
+    check_context(request, longest_context(of_its_model))
+    able = [replica for replica in of_its_model if can_serve(replica, request.needs)]
+    if not able:
+        raise Refusal(explain_unserved(request.needs))
+    if not any(replica.state == "ready" for replica in able):
+        raise unready(of_its_model, retry_after_s)
+
+
+def unready(replicas: Sequence[Replica], retry_after_s: int) -> Refusal:
+    """The 503 when none of a model's `replicas` is ready."""
+    problem = unavailable(explain_unready(replicas), retry_after_s)
+    return Refusal(problem, Outcome.UNAVAILABLE)
