@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from paceline.gateway.admission.slot_quota import NoPeerWorkers, PeerWorkers
+from paceline.gateway.admission.slot_quota import PeerWorkers
 from paceline.gateway.admission.slots import Admissions
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
@@ -41,7 +41,7 @@ class DataPort:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._peers = peers or NoPeerWorkers()
+        self._peers = peers
         self._breakers = Breakers(settings.failures)
         progress = ProgressWatch(
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s

@@ -23,6 +23,11 @@ class Needs:
     num_choices: int = 1
     """Requested answers to one prompt."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether every replica meets them."""
+        return not self.undrafted and self.num_choices == 1
+
 
 def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
     """What this decoded body requires of a replica."""

@@ -97,10 +97,10 @@ class Breakers:
         replicas that could serve the request, and `began` for the chosen one before anything else
         is awaited.
         """
-        admitted = [name for name in names if self._admits(name, now_s)]
+        known = self._breakers
+        admitted = [name for name in names if name not in known or known[name].admits(now_s)]
         if admitted or not allow_open_breakers:
             return admitted
-        known = self._breakers
         return [name for name in names if not known[name].is_mute] or list(names)
 
     def began(self, name: str, now_s: float) -> Ticket:
@@ -152,10 +152,6 @@ class Breakers:
         breaker = self._breakers.get(name)
         return 1 if breaker is None else breaker.order_among_equals(now_s)
 
-    def _admits(self, name: str, now_s: float) -> bool:
-        breaker = self._breakers.get(name)
-        return breaker is None or breaker.admits(now_s)
-
     def _current(self, ticket: Ticket) -> _Breaker | None:
         breaker = self._breakers.get(ticket.name)
         return breaker if breaker is not None and breaker.epoch == ticket.epoch else None
@@ -189,14 +185,15 @@ class _Breaker:
         return BreakerState.OPEN if now_s < self._open_until_s else BreakerState.HALF_OPEN
 
     def admits(self, now_s: float) -> bool:
-        state = self.state(now_s)
-        if state is BreakerState.HALF_OPEN:
-            probe = self._probe
-            return probe is None or now_s - probe.began_at_s >= self._settings.probe_timeout_s
-        return state is BreakerState.CLOSED
+        if self._open_until_s is None:  # closed, as nearly always; called for every attempt
+            return True
+        if now_s < self._open_until_s:
+            return False
+        probe = self._probe
+        return probe is None or now_s - probe.began_at_s >= self._settings.probe_timeout_s
 
     def order_among_equals(self, now_s: float) -> int:
-        if self.state(now_s) is not BreakerState.HALF_OPEN:
+        if self._open_until_s is None or now_s < self._open_until_s:
             return 1
         return 2 if self._was_tried or self._num_trips > _NUM_EAGER_TRIALS else 0
 

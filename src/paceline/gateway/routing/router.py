@@ -8,14 +8,14 @@ follows raises the count in flight before the next decision, so a burst does not
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of, of_model
 from paceline.gateway.requests.capabilities import can_serve
 from paceline.gateway.requests.needs import Needs
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.ranker import Candidate, RankedReplica, ReplicaRanker
+from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
 from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
 
@@ -68,51 +68,34 @@ class Router:
         open, one of these is chosen. To continue a stream that `continues_from` began, a replica
         must report token ids too, and have as long a context.
         """
-        ranked = self.rank(
-            model,
-            needs,
-            avoid,
-            allow_open_breakers=allow_open_breakers,
-            continues_from=continues_from,
-        )
-        return ranked[0].replica if ranked else None
-
-    def rank(
-        self,
-        model: str,
-        needs: Needs,
-        avoid: Collection[str] = (),
-        *,
-        allow_open_breakers: bool = True,
-        continues_from: Replica | None = None,
-    ) -> list[RankedReplica]:
-        """All replicas among which `choose` chooses, the best one first."""
+        needs_nothing = needs.is_empty
         able = {
             replica.name: replica
             for replica in self._source.replicas()
             if replica.model == model
             and replica.state == "ready"
             and replica.name not in avoid
-            and can_serve(replica, needs)
+            and (needs_nothing or can_serve(replica, needs))
             and (continues_from is None or _can_continue(replica, continues_from))
         }
         now_s = time.monotonic()
-        breakers = self._breakers
-        names = breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
-        num_here = self._leases.num_in_flight
+        names = self._breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
+        ranked = self._ranker.rank(self._candidates([able[name] for name in names], now_s))
+        return ranked[0].replica if ranked else None
+
+    def _candidates(self, replicas: Sequence[Replica], now_s: float) -> list[Candidate]:
+        num_here, order = self._leases.num_in_flight, self._breakers.order_among_equals
         peers, default = self._peers, self._default_num_slots
-        return self._ranker.rank(
-            [
-                Candidate(
-                    able[name],
-                    num_here(name),
-                    0 if peers is None else peers.num_in_flight(name),
-                    able[name].num_slots(default),
-                    breakers.order_among_equals(name, now_s),
-                )
-                for name in names
-            ]
-        )
+        return [
+            Candidate(
+                replica,
+                num_here(name := replica.name),
+                0 if peers is None else peers.num_in_flight(name),
+                replica.max_in_flight or default,
+                order(name, now_s),
+            )
+            for replica in replicas
+        ]
 
 
 def _can_continue(replica: Replica, first: Replica) -> bool:
