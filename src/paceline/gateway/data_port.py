@@ -11,14 +11,14 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from paceline.gateway.admission.slot_quota import PeerWorkers
-from paceline.gateway.admission.slots import Admissions
+from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.peers import PeerWorkers
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
 from paceline.gateway.proxy.services import GatewayServices
@@ -47,7 +47,7 @@ class DataPort:
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
         self.ledger = LeaseTable(self._breakers, progress)
-        self.admissions: Admissions | None = None
+        self.admissions: AdmissionQueues | None = None
         """The queues of all models; None before it serves."""
         self._listening: Listening | None = None
 
@@ -90,7 +90,7 @@ class DataPort:
             settings=settings,
             source=source,
             access=DataAccess(settings),
-            admissions=Admissions(
+            admissions=AdmissionQueues(
                 settings.admission, router.num_open_slots, self._metrics, self._peers
             ),
             router=router,

@@ -31,11 +31,11 @@ async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_
     for name in ("r0", "r1"):
         breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
     source.current = [replace(R0, state="down"), R1]
-    housekeeping.look()
+    housekeeping.run_once()
     assert set(leases.breaker_states()) == {"r0", "r1"}
     source.current = [R0, R1]
-    housekeeping.look()
+    housekeeping.run_once()
     assert set(leases.breaker_states()) == {"r1"}
     source.current = [R0]
-    housekeeping.look()
+    housekeeping.run_once()
     assert leases.breaker_states() == {}

@@ -79,7 +79,7 @@ class Answer:
         context, request = self._context, self._context.request
         route, fields = request.route, dict(self._engine_fields(replica))
         self._stream = None
-        if request.is_stream and replica.tells_token_ids:
+        if request.is_stream and replica.reports_token_ids:
             stream = ResumableStream(request.parsed)
             if stream.is_tracked:
                 self._stream = stream

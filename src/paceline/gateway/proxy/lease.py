@@ -1,4 +1,4 @@
-"""`Lease`: what the gateway holds while a replica works on an attempt, and `LeaseTable`, all of them.
+"""`Lease`: what the gateway holds during one attempt; `LeaseTable`: all open leases.
 
 One lease per attempt. It owns the in-flight count, the upstream connection, the breaker's ticket
 and the outcome, and releases all of them exactly once, however the attempt ends.

@@ -11,8 +11,8 @@ import functools
 import logging
 import time
 
-from paceline.gateway.admission.queue_forecast import RefusalReason
-from paceline.gateway.admission.slots import Overloaded, Slot
+from paceline.gateway.admission import Overloaded, RefusalReason
+from paceline.gateway.admission.queue import Slot
 from paceline.gateway.http.asgi import Receive, Scope
 from paceline.gateway.http.body import ClientGone, check_headers, read_body
 from paceline.gateway.http.client_watch import ClientWatch
@@ -28,7 +28,7 @@ from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import RetryReason, Step, next_step
 from paceline.gateway.proxy.replica_chooser import ReplicaChooser
 from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.replicas import Replica
+from paceline.gateway.replicas import Replica, of_model
 from paceline.gateway.requests.deadline import Deadline, deadline_of
 from paceline.gateway.requests.routes import Route
 from paceline.gateway.requests.served import check_served, unready
@@ -259,7 +259,7 @@ class RequestRunner:
 
     def _unready(self) -> Refusal:
         services = self._services
-        replicas = services.router.of_model(self._request.model)
+        replicas = of_model(services.source.replicas(), self._request.model)
         return unready(replicas, services.settings.retry_after_s)
 
     def _count_lost_stream(self, reason: RetryReason) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.gateway.admission.slots import Admissions
+from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import LeaseTable
@@ -22,7 +22,7 @@ class GatewayServices:
     settings: GatewaySettings
     source: ReplicaSource
     access: DataAccess
-    admissions: Admissions
+    admissions: AdmissionQueues
     router: Router
     leases: LeaseTable
     upstreams: Upstreams

@@ -92,10 +92,10 @@ class Breakers:
     ) -> list[str]:
         """Those of `names`, in their order, that should take a request now. Does not mutate.
 
-        Never empty unless `names` is, or `allow_open_breakers` is false: when no breaker would let a request
-        pass, those that at least accept connections are returned, or else all. Call it with the
-        replicas that could serve the request, and `began` for the chosen one before anything else
-        is awaited.
+        With `allow_open_breakers`, when no breaker admits a request, the result is the replicas
+        that at least accept connections, or else all: it is empty only if `names` is. Call it with
+        the replicas that could serve the request, and `began` for the chosen one before anything
+        else is awaited.
         """
         known = self._breakers
         admitted = [name for name in names if name not in known or known[name].admits(now_s)]

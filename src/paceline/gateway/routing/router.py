@@ -43,7 +43,7 @@ class Router:
         self._leases = leases
         self._peers = peers
         self._breakers = breakers
-        self._default_num_slots = settings.max_in_flight
+        self._settings = settings
         self._ranker = ranker or DEFAULT_RANKER()
 
     def num_open_slots(self, model: str) -> int:
@@ -51,7 +51,7 @@ class Router:
         when none does."""
         ready = {r.name: r for r in of_model(self._source.replicas(), model) if r.state == "ready"}
         admitted = self._breakers.admitted(list(ready), time.monotonic())
-        return num_slots_of([ready[name] for name in admitted], self._default_num_slots)
+        return num_slots_of([ready[name] for name in admitted], self._settings)
 
     def choose(
         self,
@@ -85,7 +85,7 @@ class Router:
 
     def _candidates(self, replicas: Sequence[Replica], now_s: float) -> list[Candidate]:
         num_here, order = self._leases.num_in_flight, self._breakers.order_among_equals
-        peers, default = self._peers, self._default_num_slots
+        peers, default = self._peers, self._settings.max_in_flight
         return [
             Candidate(
                 replica,
@@ -99,7 +99,7 @@ class Router:
 
 
 def _can_continue(replica: Replica, first: Replica) -> bool:
-    if not replica.tells_token_ids:
+    if not replica.reports_token_ids:
         return False
     if first.max_model_len is None or replica.max_model_len is None:
         return True
