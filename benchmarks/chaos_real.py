@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.engines import Victim
+from chaos.gateway_process import GatewayProcess, start_gateway
 from chaos.killing import READY_WITHIN_S, KillingRun
-from chaos.served import Served, serve
 from losslessness.greedy import NEAR_TIE_NATS
 
 from benchmarks.results_file import write_result
@@ -57,9 +57,11 @@ def main() -> int:
         "engine": {"replicas": 2},
         "server": {"granted_fields": ["ignore_eos"]},
     }
-    with serve(folder, config, ready_within_s=2 * READY_WITHIN_S) as served:
-        run = KillingRun(served, MODEL, texts, max_tokens=arguments.max_tokens, seed=arguments.seed)
-        document = asyncio.run(_run(run, served, arguments))
+    with start_gateway(folder, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
+        run = KillingRun(
+            gateway, MODEL, texts, max_tokens=arguments.max_tokens, seed=arguments.seed
+        )
+        document = asyncio.run(_run(run, gateway, arguments))
     document = {
         "schema_version": 1,
         "kind": "chaos over real engines",
@@ -69,25 +71,27 @@ def main() -> int:
     target = arguments.results / f"chaos-real-{environment.date_utc[:10]}.json"
     write_result(target, document)
     shown = {name: document[name] for name in ("faults", "differences", "summary")}
-    print(json.dumps(shown, indent=1), f"\nlog: {served.log}\nwritten: {target}")
+    print(json.dumps(shown, indent=1), f"\nlog: {gateway.log}\nwritten: {target}")
     return 0 if document["is_passed"] else 1
 
 
-async def _run(run: KillingRun, served: Served, arguments: argparse.Namespace) -> dict[str, Any]:
+async def _run(
+    run: KillingRun, gateway: GatewayProcess, arguments: argparse.Namespace
+) -> dict[str, Any]:
     kinds = list(Victim)
     victims = [kinds[i % len(kinds)] for i in range(arguments.kills)]
     await run.run(victims, arguments.streams)
     differences = await run.differences()
-    faults = run.faults()
+    errors = run.errors()
     far = [
         one
         for one in differences
         if one["gap_nats"] is not None and one["gap_nats"] > NEAR_TIE_NATS["bfloat16"]
     ]
-    metrics = served.metrics()
+    metrics = gateway.metrics()
     return {
-        "is_passed": not faults and not far,
-        "faults": faults,
+        "is_passed": not errors and not far,
+        "faults": errors,
         "differences": differences,
         "summary": run.summary(),
         "metrics": {

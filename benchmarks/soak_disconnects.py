@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, until
+from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, wait_until
 
 from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
@@ -74,8 +74,8 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
     await asyncio.gather(*(client() for _ in range(arguments.clients)))
     duration_s = time.monotonic() - began_s
     await asyncio.sleep(2)
-    num_leases_left, loads = fleet.served.num_in_flight, fleet.loads()
-    until(lambda: all(record.ending is not None for record in fleet.records()))
+    num_leases_left, loads = fleet.gateway.num_in_flight, fleet.loads()
+    wait_until(lambda: all(record.ending is not None for record in fleet.records()))
     records = [record for record in fleet.records() if record.request_id in left_at_s]
     delays_s = sorted(
         (record.ended_s or 0) - left_at_s[record.request_id]
@@ -91,7 +91,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         for record in records
     )
     p99_s = delays_s[len(delays_s) * 99 // 100]
-    metrics = fleet.served.metrics()
+    metrics = fleet.gateway.metrics()
     return {
         "is_passed": num_leases_left == 0
         and loads == [IDLE, IDLE]
@@ -117,7 +117,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def leave_after(fleet: Fleet, number: int, name: str, stay_s: float) -> float:
     """Send a request, read for `stay_s`, disconnect; the wall-clock time of the disconnect."""
-    host, _, port = fleet.served.url.removeprefix("http://").partition(":")
+    host, _, port = fleet.gateway.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     request = {"prompt": f"Tell me {number}.", "max_tokens": 400, "stream": bool(number % 4)}
     body = json.dumps({"model": MODEL, "temperature": 0, **request}).encode()

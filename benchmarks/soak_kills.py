@@ -24,9 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import aiohttp
-from chaos.expected_requests import Known, faults_of, known, num_struck
+from chaos.expected_requests import (
+    ExpectedRequest,
+    expected_request,
+    find_errors,
+    num_failed_over,
+)
 from chaos.fleet import Fleet, running_fleet
-from chaos.transcript import Ending, Transcript, ask
+from chaos.transcript import Ending, Transcript, send_request
 
 from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
@@ -57,19 +62,21 @@ def main() -> int:
 
 
 async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
-    asked: list[Known] = []
-    told: list[Transcript] = []
+    requests: list[ExpectedRequest] = []
+    transcripts: list[Transcript] = []
     is_over = asyncio.Event()
 
     async def load(session: aiohttp.ClientSession, worker: int) -> None:
         number = 0
         while not is_over.is_set():
             # No number is in flight twice, so that the recorded requests identify the streams.
-            one = known(worker + arguments.streams * number, max_tokens=arguments.max_tokens)
-            name = f"kills-{worker}-{number}"
-            answer = await ask(session, fleet.served.url + one.path, one.body, name)
-            asked.append(one)
-            told.append(answer)
+            request = expected_request(
+                worker + arguments.streams * number, max_tokens=arguments.max_tokens
+            )
+            url = fleet.gateway.url + request.path
+            transcript = await send_request(session, url, request.body, f"kills-{worker}-{number}")
+            requests.append(request)
+            transcripts.append(transcript)
             number += 1
 
     began_s = time.monotonic()
@@ -81,10 +88,9 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         finally:
             is_over.set()
             await asyncio.gather(*workers)
-    faults = faults_of(fleet, asked, told)
-    endings = Counter(answer.ending for answer in told)
-    struck = num_struck(fleet, told)
-    metrics = fleet.served.metrics()
+    errors = find_errors(fleet, requests, transcripts)
+    endings = Counter(transcript.ending for transcript in transcripts)
+    metrics = fleet.gateway.metrics()
     return {
         "duration_s": round(time.monotonic() - began_s, 1),
         "num_kills": arguments.kills,
@@ -93,22 +99,23 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
             "min": min(num_in_flight),
             "max": max(num_in_flight),
         },
-        "num_streams": len(told),
-        "num_streams_of_several_replicas": struck,
+        "num_streams": len(transcripts),
+        "num_streams_of_several_replicas": num_failed_over(fleet, transcripts),
         "endings": dict(endings),
-        "completed_fraction": endings[Ending.COMPLETED] / len(told),
+        "completed_fraction": endings[Ending.COMPLETED] / len(transcripts),
         "num_lost_before_first_token": sum(
-            answer.ending is not Ending.COMPLETED and not answer.has_first_token for answer in told
+            transcript.ending is not Ending.COMPLETED and not transcript.has_first_token
+            for transcript in transcripts
         ),
         "num_silent_truncations": endings[Ending.TRUNCATED],
-        "longest_silence_s": max(answer.longest_silence_s for answer in told),
-        "num_leases_left": fleet.served.num_in_flight,
+        "longest_silence_s": max(transcript.longest_silence_s for transcript in transcripts),
+        "num_leases_left": fleet.gateway.num_in_flight,
         "continuations": {
             k: v for k, v in metrics.items() if k.startswith("paceline_continuations_total")
         },
         "retries": {k: v for k, v in metrics.items() if k.startswith("paceline_retries_total")},
-        "faults": faults[:100],
-        "num_faults": len(faults),
+        "faults": errors[:100],
+        "num_faults": len(errors),
     }
 
 
@@ -118,9 +125,9 @@ async def _kill_all(fleet: Fleet, num_kills: int) -> list[int]:
     num_in_flight = []
     for _ in range(num_kills):
         await asyncio.sleep(drawn.uniform(0.2, 0.6))
-        await asyncio.to_thread(fleet.served.wait_ready, len(fleet.mock_vllms), 60.0)
+        await asyncio.to_thread(fleet.gateway.wait_ready, len(fleet.mock_vllms), 60.0)
         index = drawn.randrange(len(fleet.mock_vllms))
-        replicas = await asyncio.to_thread(fleet.served.replicas)
+        replicas = await asyncio.to_thread(fleet.gateway.replicas)
         num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{index}"]
         await asyncio.to_thread(fleet.mock_vllms[index].kill)
         await asyncio.to_thread(fleet.mock_vllms[index].start)

@@ -30,7 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from chaos.fleet import MODEL, Fleet, running_fleet, until
+from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
 
 from benchmarks.results_file import write_result
 from paceline.bench.results.environment import describe_environment
@@ -61,7 +61,7 @@ def main() -> int:
     environment = describe_environment(sys.argv)
     target = arguments.results / f"soak-memory-{environment.date_utc[:10]}.json"
     document: dict[str, Any] = {}
-    with running_fleet(2, "--tpot-ms", "0.5", keeps_ledger=False) as fleet:
+    with running_fleet(2, "--tpot-ms", "0.5", keeps_request_log=False) as fleet:
         for measured in _run(fleet, arguments):
             document = {
                 "schema_version": 1,
@@ -83,15 +83,15 @@ def _run(fleet: Fleet, arguments: argparse.Namespace) -> Iterator[dict[str, Any]
     per_batch = arguments.requests // arguments.batches
     for batch in range(arguments.batches):
         asyncio.run(_ask_batch(fleet, per_batch, arguments.clients, batch, answers))
-        until(lambda: fleet.served.num_in_flight == 0, within_s=30)
+        wait_until(lambda: fleet.gateway.num_in_flight == 0, within_s=30)
         time.sleep(0.3)
         samples.append(
             {
                 "num_requests": (batch + 1) * per_batch,
                 "at_s": round(time.monotonic() - began_s, 1),
-                "rss_bytes": fleet.served.rss_bytes(),
-                "num_fds": fleet.served.num_fds(),
-                "num_tasks": fleet.served.num_tasks(),
+                "rss_bytes": fleet.gateway.rss_bytes(),
+                "num_fds": fleet.gateway.num_fds(),
+                "num_tasks": fleet.gateway.num_tasks(),
             }
         )
         after_warm_up = samples[len(samples) // 5 :]
@@ -124,7 +124,7 @@ def _growth(samples: list[dict[str, float]]) -> dict[str, float]:
 async def _ask_batch(
     fleet: Fleet, num_requests: int, num_clients: int, batch: int, answers: Counter[str]
 ) -> None:
-    host, _, port = fleet.served.url.removeprefix("http://").partition(":")
+    host, _, port = fleet.gateway.url.removeprefix("http://").partition(":")
     numbers = itertools.count()
 
     async def client(client_index: int) -> None:

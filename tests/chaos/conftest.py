@@ -1,4 +1,4 @@
-"""Two simulated replicas and a gateway, processes all, shared by the tests of a file."""
+"""A gateway over two mock replicas, each a process of its own, shared by the tests of a file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def pair() -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(pair: Fleet) -> Fleet:
-    """Both replicas well."""
-    pair.settle()
+    """The fleet of the file, with both replicas ready and without faults."""
+    pair.restore()
     return pair

@@ -1,4 +1,4 @@
-"""Requests whose answers are known to the last token, and the verdict on what came of them."""
+"""Requests with known answers, and the check of what clients and replicas did with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from chaos.fleet import MODEL, Fleet
-from chaos.transcript import Ending, Transcript, ask
+from chaos.transcript import Ending, Transcript, send_request
 from paceline.mock_vllm import (
     Answer,
     RequestRecord,
@@ -28,67 +28,71 @@ _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A request and its answer."""
+class ExpectedRequest:
+    """A request and the answer that its client must receive."""
 
     path: str
     body: dict[str, Any]
     prompt_ids: tuple[int, ...]
-    expected: Answer
+    answer: Answer
 
-    def faults(self, told: Transcript, records: Sequence[RequestRecord] = ()) -> list[str]:
-        """What is wrong with the answer; with `records`, also with how it came about."""
-        if told.ending is not Ending.COMPLETED:
-            return [f"{told.ending}: status {told.status}, {told.error}, {told.broke}"]
-        faults = told.faults_of_form()
-        if told.text != self.expected.text:
-            faults.append(f"text {told.text!r} instead of {self.expected.text!r}")
-        if told.finish_reasons != [self.expected.finish_reason]:
-            faults.append(f"finish reasons {told.finish_reasons}")
-        expected_ids = list(self.expected.ids)
-        if "stop" in self.body:
-            # Tokens of the chunk that completes a stop string count, also those behind it.
-            told_ids = told.ids[: len(expected_ids)]
-            is_counted = told.usage is None or told.usage["completion_tokens"] >= len(expected_ids)
-        else:
-            told_ids = told.ids
-            is_counted = told.usage is None or told.usage["completion_tokens"] == len(expected_ids)
-        if not is_counted:
-            faults.append(f"usage {told.usage} for {len(expected_ids)} tokens")
-        if self.body.get("return_token_ids") and told_ids != expected_ids:
-            faults.append(f"ids {told.ids} instead of {expected_ids}")
-        if records and "stop" not in self.body:
-            faults += self._faults_behind(records)
-        return faults
+    def errors_in(self, transcript: Transcript, records: Sequence[RequestRecord] = ()) -> list[str]:
+        """List what is wrong with the transcript and, if given, with the replicas' records."""
+        if transcript.ending is not Ending.COMPLETED:
+            return [
+                f"{transcript.ending}: status {transcript.status}, {transcript.error}, "
+                f"{transcript.read_error}"
+            ]
+        errors = transcript.format_errors()
+        if transcript.text != self.answer.text:
+            errors.append(f"text {transcript.text!r} instead of {self.answer.text!r}")
+        if transcript.finish_reasons != [self.answer.finish_reason]:
+            errors.append(f"finish reasons {transcript.finish_reasons}")
+        expected_ids, ids = list(self.answer.ids), transcript.ids
+        has_stop = "stop" in self.body
+        if has_stop:
+            # The chunk that completes a stop string may contain tokens after the string, and they
+            # count in the usage.
+            ids = ids[: len(expected_ids)]
+        if transcript.usage is not None:
+            num_counted = transcript.usage["completion_tokens"]
+            is_right = num_counted == len(expected_ids)
+            if not (is_right or (has_stop and num_counted > len(expected_ids))):
+                errors.append(f"usage {transcript.usage} for {len(expected_ids)} tokens")
+        if self.body.get("return_token_ids") and ids != expected_ids:
+            errors.append(f"ids {transcript.ids} instead of {expected_ids}")
+        if records and not has_stop:
+            errors += self._errors_in_records(records)
+        return errors
 
-    def _faults_behind(self, records: Sequence[RequestRecord]) -> Iterable[str]:
-        """One replica came to the end: it went on behind the first k tokens and sent the rest."""
-        ids = self.expected.ids
+    def _errors_in_records(self, records: Sequence[RequestRecord]) -> Iterable[str]:
+        """Check that one replica continued after the first k tokens and sent all the others."""
+        ids = self.answer.ids
         num_prompt = len(self.prompt_ids)
-        whole = [r for r in records if r.num_prompt_tokens - num_prompt + r.num_tokens == len(ids)]
-        if not whole and any(record.ending is None for record in records):
-            return  # killed from outside: what it had sent is not in its ledger
-        if len(whole) != 1:
-            yield f"{len(whole)} replicas came to the end of the answer: {records}"
+        last = [r for r in records if r.num_prompt_tokens - num_prompt + r.num_tokens == len(ids)]
+        if not last and any(record.ending is None for record in records):
+            return  # after a SIGKILL, the record does not have the number of tokens sent
+        if len(last) != 1:
+            yield f"{len(last)} replicas reached the end of the answer: {records}"
             return
-        k = whole[0].num_prompt_tokens - num_prompt
-        if whole[0].prompt_hash != hash_of_ids([*self.prompt_ids, *ids[:k]]):
-            yield f"the last replica was not asked to go on behind {k} tokens"
-        if whole[0].answer_hash != hash_of_ids(ids[k:]):
-            yield f"the last replica did not answer with the tokens behind {k}"
+        k = last[0].num_prompt_tokens - num_prompt
+        if last[0].prompt_hash != hash_of_ids([*self.prompt_ids, *ids[:k]]):
+            yield f"the last replica's prompt was not the prompt and the first {k} tokens"
+        if last[0].answer_hash != hash_of_ids(ids[k:]):
+            yield f"the last replica did not send the tokens after the first {k}"
 
 
-def known(
+def expected_request(
     number: int,
     *,
     max_tokens: int = 60,
     stream: bool = True,
     ignore_eos: bool = False,
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS,
-) -> Known:
-    """The request of that number: chats and completions, with and without ids, stop strings.
+) -> ExpectedRequest:
+    """Return the request of this number: chats and completions, with ids, with stop strings.
 
-    `eos_every_tokens` is the replicas' own.
+    `eos_every_tokens` must be the replicas' own.
     """
     answer = partial(expected_answer, ignore_eos=ignore_eos, eos_every_tokens=eos_every_tokens)
     content = f"Tell me 🚲 {number}."
@@ -108,15 +112,17 @@ def known(
     stop: tuple[str, ...] = ()
     if number % 5 == 4:
         whole = answer(prompt, max_tokens).text
-        stop = (whole[-12:-6] or "none of it",)  # some answers end by themselves after a word
+        # An answer of one word has no text at this position, so the stop string is one that it
+        # does not contain.
+        stop = (whole[-12:-6] or "none of it",)
         fields["stop"] = list(stop)
-    return Known(path, fields, tuple(prompt), answer(prompt, max_tokens, stop=stop))
+    return ExpectedRequest(path, fields, tuple(prompt), answer(prompt, max_tokens, stop=stop))
 
 
-async def ask_all(
-    fleet: Fleet, asked: Sequence[Known], *, name: str = "", limit_s: float = 150.0
+async def send_all(
+    fleet: Fleet, requests: Sequence[ExpectedRequest], *, name: str = "", limit_s: float = 150.0
 ) -> list[Transcript]:
-    """All at the same time."""
+    """Send all requests at once and read all answers. Request ids are `name` and an index."""
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with (
         asyncio.timeout(limit_s),
@@ -124,25 +130,29 @@ async def ask_all(
     ):
         return await asyncio.gather(
             *(
-                ask(session, fleet.served.url + one.path, one.body, f"{name}-{number}")
-                for number, one in enumerate(asked)
+                send_request(
+                    session, fleet.gateway.url + request.path, request.body, f"{name}-{index}"
+                )
+                for index, request in enumerate(requests)
             )
         )
 
 
-def faults_of(fleet: Fleet, asked: Sequence[Known], told: Sequence[Transcript]) -> list[str]:
-    """Of all of them, compared with the expected answers and with the replicas' own ledgers."""
+def find_errors(
+    fleet: Fleet, requests: Sequence[ExpectedRequest], transcripts: Sequence[Transcript]
+) -> list[str]:
+    """Compare the transcripts with the expected answers and with the replicas' request logs."""
     by_id: defaultdict[str, list[RequestRecord]] = defaultdict(list)
     for record in fleet.records():
         by_id[record.request_id].append(record)
-    faults = []
-    for one, answer in zip(asked, told, strict=True):
-        found = one.faults(answer, by_id[answer.request_id])
-        faults += [f"{answer.request_id}: {fault}" for fault in found]
-    return faults
+    errors = []
+    for request, transcript in zip(requests, transcripts, strict=True):
+        found = request.errors_in(transcript, by_id[transcript.request_id])
+        errors += [f"{transcript.request_id}: {error}" for error in found]
+    return errors
 
 
-def num_struck(fleet: Fleet, told: Sequence[Transcript]) -> int:
-    """Answers that took more than one replica."""
+def num_failed_over(fleet: Fleet, transcripts: Sequence[Transcript]) -> int:
+    """Count the requests that needed more than one attempt at a replica."""
     ids = [record.request_id for record in fleet.records()]
-    return sum(ids.count(answer.request_id) > 1 for answer in told)
+    return sum(ids.count(transcript.request_id) > 1 for transcript in transcripts)

@@ -1,7 +1,7 @@
-"""Simulated replicas behind a real gateway: how are they made to fail, and what did they do?
+"""A real gateway over mock replicas: start them, inject faults, and read what each replica did.
 
-The gateway is `paceline serve`, the replicas are `paceline mock-vllm`, each a process of its own.
-What a replica did is read from its own ledger, which shares no code with the gateway.
+The gateway is `paceline serve` and the replicas are `paceline mock-vllm`, each a process of its
+own. The replicas' request logs share no code with the gateway.
 """
 
 from __future__ import annotations
@@ -17,83 +17,94 @@ from typing import Any
 
 import httpx
 
-from chaos.served import HTTP, Served, serve
+from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
 from paceline.mock_vllm import RequestRecord, SpawnedMockVllm, read_request_log, spawn_mock_vllm
 
 MODEL = "known"
 MAX_MODEL_LEN = 4096
-FAST_TO_NOTICE: dict[str, Any] = {
+FAST_DETECTION: dict[str, Any] = {
     "fleet": {"poll_period_s": 0.2, "poll_timeout_s": 1.0, "load_period_s": 0.2},
     "failures": {"max_open_s": 1, "silence_s": 1.0, "first_silence_s": 1.5},
     "server": {
         "stall_timeout_s": 1.5,
         "granted_fields": ["ignore_eos"],
         "drain_timeout_s": 20,
-        "workers": 1,  # however many cores there are; several are tested in test_workers.py
+        "workers": 1,  # for any number of cores; test_workers.py tests several workers
     },
 }
-"""What makes a gateway notice in a second what it would else notice in half a minute."""
+"""Settings with which a gateway detects failures in a second instead of half a minute."""
 
 
 @dataclass
 class Fleet:
-    """A gateway over simulated replicas."""
+    """A gateway over mock replicas."""
 
-    served: Served
+    gateway: GatewayProcess
     mock_vllms: list[SpawnedMockVllm]
-    ledgers: list[Path]
+    request_logs: list[Path]
 
-    def set_fault(self, replica: int, **fault: Any) -> None:
-        """As one line of a fault script; see `paceline.mock_vllm.faults.fault_book`."""
+    def add_fault(self, replica: int, **fault: Any) -> None:
+        """Add a fault to a replica; the fields are those of `paceline.mock_vllm.Fault`."""
         answer = HTTP.post(f"{self.mock_vllms[replica].url}/mock_vllm/faults", json=[fault])
         assert answer.status_code == 200, answer.text
 
     def clear_faults(self) -> None:
-        """Of all replicas that are alive."""
+        """Clear the faults of all replicas that are alive."""
         for mock_vllm in self.mock_vllms:
             if mock_vllm.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):  # it may be dying
                     HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=2)
 
-    def settle(self) -> None:
-        """No faults, all replicas alive and ready, no breaker open, nothing in flight."""
+    def restore(self) -> None:
+        """Clear faults, restart dead replicas, and wait until all are ready and idle."""
         for mock_vllm in self.mock_vllms:
             mock_vllm.resume()
         self.clear_faults()
         for mock_vllm in self.mock_vllms:
             if mock_vllm.returncode is not None:
                 mock_vllm.start()
-        self.served.wait_ready(len(self.mock_vllms), within_s=60)
-        until(lambda: self.served.num_in_flight == 0)
-        until(self._breakers_close, within_s=60)
+        self.gateway.wait_ready(len(self.mock_vllms), within_s=60)
+        wait_until(lambda: self.gateway.num_in_flight == 0)
+        wait_until(self._breakers_close, within_s=60)
 
     def _breakers_close(self) -> bool:
         states = {
             name: value
-            for name, value in self.served.metrics().items()
+            for name, value in self.gateway.metrics().items()
             if name.startswith("paceline_breaker_state")
         }
         if not any(states.values()):
             return True
-        # A replica that was out is tried by one request at a time; equals are taken in order.
+        # A half-open breaker admits one request at a time, and equal replicas are tried in order.
         with ThreadPoolExecutor(2 * len(self.mock_vllms)) as threads:
-            list(threads.map(self._ask_little, range(2 * len(self.mock_vllms))))
+            list(threads.map(self._send_small_request, range(2 * len(self.mock_vllms))))
         return False
 
-    def _ask_little(self, number: int) -> None:
+    def _send_small_request(self, number: int) -> None:
         body = {"model": MODEL, "prompt": f"try {number}", "max_tokens": 8}
-        HTTP.post(f"{self.served.url}/v1/completions", json=body, timeout=10)
+        HTTP.post(f"{self.gateway.url}/v1/completions", json=body, timeout=10)
 
     def records(self) -> list[RequestRecord]:
-        """What all replicas did, all processes of each."""
-        return [record for ledger in self.ledgers for record in read_request_log(ledger)]
+        """The records of all replicas, of all processes of each."""
+        return [
+            record for request_log in self.request_logs for record in read_request_log(request_log)
+        ]
+
+    def num_started(self, name: str, replica: int | None = None) -> int:
+        """Count the requests whose id starts with `name` and that a replica has begun to answer.
+
+        With `replica`, only its own records count.
+        """
+        logs = self.request_logs if replica is None else [self.request_logs[replica]]
+        records = [record for log in logs for record in read_request_log(log)]
+        return sum(r.first_token_s is not None and r.request_id.startswith(name) for r in records)
 
     def records_of(self, request_id: str) -> list[RequestRecord]:
         found = [record for record in self.records() if record.request_id == request_id]
         return sorted(found, key=lambda record: record.begun_s)
 
     def load(self, replica: int) -> tuple[float, float, float]:
-        """Running, waiting and KV use, as the replica tells it."""
+        """Running sequences, waiting sequences and KV cache usage, from the replica's metrics."""
         page = HTTP.get(f"{self.mock_vllms[replica].url}/metrics").text
         return tuple(_sample(page, name) for name in _LOAD)  # type: ignore[return-value]
 
@@ -115,45 +126,45 @@ def running_fleet(
     num_replicas: int = 2,
     *flags: str,
     config: dict[str, Any] | None = None,
-    keeps_ledger: bool = True,
+    keeps_request_log: bool = True,
 ) -> Iterator[Fleet]:
-    """Replicas with these flags, and a gateway with this configuration, ready.
+    """Start replicas with these flags and a gateway with this configuration; waits until ready.
 
-    Without a ledger they remember their last 20,000 requests alone.
+    Without `keeps_request_log`, replicas keep their last 20,000 records in memory only.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
-        ledgers = [folder / f"ledger-{place}.jsonl" for place in range(num_replicas)]
+        request_logs = [folder / f"requests-{index}.jsonl" for index in range(num_replicas)]
         mock_vllms = [
             stack.enter_context(
                 spawn_mock_vllm(
                     *("--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN)),
-                    *(("--request-log", str(ledger)) if keeps_ledger else ()),
+                    *(("--request-log", str(request_log)) if keeps_request_log else ()),
                     *flags,
                 )
             )
-            for ledger in ledgers
+            for request_log in request_logs
         ]
         replicas = [
-            {"url": mock_vllm.url, "name": f"r{place}"}
-            for place, mock_vllm in enumerate(mock_vllms)
+            {"url": mock_vllm.url, "name": f"r{index}"}
+            for index, mock_vllm in enumerate(mock_vllms)
         ]
-        merged = {**_merged(FAST_TO_NOTICE, config or {}), "replicas": replicas}
-        served = stack.enter_context(serve(folder, merged, "--replicas", "0"))
-        served.wait_ready(num_replicas, within_s=60)
-        yield Fleet(served, mock_vllms, ledgers)
+        merged = {**_merged(FAST_DETECTION, config or {}), "replicas": replicas}
+        gateway = stack.enter_context(start_gateway(folder, merged, "--replicas", "0"))
+        gateway.wait_ready(num_replicas, within_s=60)
+        yield Fleet(gateway, mock_vllms, request_logs)
 
 
 def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Section by section."""
+    """Merge two configurations section by section."""
     names: Sequence[str] = [*config, *(name for name in changes if name not in config)]
     return {name: {**config.get(name, {}), **changes.get(name, {})} for name in names}
 
 
-def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
-    """Wait for something that happens soon."""
+def wait_until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
+    """Wait until the condition is true, checking every 20 ms."""
     deadline_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"not within {within_s:g} s")
+            raise TimeoutError(f"the condition was not true within {within_s:g} s")
         time.sleep(0.02)

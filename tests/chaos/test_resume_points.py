@@ -1,6 +1,7 @@
-"""Seams at every token of answers full of characters whose bytes are spread over tokens.
+"""Streams are continued correctly from every token, even from inside multi-byte characters.
 
-And of clients that ask for ids, that gave stop strings, and of chunks with several tokens.
+Covers chats and completions, requests with token ids and with stop strings, and chunks of several
+tokens.
 """
 
 from __future__ import annotations
@@ -9,70 +10,76 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos.expected_requests import Known, ask_all, faults_of, known, num_struck
+from chaos.expected_requests import (
+    ExpectedRequest,
+    expected_request,
+    find_errors,
+    num_failed_over,
+    send_all,
+)
 from chaos.fleet import Fleet, running_fleet
 from paceline.mock_vllm import decode
 from paceline.mock_vllm.model.vocabulary import END
 
 NUM_TOKENS = 40
-PATIENT = {"failures": {"min_samples": 100_000, "max_continuations": 12}}
-"""No breaker opens, and one stream may meet all faults."""
+CONFIG = {"failures": {"min_samples": 100_000, "max_continuations": 12}}
+"""Keeps all breakers closed, and lets one stream be continued after every fault."""
 MODES = {"one token a chunk": (), "several tokens a chunk": ("--tokens-per-chunk", "1,3,2")}
 
 
 @pytest.fixture(scope="module", params=MODES.values(), ids=MODES.keys())
 def pair(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    with running_fleet(2, "--tpot-ms", "1", *request.param, config=PATIENT) as running:
+    with running_fleet(2, "--tpot-ms", "1", *request.param, config=CONFIG) as running:
         yield running
 
 
-def num_split(one: Known) -> int:
-    """Seams of this answer that fall inside a character."""
-    ids = one.expected.ids
+def num_inside_characters(request: ExpectedRequest) -> int:
+    """Count the resume points of this answer that are inside a character."""
+    ids = request.answer.ids
     return sum(decode(ids[:k]).endswith("\ufffd") for k in range(1, len(ids)))
 
 
-def test_the_answers_are_full_of_seams_inside_characters() -> None:
-    """Or the next test would show nothing."""
-    split = [num_split(one) for one in richest()]
-    assert min(split) >= 6
+def test_every_answer_has_resume_points_inside_characters() -> None:
+    """Otherwise the next test would not cover them."""
+    assert min(num_inside_characters(request) for request in hardest_requests()) >= 6
 
 
-def richest() -> list[Known]:
-    """Of each kind of request, the one with most such seams."""
-    asked = [known(number, max_tokens=NUM_TOKENS) for number in range(400)]
-    by_kind: dict[object, list[Known]] = {}
-    for one in asked:
-        kind = (one.path, "return_token_ids" in one.body, "stop" in one.body)
-        by_kind.setdefault(kind, []).append(one)
-    return [max(some, key=num_split) for some in by_kind.values()]
+def hardest_requests() -> list[ExpectedRequest]:
+    """Return, for each kind of request, the one with the most such resume points."""
+    by_kind: dict[object, list[ExpectedRequest]] = {}
+    for number in range(400):
+        request = expected_request(number, max_tokens=NUM_TOKENS)
+        kind = (request.path, "return_token_ids" in request.body, "stop" in request.body)
+        by_kind.setdefault(kind, []).append(request)
+    return [max(requests, key=num_inside_characters) for requests in by_kind.values()]
 
 
-async def test_a_seam_at_every_token(fleet: Fleet) -> None:
-    asked = richest()
+async def test_continuing_from_every_token(fleet: Fleet) -> None:
+    requests = hardest_requests()
     for after_tokens in range(NUM_TOKENS):
-        for replica in (0, 1):  # whichever takes it; the one that goes on counts from zero
-            fleet.set_fault(replica, kind="reset", after_tokens=after_tokens, times=4)
-        told = await ask_all(fleet, asked, name=f"seam-{after_tokens}")
-        assert faults_of(fleet, asked, told) == []
-        if after_tokens < NUM_TOKENS - 6:  # later ones may find the answer whole
-            assert num_struck(fleet, told) > 0
+        # Any of the replicas may get a request; the one that continues it counts from zero.
+        for replica in (0, 1):
+            fleet.add_fault(replica, kind="reset", after_tokens=after_tokens, times=4)
+        transcripts = await send_all(fleet, requests, name=f"resume-{after_tokens}")
+        assert find_errors(fleet, requests, transcripts) == []
+        if after_tokens < NUM_TOKENS - 6:  # answers may end before a later fault
+            assert num_failed_over(fleet, transcripts) > 0
         fleet.clear_faults()
 
 
-async def test_seams_behind_special_tokens() -> None:
-    """With `ignore_eos` the end of an answer is written as a token that nobody is shown."""
+async def test_continuing_after_special_tokens() -> None:
+    """With `ignore_eos`, answers contain EOS tokens, which add no text."""
     every = 8
     flags = ("--tpot-ms", "1", "--eos-every-tokens", str(every))
-    with running_fleet(2, *flags, config=PATIENT) as many_ends:
-        asked = [
-            known(number, max_tokens=NUM_TOKENS, ignore_eos=True, eos_every_tokens=every)
+    with running_fleet(2, *flags, config=CONFIG) as fleet:
+        requests = [
+            expected_request(number, max_tokens=NUM_TOKENS, ignore_eos=True, eos_every_tokens=every)
             for number in range(12)
         ]
-        assert min(one.expected.ids.count(END) for one in asked) >= 1
+        assert min(request.answer.ids.count(END) for request in requests) >= 1
         for after_tokens in (10, 20, 38):
             for replica in (0, 1):
-                many_ends.set_fault(replica, kind="reset", after_tokens=after_tokens, times=6)
-            told = await ask_all(many_ends, asked, name=f"special-{after_tokens}")
-            assert faults_of(many_ends, asked, told) == []
-            many_ends.clear_faults()
+                fleet.add_fault(replica, kind="reset", after_tokens=after_tokens, times=6)
+            transcripts = await send_all(fleet, requests, name=f"special-{after_tokens}")
+            assert find_errors(fleet, requests, transcripts) == []
+            fleet.clear_faults()

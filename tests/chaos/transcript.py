@@ -1,8 +1,8 @@
-"""What did a client read, and may it take that for an answer?
+"""Send a request, read its answer to the end, and classify how it ended for the client.
 
-Reads answers of the chat and the completions route, streamed or not, and says of each how it ended
-for the client. A silent truncation is what must never be: an answer that stops without `[DONE]`,
-without an error event and without an HTTP error, and so is a connection that just breaks.
+Covers chats and completions, streamed and not. A silent truncation must never happen: an answer
+that ends without `[DONE]`, without an error event and without an HTTP error, or whose connection
+breaks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import aiohttp
 
 class Ending(StrEnum):
     COMPLETED = "completed"
-    """`[DONE]` behind a finish reason, or a whole answer."""
+    """A stream with a finish reason and `[DONE]`, or a complete answer that is not streamed."""
     REFUSED = "refused"
-    """An HTTP error, before anything else: the request is lost, but its client knows."""
+    """An HTTP error instead of an answer: the request is lost, and its client knows."""
     ERROR_EVENT = "error_event"
-    """The stream began and ended with `data: {"error": …}` and no `[DONE]`."""
+    """The stream started and ended with `data: {"error": …}` and no `[DONE]`."""
     TRUNCATED = "truncated"
-    """Neither: a client would take it for complete, or sees its connection break."""
+    """None of these: the client takes the answer for complete, or its connection broke."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Transcript:
     status: int | None = None
     text: str = ""
     ids: list[int] = field(default_factory=list)
-    """Of the answer, where the client asked for them."""
+    """Token ids of the answer, if the client requested them."""
     prompt_ids: list[int] = field(default_factory=list)
     finish_reasons: list[str] = field(default_factory=list)
     usage: dict[str, Any] | None = None
@@ -43,48 +43,48 @@ class Transcript:
     is_done: bool = False
     num_done: int = 0
     stream_ids: set[str] = field(default_factory=set)
-    """The `id` of its chunks: one, whatever happened."""
+    """Values of `id` in the chunks; must be one."""
     num_roles: int = 0
-    """Chunks of a chat that name the role: one."""
-    broke: str = ""
-    """How the connection ended, if not in good order."""
-    began_s: float = 0.0
-    first_s: float | None = None
-    """The first chunk, by the monotonic clock."""
-    ended_s: float = 0.0
+    """Chunks of a chat that have a role; must be one."""
+    read_error: str = ""
+    """The exception that ended reading, such as a broken connection; empty if there was none."""
+    start_s: float = 0.0
+    first_token_s: float | None = None
+    """When the first token arrived, by the monotonic clock, as are the other times."""
+    end_s: float = 0.0
     longest_silence_s: float = 0.0
-    """Between two pieces of the stream."""
+    """Longest time between two reads of the stream."""
 
     @property
     def ending(self) -> Ending:
         if self.status is not None and self.status != 200:
             return Ending.REFUSED
-        if self.error is not None and not self.is_done and not self.broke:
+        if self.error is not None and not self.is_done and not self.read_error:
             return Ending.ERROR_EVENT
-        is_whole = self.is_done and not self.broke and self.error is None and self.finish_reasons
-        return Ending.COMPLETED if is_whole else Ending.TRUNCATED
+        is_whole = self.is_done and not self.read_error and self.error is None
+        return Ending.COMPLETED if is_whole and self.finish_reasons else Ending.TRUNCATED
 
     @property
     def has_first_token(self) -> bool:
         return bool(self.text or self.ids)
 
-    def faults_of_form(self) -> list[str]:
-        """What is wrong with a completed stream whatever its tokens are."""
-        faults = []
+    def format_errors(self) -> list[str]:
+        """List what is wrong with a completed answer, whatever its tokens are."""
+        errors = []
         if len(self.finish_reasons) != 1:
-            faults.append(f"finish reasons {self.finish_reasons}")
+            errors.append(f"finish reasons {self.finish_reasons}")
         if self.num_done > 1:
-            faults.append(f"[DONE] {self.num_done} times")
+            errors.append(f"[DONE] {self.num_done} times")
         if len(self.stream_ids) > 1:
-            faults.append(f"ids of one stream {sorted(self.stream_ids)}")
+            errors.append(f"several ids in one stream: {sorted(self.stream_ids)}")
         if self.num_roles > 1:
-            faults.append(f"role {self.num_roles} times")
+            errors.append(f"role {self.num_roles} times")
         if self.ids and self.usage and self.usage["completion_tokens"] != len(self.ids):
-            faults.append(f"usage {self.usage} for {len(self.ids)} tokens")
-        return faults
+            errors.append(f"usage {self.usage} for {len(self.ids)} tokens")
+        return errors
 
     def note_line(self, line: bytes) -> None:
-        """One line of an event stream."""
+        """Take in one line of an event stream."""
         if not line.startswith(b"data: "):
             return
         if line == b"data: [DONE]":
@@ -98,6 +98,7 @@ class Transcript:
         self.note_chunk(chunk)
 
     def note_chunk(self, chunk: dict[str, Any]) -> None:
+        """Take in one chunk of a stream, or a complete answer."""
         if "id" in chunk:
             self.stream_ids.add(chunk["id"])
         if chunk.get("usage"):
@@ -113,40 +114,44 @@ class Transcript:
                 self.finish_reasons.append(choice["finish_reason"])
 
 
-async def ask(
+async def send_request(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any], request_id: str = ""
 ) -> Transcript:
-    """Send the request and read its answer to the end; does not raise for what goes wrong."""
+    """Send the request and read its answer to the end.
+
+    Errors of the connection and of the answer's format do not raise: `Transcript.read_error` has
+    them.
+    """
     headers = {"x-request-id": request_id} if request_id else {}
-    told = Transcript(request_id, began_s=time.monotonic())
+    transcript = Transcript(request_id, start_s=time.monotonic())
     try:
         async with session.post(url, json=body, headers=headers) as response:
-            told.request_id = response.headers.get("x-request-id", "")
-            told.status = response.status
+            transcript.request_id = response.headers.get("x-request-id", "")
+            transcript.status = response.status
             if response.content_type == "text/event-stream":
-                await _read_stream(response, told)
+                await _read_stream(response, transcript)
             else:
                 answer = await response.json()
-                told.error = answer.get("error")
-                if told.error is None:
-                    told.note_chunk(answer)
-                    told.is_done = True
+                transcript.error = answer.get("error")
+                if transcript.error is None:
+                    transcript.note_chunk(answer)
+                    transcript.is_done = True
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        told.broke = repr(error)
-    told.ended_s = time.monotonic()
-    return told
+        transcript.read_error = repr(error)
+    transcript.end_s = time.monotonic()
+    return transcript
 
 
-async def _read_stream(response: aiohttp.ClientResponse, told: Transcript) -> None:
-    held, last_s = b"", time.monotonic()
+async def _read_stream(response: aiohttp.ClientResponse, transcript: Transcript) -> None:
+    rest, last_s = b"", time.monotonic()
     async for data in response.content.iter_any():
         now_s = time.monotonic()
-        told.longest_silence_s = max(told.longest_silence_s, now_s - last_s)
+        transcript.longest_silence_s = max(transcript.longest_silence_s, now_s - last_s)
         last_s = now_s
-        *lines, held = (held + data).split(b"\n")
+        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            told.note_line(line.rstrip(b"\r"))
-            if told.first_s is None and told.has_first_token:
-                told.first_s = now_s
-    if held:
-        told.broke = f"{len(held)} bytes behind the last line"
+            transcript.note_line(line.rstrip(b"\r"))
+            if transcript.first_token_s is None and transcript.has_first_token:
+                transcript.first_token_s = now_s
+    if rest:
+        transcript.read_error = f"{len(rest)} bytes after the last line"

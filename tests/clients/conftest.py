@@ -1,4 +1,4 @@
-"""The gateway as it is served, in front of the scripted engine."""
+"""A gateway in front of a scripted engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OneReplica:
 
 @dataclass
 class Served:
-    """A gateway and the engine behind it."""
+    """A gateway, its engine and an API key."""
 
     gateway: RunningGateway
     engine: ScriptedEngine
@@ -36,12 +36,12 @@ class Served:
 
 
 def pytest_asyncio_loop_factories(config: object, item: object) -> dict[str, object]:
-    """The loop that serves in earnest."""
+    """Run the tests on uvloop, as `paceline serve` does."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 def _write_key(path: Path) -> str:
-    """As `paceline keys create` does."""
+    """Create a key, as `paceline keys create` does."""
     key_id, secret = make_key()
     record = KeyRecord(
         id=key_id,

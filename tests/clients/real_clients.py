@@ -1,4 +1,4 @@
-"""Which clients are there, how is a session of one run, and where does it differ from others?"""
+"""The real clients: how to run a session of each, and where their results differ."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PACKAGES = HERE.parent.parent / ".clients" / "python"
 
 @dataclass(frozen=True)
 class Client:
-    """One client and where it differs from the others."""
+    """One client and the results in which it differs from the others."""
 
     command: tuple[str, ...]
     errors: dict[str, list[object]]
-    """What it makes of our errors: its class, the status, our code where it keeps it."""
+    """For each error of the gateway: the client's class, the status, and the code if exposed."""
     broken: object = field(default_factory=lambda: ["APIError", None, "engine_unavailable"])
-    """What it says of a stream that the engine broke."""
+    """The result of a stream that the engine broke."""
     lists_models: bool = False
     parses_arguments: bool = False
-    num_tries_at_fault: int = 1
-    """Tries at a 500 of ours, which says that it need not be tried again."""
+    num_attempts_at_500: int = 1
+    """Attempts at a request answered with 500, which the gateway marks as not retryable."""
 
 
 def python(name: str) -> tuple[str, ...]:
@@ -38,8 +38,8 @@ def node(name: str) -> tuple[str, ...]:
 
 
 def errors(*classes: str) -> dict[str, list[object]]:
-    """Seven errors, as a client with these classes shows them."""
-    told = (
+    """Return the seven errors as a client with these exception classes shows them."""
+    expected = (
         ("bad key", 401, "invalid_api_key"),
         ("bad field", 400, "invalid_value"),
         ("bad model", 404, "model_not_found"),
@@ -49,7 +49,8 @@ def errors(*classes: str) -> dict[str, list[object]]:
         ("down", 503, "engine_unavailable"),
     )
     return {
-        name: [kind, status, code] for kind, (name, status, code) in zip(classes, told, strict=True)
+        name: [kind, status, code]
+        for kind, (name, status, code) in zip(classes, expected, strict=True)
     }
 
 
@@ -90,7 +91,7 @@ CLIENTS = {
     ),
     "openai-node": Client(node("openai_node.mjs"), OPENAI_ERRORS, lists_models=True),
     "ai-sdk": Client(
-        node("ai_sdk.mjs"), AI_SDK_ERRORS, "told", parses_arguments=True, num_tries_at_fault=2
+        node("ai_sdk.mjs"), AI_SDK_ERRORS, "reported", parses_arguments=True, num_attempts_at_500=2
     ),
 }
 
@@ -98,11 +99,12 @@ CLIENTS = {
 async def run_session(
     client: Client, base_url: str, model: str, key: str, *steps: str
 ) -> dict[str, Any]:
+    """Run the steps in a process of their own and return the result of each."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(PACKAGES),
         "SESSION_API_KEY": key,
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it is fetched from the network
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise litellm fetches it from the network
         "LANGSMITH_TRACING": "false",
         "AI_SDK_LOG_WARNINGS": "false",
     }
@@ -112,10 +114,10 @@ async def run_session(
     )  # fmt: skip
     try:
         async with asyncio.timeout(60):
-            told, complaints = await process.communicate()
+            output, errors_text = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, complaints.decode()
-    return json.loads(told.splitlines()[-1])
+    assert process.returncode == 0, errors_text.decode()
+    return json.loads(output.splitlines()[-1])

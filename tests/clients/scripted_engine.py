@@ -1,8 +1,9 @@
-"""An engine that answers as its prompt says, in the words of vLLM 0.32's server.
+"""An engine whose prompt selects its answer, in the format of vLLM 0.32's server.
 
-What the last message says decides: a plain answer, an error of some status, a stream that breaks
-or never ends. Tools and response formats are answered with calls and JSON. Kept for the tests:
-bodies as they came, tries per prompt, and streams that were aborted.
+The last message selects a plain answer, an error with some status ("error 429"), a stream that
+breaks ("break") or a stream without end ("endless"). Requests with tools get tool calls, and
+requests with a JSON schema get JSON. The engine records the bodies, the number of requests per
+prompt, and the number of aborted streams.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ _TYPES = {400: "BadRequestError", 429: "RateLimitError"}
 
 @dataclass
 class ScriptedEngine:
-    """On a Unix socket, as an async context manager."""
+    """Serves on a Unix socket, as an async context manager."""
 
     socket: Path
     bodies: list[dict[str, Any]] = field(default_factory=list)
     tries: Counter[str] = field(default_factory=Counter)
-    """Requests by the text of their last message."""
+    """Number of requests by the text of their last message."""
     num_aborted: int = 0
 
     @property
     def call_ids_answered(self) -> list[list[str]]:
-        """Of each request that brought tool results: the calls they belong to."""
+        """The ids of the tool calls that each request with tool results answers."""
         messages = [body["messages"] for body in self.bodies]
         return [
-            [part["tool_call_id"] for part in said if part["role"] == "tool"]
-            for said in messages
-            if said[-1]["role"] == "tool"
+            [part["tool_call_id"] for part in conversation if part["role"] == "tool"]
+            for conversation in messages
+            if conversation[-1]["role"] == "tool"
         ]
 
     async def __aenter__(self) -> ScriptedEngine:
@@ -67,25 +68,25 @@ class ScriptedEngine:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        said = _last_text(asked)
-        self.bodies.append(asked)
-        self.tries[said] += 1
-        if said.startswith("error "):
-            status = int(said.removeprefix("error "))
+        body = await request.json()
+        prompt = _last_text(body)
+        self.bodies.append(body)
+        self.tries[prompt] += 1
+        if prompt.startswith("error "):
+            status = int(prompt.removeprefix("error "))
             return web.json_response({"error": _error(status)}, status=status)
-        if not asked.get("stream"):
-            return web.json_response(_whole(asked))
+        if not body.get("stream"):
+            return web.json_response(_whole(body))
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         try:
-            for chunk in _chunks(asked):
+            for chunk in _chunks(body):
                 await response.write(_event(chunk))
-                if said == "break" and _has_content(chunk):
+                if prompt == "break" and _has_content(chunk):
                     assert request.transport is not None
                     request.transport.abort()
                     return response
-            while said == "go on":
+            while prompt == "endless":
                 await asyncio.sleep(0.02)
                 await response.write(_event(_chunk({"content": " on"})))
         except (asyncio.CancelledError, ConnectionError):
@@ -95,33 +96,33 @@ class ScriptedEngine:
         return response
 
 
-def _last_text(asked: dict[str, Any]) -> str:
-    content = asked["messages"][-1].get("content")
+def _last_text(body: dict[str, Any]) -> str:
+    content = body["messages"][-1].get("content")
     if isinstance(content, list):
         return "".join(part["text"] for part in content)
     return content or ""
 
 
 def _error(status: int) -> dict[str, object]:
-    """vLLM's codes are integers."""
+    """Return an error as vLLM does, with the status as an integer code."""
     kind = _TYPES.get(status, "InternalServerError")
     return {"message": _MESSAGES[status], "type": kind, "param": None, "code": status}
 
 
-def _asks_for_tools(asked: dict[str, Any]) -> bool:
-    return bool(asked.get("tools")) and asked["messages"][-1]["role"] == "user"
+def _asks_for_tools(body: dict[str, Any]) -> bool:
+    return bool(body.get("tools")) and body["messages"][-1]["role"] == "user"
 
 
-def _text_for(asked: dict[str, Any]) -> list[str]:
-    if asked.get("response_format", {}).get("type") == "json_schema":
+def _text_for(body: dict[str, Any]) -> list[str]:
+    if body.get("response_format", {}).get("type") == "json_schema":
         return [json.dumps(OBJECT)[:9], json.dumps(OBJECT)[9:]]
     return TOKENS
 
 
-def _whole(asked: dict[str, Any]) -> dict[str, object]:
-    message: dict[str, object] = {"role": "assistant", "content": "".join(_text_for(asked))}
+def _whole(body: dict[str, Any]) -> dict[str, object]:
+    message: dict[str, object] = {"role": "assistant", "content": "".join(_text_for(body))}
     reason = "stop"
-    if _asks_for_tools(asked):
+    if _asks_for_tools(body):
         calls = [
             {"id": call["id"], "type": "function",
              "function": {"name": call["name"], "arguments": call["arguments"]}}
@@ -140,28 +141,28 @@ def _whole(asked: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _chunks(asked: dict[str, Any]) -> Iterator[dict[str, object]]:
+def _chunks(body: dict[str, Any]) -> Iterator[dict[str, object]]:
     yield _chunk({"role": "assistant", "content": ""})
-    if _asks_for_tools(asked):
+    if _asks_for_tools(body):
         yield from _call_chunks()
         yield _chunk({}, "tool_calls")
     else:
-        for token in _text_for(asked):
+        for token in _text_for(body):
             yield _chunk({"content": token})
-        if _last_text(asked) != "go on":
+        if _last_text(body) != "endless":
             yield _chunk({}, "stop")
-    if (asked.get("stream_options") or {}).get("include_usage"):
+    if (body.get("stream_options") or {}).get("include_usage"):
         yield {**_chunk({}), "choices": [], "usage": USAGE}
 
 
 def _call_chunks() -> Iterator[dict[str, object]]:
-    """The id and the name come once, the arguments in pieces that have the index alone."""
+    """Yield the id and name of each call once, then its arguments in parts with the index only."""
     for index, call in enumerate(CALLS):
-        begun = {"id": call["id"], "type": "function", "index": index,
+        first = {"id": call["id"], "type": "function", "index": index,
                  "function": {"name": call["name"], "arguments": ""}}  # fmt: skip
-        yield _chunk({"tool_calls": [begun]})
-        for piece in (call["arguments"][:8], call["arguments"][8:]):
-            yield _chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        yield _chunk({"tool_calls": [first]})
+        for part in (call["arguments"][:8], call["arguments"][8:]):
+            yield _chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
 
 
 def _chunk(delta: dict[str, object], finish_reason: str | None = None) -> dict[str, object]:

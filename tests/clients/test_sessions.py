@@ -1,8 +1,7 @@
-"""Do real clients work with nothing changed but their base URL?
+"""Real clients work with the gateway when only their base URL is changed.
 
-Each client is a script in a process of its own, as its users run it (`sessions/`, `node/`). A
-session says what the client made of the answers; the engine says what it was asked. Both are
-compared with what was scripted.
+Each client is a script in a process of its own, as its users run it (`sessions/`, `node/`). The
+tests compare what the client returned, and what the engine received, with the script.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ def client(request: pytest.FixtureRequest) -> Client:
     return CLIENTS[request.param]
 
 
-async def test_a_session(served: Served, client: Client) -> None:
-    """One process for all steps: some clients take ten seconds to import."""
+async def test_a_session_gives_the_expected_results(served: Served, client: Client) -> None:
+    """One process runs all steps, since some clients take ten seconds to import."""
     steps = STEPS + (("models",) if client.lists_models else ())
-    facts = await run_session(client, f"{served.gateway.url}/v1", MODEL, served.key, *steps)
+    results = await run_session(client, f"{served.gateway.url}/v1", MODEL, served.key, *steps)
     calls = [[call["id"], call["name"], call["arguments"]] for call in CALLS]
     if client.parses_arguments:
         calls = [[*call[:2], json.loads(call[2])] for call in calls]
-    assert facts == {
+    assert results == {
         "plain": [TEXT, "stop"],
         "stream": [TEXT, "stop", True],
         "usage": [[7, 5], [7, 5], True],
@@ -40,22 +39,22 @@ async def test_a_session(served: Served, client: Client) -> None:
         "json_schema": OBJECT,
         "errors": client.errors,
         "broken": client.broken,
-        "cancel": "left",
+        "cancel": "cancelled",
         **({"models": [[MODEL], MODEL]} if client.lists_models else {}),
     }
     engine = served.engine
     assert engine.call_ids_answered == [[call["id"] for call in CALLS]]
-    # Only what may pass is tried again. Every client is told to try once more.
+    # Clients retry only errors that may be temporary. Each is configured for one retry.
     assert engine.tries["error 400"] == 1
     assert engine.tries["error 429"] == 2
-    assert engine.tries["error 500"] == client.num_tries_at_fault
+    assert engine.tries["error 500"] == client.num_attempts_at_500
     assert engine.tries["error 503"] >= 2
-    await until(lambda: engine.num_aborted == 1)
-    await until(lambda: served.gateway.ledger.num_in_flight("r0") == 0)
+    await wait_until(lambda: engine.num_aborted == 1)
+    await wait_until(lambda: served.gateway.ledger.num_in_flight("r0") == 0)
 
 
-async def until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
-    """Wait for something that happens soon."""
+async def wait_until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
+    """Wait until the condition is true, checking every 5 ms."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from chaos.engines import Victim
+from chaos.gateway_process import start_gateway
 from chaos.killing import READY_WITHIN_S, KillingRun
-from chaos.served import serve
 from losslessness.greedy import NEAR_TIE_NATS
 
 from paceline.demo import heldout_path
@@ -24,12 +24,12 @@ async def test_streams_survive_killed_engines(tmp_path: Path) -> None:
     chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
     texts = [one["messages"][0]["content"] for one in chats[:4]]
     config = {"engine": {"replicas": 2}, "server": {"granted_fields": ["ignore_eos"]}}
-    with serve(tmp_path, config, ready_within_s=2 * READY_WITHIN_S) as served:
-        run = KillingRun(served, "paceline-demo", texts, max_tokens=192, seed=0)
+    with start_gateway(tmp_path, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
+        run = KillingRun(gateway, "paceline-demo", texts, max_tokens=192, seed=0)
         await run.run([Victim.CORE], num_streams=12)
         differences = await run.differences()
     summary = run.summary()
-    assert run.faults() == []
+    assert run.errors() == []
     assert summary["num_eligible_streams_struck"] > 0
     assert summary["num_eligible_streams_completed"] == summary["num_eligible_streams"]
     far = [

@@ -21,7 +21,7 @@ const TOOLS = {
 };
 
 const silent = () => {};
-const ask = (extra) => generateText({ prompt: QUESTION, ...GREEDY, ...extra });
+const generate = (extra) => generateText({ prompt: QUESTION, ...GREEDY, ...extra });
 const streamed = (extra) =>
   streamText({ prompt: QUESTION, ...GREEDY, onError: silent, ...extra });
 const count = ({ inputTokens, outputTokens }) => [inputTokens, outputTokens];
@@ -38,7 +38,7 @@ async function collect(stream) {
 
 await run({
   async plain() {
-    const { text, finishReason } = await ask({});
+    const { text, finishReason } = await generate({});
     return [text, finishReason];
   },
 
@@ -51,14 +51,14 @@ await run({
   async usage() {
     const result = streamed({});
     await collect(result.textStream);
-    return [count((await ask({})).usage), count(await result.usage), true];
+    return [count((await generate({})).usage), count(await result.usage), true];
   },
 
   async tools() {
     const calls = (found) => found.map((c) => [c.toolCallId, c.toolName, c.input]);
-    const asked = { tools: TOOLS, toolChoice: "auto" };
-    const first = await ask(asked);
-    const stream = streamed(asked);
+    const options = { tools: TOOLS, toolChoice: "auto" };
+    const first = await generate(options);
+    const stream = streamed(options);
     await collect(stream.fullStream);
     const results = first.toolCalls.map(({ toolCallId, toolName }) => ({
       type: "tool-result",
@@ -77,24 +77,24 @@ await run({
 
   async json_schema() {
     const output = Output.object({ schema: jsonSchema(SCHEMA), name: "person" });
-    return (await ask({ output, maxOutputTokens: 200 })).output;
+    return (await generate({ output, maxOutputTokens: 200 })).output;
   },
 
   async errors() {
-    const told = {};
+    const results = {};
     for (const [name, [model, prompt, topP]] of Object.entries(ERRORS)) {
       try {
-        await ask({ model: providerWith(keyFor(name))(model), prompt, topP });
+        await generate({ model: providerWith(keyFor(name))(model), prompt, topP });
       } catch (error) {
-        told[name] = describe(error);
+        results[name] = describe(error);
       }
     }
-    return told;
+    return results;
   },
 
   async broken() {
     for (const part of await collect(streamed({ prompt: "break" }).fullStream)) {
-      if (part.type === "error") return "told";
+      if (part.type === "error") return "reported";
     }
     return "silent";
   },
@@ -102,14 +102,14 @@ await run({
   async cancel() {
     const controller = new AbortController();
     const { textStream } = streamed({
-      prompt: "go on",
+      prompt: "endless",
       maxOutputTokens: 300,
       abortSignal: controller.signal,
     });
     for await (const _ of textStream) {
       controller.abort();
-      return "left";
+      return "cancelled";
     }
-    return "ended";
+    return "completed";
   },
 });

@@ -15,10 +15,10 @@ import {
 
 const client = new OpenAI({ baseURL: BASE_URL, apiKey: API_KEY, maxRetries: 1, timeout: 30000 });
 const GREEDY = { model: MODEL, temperature: 0, max_tokens: 24 };
-const ASKED = [{ role: "user", content: QUESTION }];
+const MESSAGES = [{ role: "user", content: QUESTION }];
 const TOOLS = [{ type: "function", function: WEATHER }];
 
-const create = (extra) => client.chat.completions.create({ messages: ASKED, ...GREEDY, ...extra });
+const create = (extra) => client.chat.completions.create({ messages: MESSAGES, ...GREEDY, ...extra });
 const describe = (error) => [error.constructor.name, error.status ?? null, error.code ?? null];
 
 async function collect(stream) {
@@ -56,14 +56,14 @@ await run({
 
   async tools() {
     const { message } = (await create({ tools: TOOLS, tool_choice: "auto" })).choices[0];
-    const runner = client.chat.completions.stream({ messages: ASKED, tools: TOOLS, ...GREEDY });
+    const runner = client.chat.completions.stream({ messages: MESSAGES, tools: TOOLS, ...GREEDY });
     const streamed = (await runner.finalChatCompletion()).choices[0].message;
     const results = message.tool_calls.map((call) => ({
       role: "tool",
       tool_call_id: call.id,
       content: "rain",
     }));
-    const last = await create({ messages: [...ASKED, message, ...results], tools: TOOLS });
+    const last = await create({ messages: [...MESSAGES, message, ...results], tools: TOOLS });
     const calls = ({ tool_calls }) =>
       tool_calls.map((c) => [c.id, c.function.name, c.function.arguments]);
     return [calls(message), calls(streamed), last.choices[0].message.content];
@@ -79,16 +79,16 @@ await run({
   },
 
   async errors() {
-    const told = {};
+    const results = {};
     for (const [name, [model, content, top_p]] of Object.entries(ERRORS)) {
       try {
         const { completions } = client.withOptions({ apiKey: keyFor(name) }).chat;
         await completions.create({ model, messages: [{ role: "user", content }], top_p });
       } catch (error) {
-        told[name] = describe(error);
+        results[name] = describe(error);
       }
     }
-    return told;
+    return results;
   },
 
   async broken() {
@@ -103,15 +103,15 @@ await run({
   },
 
   async cancel() {
-    const messages = [{ role: "user", content: "go on" }];
+    const messages = [{ role: "user", content: "endless" }];
     const stream = await create({ messages, stream: true, max_tokens: 300 });
     for await (const chunk of stream) {
       if (chunk.choices[0].delta.content) {
         stream.controller.abort();
-        return "left";
+        return "cancelled";
       }
     }
-    return "ended";
+    return "completed";
   },
 
   async models() {

@@ -1,4 +1,4 @@
-// What the scripted sessions in JavaScript share; the same as sessions/steps.py.
+// The prompts, schemas and runner that the JavaScript sessions share; see sessions/steps.py.
 
 export const [BASE_URL, MODEL, ...wanted] = process.argv.slice(2);
 
@@ -24,7 +24,7 @@ export const WEATHER = {
     required: ["city"],
   },
 };
-// [model, prompt, top_p] of requests that fail
+// [model, prompt, top_p] of the requests that must fail
 export const ERRORS = {
   "bad key": [MODEL, QUESTION],
   "bad field": [MODEL, QUESTION, 7],
@@ -36,7 +36,7 @@ export const ERRORS = {
 };
 
 export async function run(steps) {
-  const facts = {};
-  for (const name of wanted) facts[name] = await steps[name]();
-  console.log(JSON.stringify(facts));
+  const results = {};
+  for (const name of wanted) results[name] = await steps[name]();
+  console.log(JSON.stringify(results));
 }

@@ -38,8 +38,8 @@ def stream() -> object:
 
 def usage() -> object:
     whole = model_of().invoke(QUESTION).usage_metadata
-    told = [chunk.usage_metadata for chunk in model_of(stream_usage=True).stream(QUESTION)]
-    given = [usage for usage in told if usage]
+    reported = [chunk.usage_metadata for chunk in model_of(stream_usage=True).stream(QUESTION)]
+    given = [usage for usage in reported if usage]
     return [
         [whole["input_tokens"], whole["output_tokens"]],
         [given[0]["input_tokens"], given[0]["output_tokens"]],
@@ -69,13 +69,13 @@ def json_schema() -> object:
 
 
 def errors() -> object:
-    told = {}
+    results = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
             model_of(model, api_key=key_for(name), **extra).invoke(prompt)
         except openai.APIError as error:
-            told[name] = describe(error)
-    return told
+            results[name] = describe(error)
+    return results
 
 
 def broken() -> object:
@@ -87,12 +87,12 @@ def broken() -> object:
 
 
 def cancel() -> object:
-    chunks = model_of(max_tokens=300).stream("go on")
+    chunks = model_of(max_tokens=300).stream("endless")
     for chunk in chunks:
         if chunk.content:
             chunks.close()
-            return "left"
-    return "ended"
+            return "cancelled"
+    return "completed"
 
 
 run(

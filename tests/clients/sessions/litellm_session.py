@@ -21,7 +21,7 @@ from steps import (
 
 litellm.telemetry = False
 litellm.suppress_debug_info = True
-ASKED = [{"role": "user", "content": QUESTION}]
+MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def complete(messages: list[object], model: str = MODEL, **extra: object) -> object:
@@ -35,35 +35,35 @@ def complete(messages: list[object], model: str = MODEL, **extra: object) -> obj
 
 
 def plain() -> object:
-    choice = complete(ASKED).choices[0]
+    choice = complete(MESSAGES).choices[0]
     return [choice.message.content, choice.finish_reason]
 
 
 def stream() -> object:
-    choices = [chunk.choices[0] for chunk in complete(ASKED, stream=True)]
+    choices = [chunk.choices[0] for chunk in complete(MESSAGES, stream=True)]
     pieces = [choice.delta.content or "" for choice in choices]
     return ["".join(pieces), choices[-1].finish_reason, sum(map(bool, pieces)) > 1]
 
 
 def usage() -> object:
-    whole = complete(ASKED).usage
-    chunks = list(complete(ASKED, stream=True, stream_options={"include_usage": True}))
-    told = [chunk.usage for chunk in chunks if getattr(chunk, "usage", None)]
+    whole = complete(MESSAGES).usage
+    chunks = list(complete(MESSAGES, stream=True, stream_options={"include_usage": True}))
+    reported = [chunk.usage for chunk in chunks if getattr(chunk, "usage", None)]
     return [
         [whole.prompt_tokens, whole.completion_tokens],
-        [told[0].prompt_tokens, told[0].completion_tokens],
-        len(told) == 1,
+        [reported[0].prompt_tokens, reported[0].completion_tokens],
+        len(reported) == 1,
     ]
 
 
 def tools() -> object:
-    asked = {"tools": [WEATHER], "tool_choice": "auto"}
-    message = complete(ASKED, **asked).choices[0].message
-    built = litellm.stream_chunk_builder(list(complete(ASKED, stream=True, **asked)))
+    options = {"tools": [WEATHER], "tool_choice": "auto"}
+    message = complete(MESSAGES, **options).choices[0].message
+    built = litellm.stream_chunk_builder(list(complete(MESSAGES, stream=True, **options)))
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls
     ]
-    last = complete([*ASKED, message, *results], **asked)
+    last = complete([*MESSAGES, message, *results], **options)
     return [_calls(message), _calls(built.choices[0].message), last.choices[0].message.content]
 
 
@@ -74,20 +74,20 @@ def _calls(message: object) -> list[list[object]]:
 def json_schema() -> object:
     form = {"name": "person", "strict": True, "schema": SCHEMA}
     answer = complete(
-        ASKED, response_format={"type": "json_schema", "json_schema": form}, max_tokens=200
+        MESSAGES, response_format={"type": "json_schema", "json_schema": form}, max_tokens=200
     )
     return json.loads(answer.choices[0].message.content)
 
 
 def errors() -> object:
-    told = {}
+    results = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
-            asked = [{"role": "user", "content": prompt}]
-            complete(asked, model, api_key=key_for(name), **extra)
+            messages = [{"role": "user", "content": prompt}]
+            complete(messages, model, api_key=key_for(name), **extra)
         except openai.APIError as error:
-            told[name] = describe(error)
-    return told
+            results[name] = describe(error)
+    return results
 
 
 def broken() -> object:
@@ -99,12 +99,12 @@ def broken() -> object:
 
 
 def cancel() -> object:
-    chunks = complete([{"role": "user", "content": "go on"}], stream=True, max_tokens=300)
+    chunks = complete([{"role": "user", "content": "endless"}], stream=True, max_tokens=300)
     for chunk in chunks:
         if chunk.choices[0].delta.content:
             chunks.completion_stream.close()
-            return "left"
-    return "ended"
+            return "cancelled"
+    return "completed"
 
 
 run(

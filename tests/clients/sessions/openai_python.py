@@ -20,52 +20,54 @@ from steps import (
 
 client = openai.OpenAI(base_url=BASE_URL, api_key=API_KEY, max_retries=1, timeout=30)
 GREEDY = {"model": MODEL, "temperature": 0, "max_tokens": 24}
-ASKED = [{"role": "user", "content": QUESTION}]
+MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def plain() -> object:
-    answer = client.chat.completions.create(messages=ASKED, **GREEDY)
+    answer = client.chat.completions.create(messages=MESSAGES, **GREEDY)
     return [answer.choices[0].message.content, answer.choices[0].finish_reason]
 
 
 def stream() -> object:
-    with client.chat.completions.create(messages=ASKED, stream=True, **GREEDY) as chunks:
+    with client.chat.completions.create(messages=MESSAGES, stream=True, **GREEDY) as chunks:
         choices = [chunk.choices[0] for chunk in chunks]
     pieces = [choice.delta.content or "" for choice in choices]
     return ["".join(pieces), choices[-1].finish_reason, sum(map(bool, pieces)) > 1]
 
 
 def usage() -> object:
-    whole = client.chat.completions.create(messages=ASKED, **GREEDY).usage
+    whole = client.chat.completions.create(messages=MESSAGES, **GREEDY).usage
     options = {"include_usage": True}
     chunks = list(
         client.chat.completions.create(
-            messages=ASKED, stream=True, stream_options=options, **GREEDY
+            messages=MESSAGES, stream=True, stream_options=options, **GREEDY
         )
     )
-    told = chunks[-1].usage
+    reported = chunks[-1].usage
     return [
         [whole.prompt_tokens, whole.completion_tokens],
-        [told.prompt_tokens, told.completion_tokens],
+        [reported.prompt_tokens, reported.completion_tokens],
         [len(chunks[-1].choices), [chunk.usage for chunk in chunks[:-1]].count(None)]
         == [0, len(chunks) - 1],
     ]
 
 
 def tools() -> object:
-    asked = {"messages": ASKED, "tools": [WEATHER], "tool_choice": "auto", **GREEDY}
-    message = client.chat.completions.create(**asked).choices[0].message
+    request = {"messages": MESSAGES, "tools": [WEATHER], "tool_choice": "auto", **GREEDY}
+    message = client.chat.completions.create(**request).choices[0].message
     streamed: dict[int, list[str]] = {}
-    for chunk in client.chat.completions.create(stream=True, **asked):
+    for chunk in client.chat.completions.create(stream=True, **request):
         for call in chunk.choices[0].delta.tool_calls or []:
-            held = streamed.setdefault(call.index, ["", "", ""])
+            so_far = streamed.setdefault(call.index, ["", "", ""])
             parts = (call.id, call.function.name, call.function.arguments)
-            streamed[call.index] = [old + (new or "") for old, new in zip(held, parts, strict=True)]
+            streamed[call.index] = [
+                old + (new or "") for old, new in zip(so_far, parts, strict=True)
+            ]
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls
     ]
     last = client.chat.completions.create(
-        messages=[*ASKED, message, *results], tools=[WEATHER], **GREEDY
+        messages=[*MESSAGES, message, *results], tools=[WEATHER], **GREEDY
     )
     calls = [[c.id, c.function.name, c.function.arguments] for c in message.tool_calls]
     return [calls, list(streamed.values()), last.choices[0].message.content]
@@ -74,7 +76,7 @@ def tools() -> object:
 def json_schema() -> object:
     form = {"name": "person", "strict": True, "schema": SCHEMA}
     answer = client.chat.completions.create(
-        messages=ASKED,
+        messages=MESSAGES,
         response_format={"type": "json_schema", "json_schema": form},
         **{**GREEDY, "max_tokens": 200},
     )
@@ -82,15 +84,15 @@ def json_schema() -> object:
 
 
 def errors() -> object:
-    told = {}
+    results = {}
     for name, (model, prompt, extra) in ERRORS.items():
         try:
             client.with_options(api_key=key_for(name)).chat.completions.create(
                 model=model, messages=[{"role": "user", "content": prompt}], **extra
             )
         except openai.APIError as error:
-            told[name] = describe(error)
-    return told
+            results[name] = describe(error)
+    return results
 
 
 def broken() -> object:
@@ -103,13 +105,13 @@ def broken() -> object:
 
 
 def cancel() -> object:
-    messages = [{"role": "user", "content": "go on"}]
-    asked = {**GREEDY, "messages": messages, "max_tokens": 300}
-    with client.chat.completions.create(stream=True, **asked) as chunks:
+    messages = [{"role": "user", "content": "endless"}]
+    request = {**GREEDY, "messages": messages, "max_tokens": 300}
+    with client.chat.completions.create(stream=True, **request) as chunks:
         for chunk in chunks:
             if chunk.choices[0].delta.content:
-                return "left"
-    return "ended"
+                return "cancelled"
+    return "completed"
 
 
 def models() -> object:

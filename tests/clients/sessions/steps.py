@@ -1,7 +1,7 @@
-"""What the scripted sessions in Python share: prompts, schemas, and how a session is run.
+"""The prompts, schemas and runner that the Python sessions share.
 
-A session is a script `NAME.py BASE_URL MODEL STEP…`. Each step is a function from nothing to
-facts; all facts go to stdout as one JSON object, for the test to compare.
+A session is a script `NAME.py BASE_URL MODEL STEP…`. Each step is a function without arguments that
+returns its result. The script prints all results as one JSON object, which the test compares.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ERRORS = {
     "fault": (MODEL, "error 500", {}),
     "down": (MODEL, "error 503", {}),
 }
-"""Model, prompt and parameters of requests that fail."""
+"""Model, prompt and parameters of the requests that must fail."""
 
 
 def key_for(error: str) -> str:
@@ -57,7 +57,7 @@ def run(steps: Mapping[str, Callable[[], object]]) -> None:
 
 
 def describe(error: Exception) -> list[object]:
-    """Class, HTTP status, and our code where the client keeps it."""
+    """Return the class, the HTTP status, and the gateway's error code if the client exposes it."""
     return [
         type(error).__name__,
         getattr(error, "status_code", None),

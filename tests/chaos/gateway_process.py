@@ -1,4 +1,4 @@
-"""`paceline serve` as a process of its own: how is it started, read and ended?"""
+"""Start, query and stop `paceline serve` in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ import httpx
 import yaml
 
 HTTP = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
-"""For all questions in between: a client of its own costs each of them 30 ms."""
+"""Shared by all queries of the tests: creating a client takes 30 ms."""
 _PROGRAM = """
 import asyncio, pathlib, signal
 from paceline.cli import main
 
-def tell_tasks(*_):
+def write_num_tasks(*_):
     pathlib.Path("{tasks}").write_text(str(len(asyncio.all_tasks())))
 
-signal.signal(signal.SIGUSR1, tell_tasks)
+signal.signal(signal.SIGUSR1, write_num_tasks)
 main()
 """
-"""The command itself; it also writes how many asyncio tasks there are when it is asked by signal,
-which nothing that it serves tells."""
+"""The command, which also writes its number of asyncio tasks to a file on SIGUSR1: no route of the
+gateway reports it."""
 _ADDRESSES = re.compile(r"serving .* on (\S+) \(admin (\S+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A running gateway, perhaps with engines of its own."""
+class GatewayProcess:
+    """A running gateway, with or without engines of its own."""
 
     process: subprocess.Popen[str]
     url: str
     admin_url: str
     log: Path
-    """What it says on standard error."""
+    """The file with its standard error."""
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def takes_connections(self) -> bool:
-        """Whether somebody accepts on the data port."""
+    def accepts_connections(self) -> bool:
+        """Whether a process accepts connections on the data port."""
         host, _, port = self.url.removeprefix("http://").partition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=1):
@@ -60,7 +60,7 @@ class Served:
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of its /metrics, by name with labels."""
+        """Every sample of /metrics, by name with labels."""
         samples = {}
         for line in HTTP.get(f"{self.admin_url}/metrics").text.splitlines():
             if line and not line.startswith("#"):
@@ -75,30 +75,38 @@ class Served:
 
     @property
     def num_in_flight(self) -> int:
-        """Leases that are open, over all replicas."""
+        """Open leases on all replicas."""
         return sum(replica["in_flight"] for replica in self.replicas())
 
+    @property
+    def queue_length(self) -> int:
+        """Requests in the admission queue."""
+        return int(self.metrics()["paceline_admission_queue_length"])
+
     def wait_ready(self, num_replicas: int, within_s: float) -> float:
-        """Until so many replicas are ready; returns how long that took."""
-        began_s = time.monotonic()
+        """Wait until at least `num_replicas` are ready; returns the seconds waited."""
+        start_s = time.monotonic()
         while sum(replica["state"] == "ready" for replica in self.replicas()) < num_replicas:
-            if time.monotonic() - began_s > within_s:
-                raise TimeoutError(f"not ready in {within_s:g} s: {self.replicas()}")
+            if time.monotonic() - start_s > within_s:
+                raise TimeoutError(
+                    f"fewer than {num_replicas} replicas ready within {within_s:g} s: "
+                    f"{self.replicas()}"
+                )
             time.sleep(0.05)
-        return time.monotonic() - began_s
+        return time.monotonic() - start_s
 
     def rss_bytes(self) -> int:
-        return _field(self.pid, "VmRSS") * 1024
+        return _status_field(self.pid, "VmRSS") * 1024
 
     def num_tasks(self) -> int:
-        """Tasks of its event loop."""
+        """The number of tasks in the gateway's event loop."""
         file = self.log.with_name("tasks")
         file.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGUSR1)
         deadline_s = time.monotonic() + 5
         while not file.exists() or not file.read_text():
             if time.monotonic() > deadline_s:
-                raise TimeoutError("the gateway did not tell its tasks")
+                raise TimeoutError("the gateway did not write its number of tasks within 5 s")
             time.sleep(0.02)
         return int(file.read_text())
 
@@ -107,14 +115,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(
+def start_gateway(
     folder: Path,
     config: dict[str, Any],
     *arguments: str,
     ready_within_s: float = 60.0,
     cwd: Path | None = None,
-) -> Iterator[Served]:
-    """Start it with this configuration; killed on leaving, if it still runs."""
+) -> Iterator[GatewayProcess]:
+    """Start a gateway with this configuration; stops it on exit if it still runs."""
     file = folder / "paceline.yaml"
     file.write_text(yaml.safe_dump(config))
     log = folder / "stderr"
@@ -139,7 +147,7 @@ def serve(
         found = _ADDRESSES.search(line)
         if not found:
             raise RuntimeError(f"{line}{log.read_text()}")
-        yield Served(process, found[1], found[2], log)
+        yield GatewayProcess(process, found[1], found[2], log)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -153,11 +161,11 @@ def serve(
 def _first_line(process: subprocess.Popen[str], within_s: float) -> str:
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], within_s)[0]:
-        return f"nothing was said in {within_s:g} s\n"
+        return f"the gateway printed nothing within {within_s:g} s\n"
     return process.stdout.readline()
 
 
-def _field(pid: int, name: str) -> int:
+def _status_field(pid: int, name: str) -> int:
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
     assert found
