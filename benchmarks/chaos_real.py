@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.engines import Victim
 from chaos.gateway_process import GatewayProcess, start_gateway
-from chaos.killing import READY_WITHIN_S, KillingRun
+from chaos.real_engines.killing import READY_WITHIN_S, KillingRun
 from losslessness.greedy import NEAR_TIE_NATS
 
 from benchmarks.results_file import write_result

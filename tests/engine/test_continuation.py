@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chaos.engines import Victim
 from chaos.gateway_process import start_gateway
-from chaos.killing import READY_WITHIN_S, KillingRun
+from chaos.real_engines.killing import READY_WITHIN_S, KillingRun
 from losslessness.greedy import NEAR_TIE_NATS
 
 from paceline.demo import heldout_path

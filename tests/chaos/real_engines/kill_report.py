@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from chaos.engines import Victim
-from chaos.request_kinds import RequestKind
+from chaos.real_engines.request_kinds import RequestKind
 from chaos.transcript import Ending, Transcript
 
 

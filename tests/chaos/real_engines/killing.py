@@ -17,8 +17,8 @@ import aiohttp
 
 from chaos.engines import Victim, kill_engine
 from chaos.gateway_process import GatewayProcess
-from chaos.kill_report import Kill, LoadRequest, Prompt, find_errors, summarize
-from chaos.request_kinds import COMPLETIONS, KINDS, RequestKind, body_of
+from chaos.real_engines.kill_report import Kill, LoadRequest, Prompt, find_errors, summarize
+from chaos.real_engines.request_kinds import COMPLETIONS, KINDS, RequestKind, body_of
 from chaos.transcript import Ending, Transcript, send_request
 
 DOWN_WITHIN_S = 60.0

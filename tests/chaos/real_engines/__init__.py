@@ -1,0 +1,1 @@
+"""Kills of real engines under load, for `tests/engine` and `benchmarks/chaos_real.py`."""
