@@ -19,6 +19,7 @@ from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import ADMIN_DRAIN_S
 from paceline.gateway.workers.pool import WorkerPool
 
 
@@ -87,7 +88,7 @@ async def serve_gateway(
                 data.samples_elsewhere,
             )
             async with (
-                serving(admin, admin_socket, settings, drain_s=1) as admin_port,
+                serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
                 data.serving(fleet, data_socket, on_hung) as data_task,
             ):
                 yield RunningGateway(

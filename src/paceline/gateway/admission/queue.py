@@ -16,13 +16,11 @@ from paceline.gateway.admission.queue_forecast import QueueForecast
 from paceline.gateway.admission.refusals import Overloaded, RefusalReason
 from paceline.gateway.peers import SlotQuota, whole_quota
 from paceline.gateway.settings import AdmissionSettings
+from paceline.gateway.time_limits import IDLE_SLOT_WAIT_S
 
 _RECHECK_S = 0.1
 """Period at which the capacity is read again while requests wait: new replicas are not announced
 here."""
-_IDLE_SLOT_WAIT_S = 0.5
-"""Longest wait for a slot that another process leaves idle. Chosen empirically: the hand-over
-usually takes 0.1 s."""
 _NO_REPLICA_RETRY_S = 5
 """Retry-After when no replica is ready. Chosen empirically; the forecast cannot know when a replica
 comes back."""
@@ -101,7 +99,7 @@ class AdmissionQueue:
         loop = asyncio.get_running_loop()
         if self.num_held + len(self._waiting) < quota.num_reachable:
             self._unjudged.add(slot)
-            slot.timer = loop.call_later(_IDLE_SLOT_WAIT_S, self._judge_late, slot)
+            slot.timer = loop.call_later(IDLE_SLOT_WAIT_S, self._judge_late, slot)
         else:
             reason = self._judge(len(self._waiting) + 1, slot.time_left_s, quota, now_s)
             if reason is not None:
@@ -129,12 +127,12 @@ class AdmissionQueue:
         loop = asyncio.get_running_loop()
         now_s, quota = loop.time(), self._current_quota()
         position = next(index for index, one in enumerate(self._waiting, 1) if one is slot)
-        reason = self._judge(position, slot.time_left_s - _IDLE_SLOT_WAIT_S, quota, now_s)
+        reason = self._judge(position, slot.time_left_s - IDLE_SLOT_WAIT_S, quota, now_s)
         if reason is not None:
             self._refuse_waiting(slot, reason, quota.num_slots, now_s)
             return
         self._unjudged.remove(slot)
-        wait_s = self._forecast.longest_wait_s(slot.time_left_s) - _IDLE_SLOT_WAIT_S
+        wait_s = self._forecast.longest_wait_s(slot.time_left_s) - IDLE_SLOT_WAIT_S
         slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
         self._queue_changed(0, quota.num_slots, now_s)
 

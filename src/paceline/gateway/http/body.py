@@ -10,9 +10,7 @@ import asyncio
 from paceline.gateway.http.asgi import Receive, Scope, header
 from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.settings import GatewaySettings
-
-_LINGER_S = 1.0
-"""How long a refused body is still read, so the client can read the answer. Chosen empirically."""
+from paceline.gateway.time_limits import REFUSED_BODY_S
 
 
 class ClientGone(Exception):
@@ -73,7 +71,7 @@ async def linger(receive: Receive) -> None:
     Closing at once would reset the connection, and the client could lose the answer.
     """
     try:
-        async with asyncio.timeout(_LINGER_S):
+        async with asyncio.timeout(REFUSED_BODY_S):
             while (await receive()).get("more_body", False):
                 pass
     except TimeoutError:

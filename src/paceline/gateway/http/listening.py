@@ -13,6 +13,7 @@ import uvicorn
 from paceline.gateway.http.asgi import App
 from paceline.gateway.http.protocol import GuardedProtocol
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import CLIENT_IDLE_S
 
 
 class PortTaken(Exception):
@@ -80,7 +81,7 @@ async def serving(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=CLIENT_IDLE_S,
         timeout_graceful_shutdown=drain_s,  # type: ignore[arg-type]
     )
     server = _Server(config)

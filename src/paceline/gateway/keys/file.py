@@ -18,11 +18,10 @@ from pathlib import Path
 
 from paceline.gateway.keys.record import MAX_FILE_BYTES, KeysUnusable, parse_records
 from paceline.gateway.keys.ring import KeyRing
+from paceline.gateway.time_limits import KEY_CHECK_PERIOD_S
 
 logger = logging.getLogger(__name__)
 
-_CHECK_INTERVAL_S = 1.0
-"""Chosen empirically: a revoked key works at most this long, and a check costs microseconds."""
 
 _Version = tuple[int, int, int] | None
 """Inode, length and ctime (which covers changes of the mode) of the file that was read; None when
@@ -40,7 +39,7 @@ class KeyFile:
     def ring(self) -> KeyRing:
         """The keys in force. Checks the file at most once per second; does not raise."""
         now_s = time.monotonic()
-        if now_s - self._checked_at_s >= _CHECK_INTERVAL_S:
+        if now_s - self._checked_at_s >= KEY_CHECK_PERIOD_S:
             self._checked_at_s = now_s
             self._read_if_changed()
         return self._ring

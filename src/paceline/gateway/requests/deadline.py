@@ -10,9 +10,9 @@ from paceline.gateway.http.asgi import Scope, header
 from paceline.gateway.http.errors import Refusal, deadline_exceeded, invalid
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.settings import AdmissionSettings
+from paceline.gateway.time_limits import MAX_REQUEST_TIMEOUT_MS
 
 HEADER = "x-request-timeout-ms"
-MAX_TIMEOUT_MS = 3_600_000
 _DIGITS = re.compile(r"[0-9]{1,7}")
 
 
@@ -56,10 +56,10 @@ def deadline_of(scope: Scope, settings: AdmissionSettings) -> float:
     given = header(scope, HEADER.encode())
     if given is None:
         return settings.max_deadline_s
-    if not _DIGITS.fullmatch(given) or not 1 <= int(given) <= MAX_TIMEOUT_MS:
+    if not _DIGITS.fullmatch(given) or not 1 <= int(given) <= MAX_REQUEST_TIMEOUT_MS:
         raise invalid(
-            f"The header {HEADER} is {given[:40]!r}; allowed are 1 to {MAX_TIMEOUT_MS}, the "
-            "milliseconds that this request may take.",
+            f"The header {HEADER} is {given[:40]!r}; allowed are 1 to {MAX_REQUEST_TIMEOUT_MS}, "
+            "the milliseconds that this request may take.",
             HEADER,
         )
     return min(int(given) / 1000, settings.max_deadline_s)

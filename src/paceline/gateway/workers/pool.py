@@ -17,9 +17,13 @@ from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.replicas import ReplicaSource, num_slots_by_model
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import (
+    WORKER_DRAIN_MARGIN_S,
+    WORKER_EXIT_TIMEOUT_S,
+    WORKER_METRICS_TIMEOUT_S,
+)
 from paceline.gateway.workers.slot_allocator import SlotAllocator
 from paceline.gateway.workers.worker_process import (
-    EXIT_TIMEOUT_S,
     WorkerFailed,
     WorkerProcess,
     explain_exit,
@@ -31,12 +35,6 @@ logger = logging.getLogger(__name__)
 _EXCHANGE_PERIOD_S = 0.02
 """Time between two updates of the workers. Chosen empirically: with the same period in the worker
 and the transfer, a change in one worker reaches the others within about 50 ms."""
-_METRICS_TIMEOUT_S = 3.0
-"""A scrape waits this long for the workers' metrics, then uses the last ones. Chosen empirically:
-Prometheus waits ten seconds."""
-_END_MARGIN_S = 5.0
-"""Time for the workers to exit after `drain_timeout_s`, before they are killed. Chosen
-empirically."""
 _MIN_RESTART_DELAY_S = 0.2
 _MAX_RESTART_DELAY_S = 30.0
 """The delay before a restart doubles with each one, between these bounds. Chosen empirically."""
@@ -64,7 +62,7 @@ class WorkerPool:
         """The current metrics of all workers; the last known ones of a worker that is slow."""
         refreshing = [asyncio.create_task(w.refresh_metrics()) for w in self._running.values()]
         if refreshing:
-            _, late = await asyncio.wait(refreshing, timeout=_METRICS_TIMEOUT_S)
+            _, late = await asyncio.wait(refreshing, timeout=WORKER_METRICS_TIMEOUT_S)
             for task in late:
                 task.cancel()
         return self._totals.samples()
@@ -174,12 +172,12 @@ class WorkerPool:
                 for worker_index, task in enumerate(keeping):
                     if worker_index not in self._running:
                         task.cancel()
-                timeout_s = self._settings.drain_timeout_s + _END_MARGIN_S
+                timeout_s = self._settings.drain_timeout_s + WORKER_DRAIN_MARGIN_S
                 await asyncio.wait(keeping, timeout=timeout_s)
         except asyncio.CancelledError:
             for worker in self._running.values():
                 worker.stop(at_once=True)
-            await asyncio.wait(keeping, timeout=EXIT_TIMEOUT_S)
+            await asyncio.wait(keeping, timeout=WORKER_EXIT_TIMEOUT_S)
             raise
         finally:
             for task in keeping:

@@ -17,6 +17,7 @@ from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.process import rare_garbage_collection
 from paceline.gateway.replicas import Replica
+from paceline.gateway.time_limits import WORKER_ORPHAN_EXIT_S
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
     MetricsReport,
@@ -38,9 +39,6 @@ logger = logging.getLogger(__name__)
 
 _REPORT_PERIOD_S = 0.02
 """Time between two reports to the parent; see `pool`."""
-_ORPHAN_EXIT_S = 2.0
-"""A worker exits within this time of its parent's end, whatever it is doing. Chosen
-empirically."""
 
 
 async def run_worker(parent: socket.socket, listener: socket.socket) -> int:
@@ -119,7 +117,7 @@ class _Worker:
         logger.error("the gateway's parent process is gone; this worker exits")
         self._port.cut()
         self._must_stop.set()
-        asyncio.get_running_loop().call_later(_ORPHAN_EXIT_S, os._exit, 1)
+        asyncio.get_running_loop().call_later(WORKER_ORPHAN_EXIT_S, os._exit, 1)
 
     async def _report_periodically(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paceline.gateway.settings import FleetSettings, GatewaySettings
+from paceline.gateway.time_limits import WORKER_EXIT_TIMEOUT_S, WORKER_START_TIMEOUT_S
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
     MetricsReport,
@@ -38,17 +39,12 @@ from paceline.gateway.workers.worker_totals import WorkerTotals
 logger = logging.getLogger(__name__)
 
 _PROGRAM = Path(__file__).with_name("__main__.py")
-_START_TIMEOUT_S = 60.0
-"""A worker must serve within this time. Chosen empirically: it takes one second, and ten on a busy
-machine."""
 _METRICS_PERIOD_S = 5.0
 """Time between two requests for a worker's metrics: what it counts after the last one is lost when
 it dies. Chosen empirically."""
 _MAX_UNANSWERED = 6
 """A worker that leaves this many metrics requests unanswered, over half a minute, hangs. Chosen
 empirically."""
-EXIT_TIMEOUT_S = 2.0
-"""A worker that must exit at once is killed after this time. Chosen empirically."""
 
 
 class WorkerFailed(Exception):
@@ -118,13 +114,15 @@ class WorkerProcess:
         signal. Kills the worker when cancelled."""
         try:
             await self._listen(on_hung)
-            async with asyncio.timeout(EXIT_TIMEOUT_S):
+            async with asyncio.timeout(WORKER_EXIT_TIMEOUT_S):
                 await self._process.wait()
         except ChannelBroken as error:
             logger.error("gateway worker %d sent an invalid message: %s", self.worker_index, error)
         except TimeoutError:
             logger.error(
-                "gateway worker %d did not exit within %g s", self.worker_index, EXIT_TIMEOUT_S
+                "gateway worker %d did not exit within %g s",
+                self.worker_index,
+                WORKER_EXIT_TIMEOUT_S,
             )
         finally:
             self.kill()
@@ -135,8 +133,8 @@ class WorkerProcess:
         """Request its metrics when they are due; kill it if it hangs. Call this often."""
         now_s = time.monotonic()
         if not self.has_served:  # while it imports its modules, it reads no messages
-            if now_s - self._started_at_s > _START_TIMEOUT_S and self.unfit_reason is None:
-                self.unfit_reason = f"it did not serve within {_START_TIMEOUT_S:g} s"
+            if now_s - self._started_at_s > WORKER_START_TIMEOUT_S and self.unfit_reason is None:
+                self.unfit_reason = f"it did not serve within {WORKER_START_TIMEOUT_S:g} s"
                 self.kill()
         elif now_s - self._metrics_requested_at_s > _METRICS_PERIOD_S:
             self._metrics_requested_at_s = now_s

@@ -52,7 +52,7 @@ ACME, ACME_TOO, BETA, OPS = "acmeaaaa", "acmebbbb", "betaaaaa", "opsaaaaa"
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeySettings:
     """Two tenants, one of them with two keys, and an operator."""
-    monkeypatch.setattr(key_file, "_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(key_file, "KEY_CHECK_PERIOD_S", 0.0)
     settings = KeySettings(file=tmp_path / "keys", admin_key_file=tmp_path / "admin-keys")
     text = line(ACME, "acme", "priority") + line(ACME_TOO, "acme") + line(BETA, "beta")
     change_text(tmp_path / "keys", lambda _: text)

@@ -18,7 +18,7 @@ from unit.gateway.keys.records import SECRET, record
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with one key, checked at every call."""
-    monkeypatch.setattr(key_file, "_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(key_file, "KEY_CHECK_PERIOD_S", 0.0)
     path = tmp_path / "keys"
     change_text(path, lambda _: render_line(record()))
     return path

@@ -206,7 +206,7 @@ async def test_a_slow_start_is_not_taken_for_a_hang(monkeypatch: pytest.MonkeyPa
 async def test_a_worker_that_does_not_serve_in_time_prevents_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_process, "_START_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_process, "WORKER_START_TIMEOUT_S", 0.1)
     with pytest.raises(WorkerFailed, match=r"cannot serve: it did not serve within 0.1 s"):
         async with serve_gateway(WORKERS, FixedReplicas([])):
             pass

@@ -1,0 +1,1 @@
+"""The page of all time limits, generated from the code."""
