@@ -54,7 +54,7 @@ def order_of(arms: Sequence[str], repeat: int) -> list[str]:
 def tune_table(
     runs: Sequence[Mapping[str, Any]], phases: Sequence[TracePhase], max_num_seqs: int
 ) -> list[list[int]]:
-    """The best fixed length at each concurrency of the trace, over all phases with it.
+    """For each concurrency of the trace, the fixed length with the most tokens over its phases.
 
     This is what an operator gets from a sweep over exactly the traffic to come. A range extends to
     the geometric mean of adjacent concurrencies; on a tie the shorter length wins. `runs` must be

@@ -1,4 +1,4 @@
-"""Closed and open loop keep their promises about when requests go out."""
+"""When the closed loop and the open loop send their requests."""
 
 from __future__ import annotations
 
