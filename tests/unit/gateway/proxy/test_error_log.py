@@ -16,7 +16,7 @@ from paceline.gateway.proxy import error_log
 from paceline.gateway.proxy.error_log import describe_error
 from unit.gateway.conftest import Serve, Served, chat
 
-SECRET = "Dear Ann, my PIN is 4711"
+SECRET = "I am Ann, my PIN is 4711"
 ID = "request-under-test"
 CHAT = "/v1/chat/completions"
 QUOTING = {"error": {"message": f"cannot encode {SECRET!r}", "type": "InternalServerError"}}

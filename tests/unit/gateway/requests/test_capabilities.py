@@ -1,4 +1,4 @@
-"""Do requests that not every replica can serve go to one that can, or hear why not?"""
+"""A request goes only to replicas that can serve it; without one, the client gets the reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_several_prompts_are_not_several_choices() -> None:
         (Needs(num_choices=2), True, True, False),
     ],
 )
-def test_who_can_serve_what(needs: Needs, drafting: bool, plain: bool, llamacpp: bool) -> None:
+def test_a_replica_serves_a_request_only_if_it_meets_its_needs(
+    needs: Needs, drafting: bool, plain: bool, llamacpp: bool
+) -> None:
     assert can_serve(replica(drafts=True), needs) is drafting
     assert can_serve(replica(), needs) is plain
     assert can_serve(replica(dialect="llamacpp"), needs) is llamacpp
@@ -81,7 +83,7 @@ def test_where_no_replica_gives_several_answers_n_is_named() -> None:
     assert "n must be 1 here, not 3" in problem.message
 
 
-def test_the_body_is_kept_as_decoded() -> None:
+def test_the_decoded_body_is_kept() -> None:
     body = json.dumps(chat(seed=7)).encode()
     assert check_request(CHAT, body, SETTINGS).parsed == chat(seed=7)
 
@@ -102,12 +104,12 @@ async def test_what_drafting_forbids_goes_to_a_replica_that_does_not_draft(
         assert (drafting.num_begun, served.engine.num_finished) == (0, 3)
 
 
-async def test_where_no_replica_can_the_engine_is_not_asked(serve: Serve) -> None:
+async def test_without_an_able_replica_no_engine_gets_the_request(serve: Serve) -> None:
     async with serve() as served:
         served.source.current = [replace(served.source.current[0], drafts=True)]
         answer = await served.http.post(CHAT.path, json=chat(min_p=0.1))
-        told = answer.json()["error"]
-        assert (answer.status_code, told["param"]) == (400, "min_p")
-        assert told["code"] == "unsupported_parameter"
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (400, "min_p")
+        assert error["code"] == "unsupported_parameter"
         assert served.engine.num_begun == 0
         assert (await served.http.post(CHAT.path, json=chat(min_p=0))).status_code == 200

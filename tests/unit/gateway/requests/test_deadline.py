@@ -9,7 +9,7 @@ from paceline.gateway.settings import AdmissionSettings
 SETTINGS = AdmissionSettings(max_deadline_s=600)
 
 
-def asked(value: bytes) -> dict[str, object]:
+def scope_with(value: bytes) -> dict[str, object]:
     return {"headers": [(b"accept", b"*/*"), (b"x-request-timeout-ms", value)]}
 
 
@@ -17,7 +17,7 @@ def asked(value: bytes) -> dict[str, object]:
     ("value", "time_s"), [(b"1", 0.001), (b"2500", 2.5), (b"600001", 600), (b"3600000", 600)]
 )
 def test_header_counts_up_to_the_cap(value: bytes, time_s: float) -> None:
-    assert deadline_of(asked(value), SETTINGS) == time_s
+    assert deadline_of(scope_with(value), SETTINGS) == time_s
 
 
 def test_without_the_header_the_cap_counts() -> None:
@@ -29,7 +29,7 @@ def test_without_the_header_the_cap_counts() -> None:
 )
 def test_a_bad_header_is_a_clear_400(value: bytes) -> None:
     with pytest.raises(Refusal) as refused:
-        deadline_of(asked(value), SETTINGS)
+        deadline_of(scope_with(value), SETTINGS)
     problem = refused.value.problem
     assert (problem.status, problem.param) == (400, "x-request-timeout-ms")
     assert "allowed are 1 to 3600000" in problem.message
