@@ -50,7 +50,7 @@ async def test_a_session_gives_the_expected_results(served: Served, client: Clie
     assert engine.tries["error 500"] == client.num_attempts_at_500
     assert engine.tries["error 503"] >= 2
     await wait_until(lambda: engine.num_aborted == 1)
-    await wait_until(lambda: served.gateway.ledger.num_in_flight("r0") == 0)
+    await wait_until(lambda: served.gateway.traffic.num_in_flight("r0") == 0)
 
 
 async def wait_until(condition: Callable[[], bool], within_s: float = 2.0) -> None:

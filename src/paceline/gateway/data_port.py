@@ -46,13 +46,14 @@ class DataPort:
         progress = ProgressWatch(
             settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
         )
-        self.ledger = LeaseTable(self._breakers, progress)
+        self.traffic = LeaseTable(self._breakers, progress)
+        """The open leases of this process, which are also its `Traffic`."""
         self.admissions: AdmissionQueues | None = None
         """The queues of all models; None before it serves."""
         self._listening: Listening | None = None
 
-    async def samples_elsewhere(self) -> Sequence[FamilyOfSamples]:
-        """What other processes counted: nothing, there are none."""
+    async def worker_samples(self) -> Sequence[FamilyOfSamples]:
+        """The metrics of worker processes: none, because this process serves alone."""
         return ()
 
     def cut(self) -> None:
@@ -73,7 +74,7 @@ class DataPort:
             services = self._services(source, upstreams)
             self.admissions = services.admissions
             data = DataApp(services)
-            housekeeping = Housekeeping(source, self.ledger, upstreams, on_hung)
+            housekeeping = Housekeeping(source, self.traffic, upstreams, on_hung)
             async with (
                 _owned(housekeeping.run()),
                 serving(
@@ -85,7 +86,7 @@ class DataPort:
 
     def _services(self, source: ReplicaSource, upstreams: Upstreams) -> GatewayServices:
         settings, failures = self._settings, self._settings.failures
-        router = Router(source, self.ledger, self._breakers, settings.admission, self._peers)
+        router = Router(source, self.traffic, self._breakers, settings.admission, self._peers)
         return GatewayServices(
             settings=settings,
             source=source,
@@ -94,7 +95,7 @@ class DataPort:
                 settings.admission, router.num_open_slots, self._metrics, self._peers
             ),
             router=router,
-            leases=self.ledger,
+            leases=self.traffic,
             upstreams=upstreams,
             retries=RetryBudget(failures.retry_fraction, failures.retry_reserve),
             continuations=RetryBudget(

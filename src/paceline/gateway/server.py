@@ -31,7 +31,7 @@ class RunningGateway:
     port: int
     admin_host: str
     admin_port: int
-    ledger: Traffic
+    traffic: Traffic
     """Requests in flight and breaker states by replica."""
     fleet: Fleet
     """All replicas, local and remote."""
@@ -78,14 +78,14 @@ async def serve_gateway(
         metrics = GatewayMetrics()
         is_single_process = settings.workers == 1
         data = DataPort(settings, metrics) if is_single_process else WorkerPool(settings, metrics)
-        async with Fleet(settings.fleet, source, data.ledger.num_in_flight) as fleet:
+        async with Fleet(settings.fleet, source, data.traffic.num_in_flight) as fleet:
             admin = AdminApp(
                 settings,
                 fleet,
-                data.ledger,
+                data.traffic,
                 metrics,
                 changes or GovernorChanges(),
-                data.samples_elsewhere,
+                data.worker_samples,
             )
             async with (
                 serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
@@ -96,7 +96,7 @@ async def serve_gateway(
                     port=port,
                     admin_host=settings.admin_host,
                     admin_port=admin_socket.getsockname()[1],
-                    ledger=data.ledger,
+                    traffic=data.traffic,
                     fleet=fleet,
                     _servers=(data_task, admin_port.task),
                 )

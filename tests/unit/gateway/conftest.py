@@ -58,7 +58,7 @@ class Served:
 
     @property
     def num_in_flight(self) -> int:
-        return self.gateway.ledger.num_in_flight("r0")
+        return self.gateway.traffic.num_in_flight("r0")
 
     async def outcomes(self) -> dict[str, float]:
         """Number of this test's requests by outcome, without zeros."""

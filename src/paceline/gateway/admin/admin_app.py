@@ -53,18 +53,18 @@ class AdminApp:
         self,
         settings: GatewaySettings,
         fleet: Fleet,
-        ledger: Traffic,
+        traffic: Traffic,
         metrics: GatewayMetrics,
         changes: GovernorChanges,
-        samples_elsewhere: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
+        fetch_worker_samples: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
     ) -> None:
-        """`samples_elsewhere` fetches the metrics of the other processes of the gateway."""
+        """`fetch_worker_samples` returns the metrics of the worker processes."""
         self._settings = settings
         self._fleet = fleet
-        self._ledger = ledger
+        self._traffic = traffic
         self._metrics = metrics
         self._changes = changes
-        self._samples_elsewhere = samples_elsewhere
+        self._fetch_worker_samples = fetch_worker_samples
         self._access = AdminAccess(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,10 +113,10 @@ class AdminApp:
         answers = await send_to_governors(
             replicas, {"op": "state"}, self._settings.control_timeout_s
         )
-        of_workers = await self._samples_elsewhere()
+        of_workers = await self._fetch_worker_samples()
         states = {answer.replica: answer.state for answer in answers if answer.state is not None}
-        in_flight = {r.name: self._ledger.num_in_flight(r.name) for r in replicas}
-        self._metrics.set_breaker_states(self._ledger.breaker_states())
+        in_flight = {r.name: self._traffic.num_in_flight(r.name) for r in replicas}
+        self._metrics.set_breaker_states(self._traffic.breaker_states())
         loads = self._fleet.loads()
         text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
@@ -145,7 +145,7 @@ class AdminApp:
         await send_json(send, 200, {"replicas": _by_name(answers)})
 
     async def _answer_replicas(self, scope: Scope, receive: Receive, send: Send) -> None:
-        num_in_flight = self._ledger.num_in_flight
+        num_in_flight = self._traffic.num_in_flight
         status = 200
         if scope["method"] == "POST":
             status, content = 201, add_replica(self._fleet, await self._read(scope, receive))

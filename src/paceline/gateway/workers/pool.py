@@ -52,13 +52,13 @@ class WorkerPool:
         self._totals = WorkerTotals(settings.workers)
         self._replicas = VersionedReplicas()
         self._allocator = SlotAllocator(settings.workers)
-        self.ledger = PoolTraffic(self._totals, self._replicas)
+        self.traffic = PoolTraffic(self._totals, self._replicas)
         self._running: dict[int, WorkerProcess] = {}
         """By worker index."""
         self._has_started = False
         self._is_stopping = False
 
-    async def samples_elsewhere(self) -> Sequence[FamilyOfSamples]:
+    async def worker_samples(self) -> Sequence[FamilyOfSamples]:
         """The current metrics of all workers; the last known ones of a worker that is slow."""
         refreshing = [asyncio.create_task(w.refresh_metrics()) for w in self._running.values()]
         if refreshing:
@@ -76,7 +76,7 @@ class WorkerPool:
         Owns the socket from here on. Raises `WorkerFailed` if a worker does not start. The task
         ends by itself only when the pool fails.
         """
-        self.ledger.set_source(source)
+        self.traffic.set_source(source)
         exchanging = asyncio.create_task(self._exchange_periodically(source))
         keeping = [
             asyncio.create_task(self._keep_running(worker_index, listener, on_hung))

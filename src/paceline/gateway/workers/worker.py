@@ -129,7 +129,7 @@ class _Worker:
         """Send a report if anything has changed since the last one."""
         if self._port.admissions is None:
             return  # not serving yet
-        leases = self._port.ledger
+        leases = self._port.traffic
         report = WorkerReport(
             replicas_version=self._replicas.version,
             peers_version=self._peers.state.version,

@@ -53,7 +53,7 @@ class Listener:
 @pytest_asyncio.fixture(loop_scope="module")
 async def listener(served: Served) -> AsyncIterator[Listener]:
     """Replaces the engine. Requests to it fail, so the breaker is reset first."""
-    served.gateway.ledger.breakers.reset("r0")
+    served.gateway.traffic.breakers.reset("r0")
     listening = Listener()
     path = served.engine.socket.with_name("listener.sock")
     path.unlink(missing_ok=True)

@@ -128,4 +128,4 @@ async def test_the_replica_with_fewer_requests_in_flight_is_chosen(served: Serve
             "POST", "/v1/chat/completions", json=chat(stream=True)
         ) as two:
             assert two.status_code == 200
-            assert repr(served.gateway.ledger) == "LeaseTable({'r0': 1, 'r1': 1})"
+            assert repr(served.gateway.traffic) == "LeaseTable({'r0': 1, 'r1': 1})"

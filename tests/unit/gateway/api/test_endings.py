@@ -73,7 +73,7 @@ async def test_a_hundred_clients_that_leave_at_random_leave_no_request_open(serv
     await asyncio.gather(
         *(send_and_leave(chance.uniform(0, 0.3), chance.random() < 0.8) for _ in range(100))
     )
-    await until(lambda: repr(served.gateway.ledger) == "LeaseTable({})")
+    await until(lambda: repr(served.gateway.traffic) == "LeaseTable({})")
     counts = await served.outcomes()
     assert set(counts) <= {"client_gone", "completed"}
     assert sum(counts.values()) == 100
@@ -271,7 +271,7 @@ async def test_stopping_does_not_wait_for_a_client_that_never_reads(serve: Serve
                 await until(lambda: served.engine.num_flooded > 0)
                 await asyncio.sleep(0.2)
         client.close()
-        assert repr(gateway.ledger) == "LeaseTable({})"
+        assert repr(gateway.traffic) == "LeaseTable({})"
 
 
 async def test_stopping_drains_requests(serve: Serve) -> None:
@@ -298,5 +298,5 @@ async def test_stopping_ends_streams_that_do_not_drain_with_an_error_event(serve
     answer = await request
     assert answer.text.rstrip("\n").endswith('"code":"server_stopping"}}')
     await until(lambda: served.engine.num_aborted == 1)
-    assert repr(gateway.ledger) == "LeaseTable({})"
+    assert repr(gateway.traffic) == "LeaseTable({})"
     await client.aclose()

@@ -40,10 +40,10 @@ async def dns_fleet(
     dns: FakeDns, port: int, *entries: ReplicaEntry
 ) -> AsyncIterator[tuple[Fleet, LeaseTable]]:
     failures = FailureSettings()
-    ledger = LeaseTable(Breakers(failures), ProgressWatch(failures, 120, 300))
+    leases = LeaseTable(Breakers(failures), ProgressWatch(failures, 120, 300))
     settings = replace(FLEET, entries=(ReplicaEntry(dns=f"llm.svc:{port}", name="llm"), *entries))
-    async with Fleet(settings, NO_ENGINES, ledger.num_in_flight, resolve=dns) as fleet:
-        yield fleet, ledger
+    async with Fleet(settings, NO_ENGINES, leases.num_in_flight, resolve=dns) as fleet:
+        yield fleet, leases
 
 
 @asynccontextmanager
@@ -60,14 +60,14 @@ async def remotes_on(*hosts: str) -> AsyncIterator[list[FakeRemote]]:
 async def test_every_address_of_a_name_is_a_replica_that_joins_and_leaves_with_it() -> None:
     async with remotes_on("127.0.0.1", "127.0.0.2") as (first, _):
         dns = FakeDns("127.0.0.1")
-        async with dns_fleet(dns, first.port) as (fleet, ledger):
+        async with dns_fleet(dns, first.port) as (fleet, leases):
             await until(lambda: _states(fleet) == {"llm@127.0.0.1": "ready"})
             dns.answer = ("127.0.0.1", "127.0.0.2")
             await until(
                 lambda: set(_states(fleet).values()) == {"ready"} and len(_states(fleet)) == 2
             )
             second = next(r for r in fleet.replicas() if r.name == "llm@127.0.0.2")
-            async with ledger.lease(second):
+            async with leases.lease(second):
                 dns.answer = ("127.0.0.1",)
                 await until(lambda: _states(fleet).get("llm@127.0.0.2") == "draining")
                 await asyncio.sleep(0.05)
@@ -78,10 +78,10 @@ async def test_every_address_of_a_name_is_a_replica_that_joins_and_leaves_with_i
 async def test_an_address_that_returns_while_draining_stays() -> None:
     async with remotes_on("127.0.0.1", "127.0.0.2") as (first, second):
         dns = FakeDns("127.0.0.1", "127.0.0.2")
-        async with dns_fleet(dns, first.port) as (fleet, ledger):
+        async with dns_fleet(dns, first.port) as (fleet, leases):
             await until(lambda: list(_states(fleet).values()) == ["ready", "ready"])
             replica = next(r for r in fleet.replicas() if r.name == "llm@127.0.0.2")
-            async with ledger.lease(replica):
+            async with leases.lease(replica):
                 dns.answer = ("127.0.0.1",)
                 await until(lambda: _states(fleet).get("llm@127.0.0.2") == "draining")
                 num_warm_ups = second.num_finished

@@ -89,14 +89,14 @@ async def test_a_replica_goes_down_and_recovers_by_itself(health: int) -> None:
             remote.mode = "answer"
             remote.health = health
             await it.until_state("a", "down")
-            assert it.gateway.ledger.num_in_flight("a") == 1
+            assert it.gateway.traffic.num_in_flight("a") == 1
             assert (await it.http.get("/ready")).status_code == 503
             num_warm_ups = remote.num_requests["/v1/completions"]
             remote.health = 200
             await it.until_state("a", "ready")
             assert remote.num_requests["/v1/completions"] == num_warm_ups + 1
-            assert it.gateway.ledger.num_in_flight("a") == 1
-        await until(lambda: it.gateway.ledger.num_in_flight("a") == 0)
+            assert it.gateway.traffic.num_in_flight("a") == 1
+        await until(lambda: it.gateway.traffic.num_in_flight("a") == 0)
 
 
 async def test_fewer_failures_than_allowed_leave_it_ready() -> None:

@@ -69,8 +69,8 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
     settings, failures = GatewaySettings(), FailureSettings()
     body = msgspec.json.encode({"model": "m", "prompt": "x", "stream": True})
     replica = Replica(name="a", address="http://a", model="m", state="ready")
-    ledger = LeaseTable(Breakers(failures), ProgressWatch(failures, 10.0, 10.0))
-    async with ledger.lease(replica) as lease:
+    leases = LeaseTable(Breakers(failures), ProgressWatch(failures, 10.0, 10.0))
+    async with leases.lease(replica) as lease:
         context = RequestContext(
             check_request(COMPLETIONS, body, settings),
             "id",

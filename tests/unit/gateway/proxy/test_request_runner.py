@@ -32,7 +32,7 @@ class Pair:
     http: httpx.AsyncClient
 
     def breaker(self, name: str) -> str:
-        return str(self.gateway.ledger.breaker_states().get(name, "closed"))
+        return str(self.gateway.traffic.breaker_states().get(name, "closed"))
 
 
 @asynccontextmanager

@@ -78,10 +78,10 @@ async def test_the_queue_limit_counts_requests_that_wait_in_peers() -> None:
 def test_routing_counts_requests_that_peers_have_sent() -> None:
     failures = FailureSettings()
     breakers, peers = Breakers(failures), PeerWorkerView()
-    ledger = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
+    leases = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
     replicas = [Replica(name, f"/{name}.sock", "m", "ready") for name in ("r0", "r1")]
     source, settings = FixedReplicas(replicas), AdmissionSettings()
-    router = Router(source, ledger, breakers, settings, peers)
+    router = Router(source, leases, breakers, settings, peers)
     assert router.choose("m", Needs()) == replicas[0]
     peers.update(PeerState(1, in_flight={"r0": 3, "r1": 2}))
     assert router.choose("m", Needs()) == replicas[1]

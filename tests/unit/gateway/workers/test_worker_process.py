@@ -50,12 +50,12 @@ async def test_requests_of_a_killed_worker_are_no_longer_in_flight(
 ) -> None:
     async with serving(tmp_path, "--tpot-ms", "50") as it:
         sending = [asyncio.create_task(it.send(max_tokens=100)) for _ in range(8)]
-        await until(lambda: it.gateway.ledger.num_in_flight("r0") == 8, within_s=5)
+        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 8, within_s=5)
         for process in workers():
             process.kill()
         results = await asyncio.gather(*sending, return_exceptions=True)
         assert [type(one) for one in results] == [httpx.RemoteProtocolError] * 8
-        await until(lambda: it.gateway.ledger.num_in_flight("r0") == 0)
+        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 0)
         lost = [int(r.getMessage().split(";")[1].split()[0]) for r in caplog.records]
         assert sum(lost) == 8
         await until(lambda: len(workers()) == 2, within_s=10)
@@ -102,7 +102,7 @@ async def test_a_cancelled_drain_ends_streams_with_an_error_event() -> None:
             sending = [
                 asyncio.create_task(http.post(gateway.url + CHAT, json=body)) for _ in "1234"
             ]
-            await until(lambda: gateway.ledger.num_in_flight("r0") == 4, within_s=5)
+            await until(lambda: gateway.traffic.num_in_flight("r0") == 4, within_s=5)
             must_stop.set()
             await asyncio.sleep(0.5)
             assert not serving_task.done()
