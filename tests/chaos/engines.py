@@ -1,13 +1,13 @@
-"""Which processes make up a real engine below `paceline serve`, and how is one of them killed?"""
+"""The processes of a real engine below `paceline serve`, and how to kill some of them."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
+
+import psutil
 
 
 class Victim(StrEnum):
@@ -32,42 +32,38 @@ def kill_engine(root: int, name: str, victim: Victim) -> list[int]:
 def engine_processes(root: int, name: str) -> dict[int, str]:
     """Process id to command of one engine, without the guard that watches it.
 
-    The API server names its socket, …/NAME.sock, in its command; the rest stands below it.
+    The command of the API server names its socket, …/NAME.sock; the other processes are below it.
     """
-    parents, commands = _read_processes()
     servers = {
-        pid
-        for pid, command in commands.items()
+        pid: command
+        for pid, command in processes_below(root).items()
         if re.search(rf"/{re.escape(name)}\.sock\b", command)
         and "vllm.entrypoints" in command
         and "paceline.engine.process.guard" not in command
-        and _is_below(pid, root, parents)
     }
-    return {
-        pid: command
-        for pid, command in commands.items()
-        if pid in servers or any(_is_below(pid, server, parents) for server in servers)
-    }
+    family = dict(servers)
+    for server in servers:
+        family |= processes_below(server)
+    return family
 
 
-def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
-    while pid in parents:
-        pid = parents[pid]
-        if pid == root:
-            return True
-    return False
-
-
-def _read_processes() -> tuple[dict[int, int], dict[int, str]]:
-    parents: dict[int, int] = {}
-    commands: dict[int, str] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
+def processes_below(root: int) -> dict[int, str]:
+    """Process id to command of every descendant; empty if there is no such process."""
+    commands = {}
+    try:
+        for process in psutil.Process(root).children(recursive=True):
             try:
-                stat = Path("/proc", entry, "stat").read_text()
-                command = Path("/proc", entry, "cmdline").read_bytes().replace(b"\0", b" ")
-            except OSError:
+                commands[process.pid] = " ".join(process.cmdline()).strip()
+            except psutil.NoSuchProcess:  # it ended since the list was made
                 continue
-            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
-            commands[int(entry)] = command.decode(errors="replace")
-    return parents, commands
+    except psutil.NoSuchProcess:
+        return {}
+    return commands
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import yaml
 
 HTTP = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
@@ -96,7 +97,7 @@ class GatewayProcess:
         return time.monotonic() - start_s
 
     def rss_bytes(self) -> int:
-        return _status_field(self.pid, "VmRSS") * 1024
+        return psutil.Process(self.pid).memory_info().rss
 
     def num_tasks(self) -> int:
         """The number of tasks in the gateway's event loop."""
@@ -111,7 +112,7 @@ class GatewayProcess:
         return int(file.read_text())
 
     def num_fds(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return psutil.Process(self.pid).num_fds()
 
 
 @contextlib.contextmanager
@@ -163,10 +164,3 @@ def _first_line(process: subprocess.Popen[str], within_s: float) -> str:
     if not select.select([process.stdout], [], [], within_s)[0]:
         return f"the gateway printed nothing within {within_s:g} s\n"
     return process.stdout.readline()
-
-
-def _status_field(pid: int, name: str) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
-    assert found
-    return int(found[1])

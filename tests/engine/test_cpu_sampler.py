@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from vllm.platforms import current_platform
 
 from paceline.engine import plugin
 from paceline.engine.compat import checks
 from paceline.engine.fixes import cpu_sampler, sampler_check
 
-torch = pytest.importorskip("torch")
-platforms = pytest.importorskip("vllm.platforms")
-if not platforms.current_platform.is_cpu():
+if not current_platform.is_cpu():
     pytest.skip("the repair concerns vLLM's CPU build", allow_module_level=True)
 
 pytestmark = pytest.mark.engine
@@ -46,7 +46,7 @@ def kernels() -> Iterator[Any]:
 
 def put_into_sampler() -> None:
     """What vLLM does when it makes a worker: the functions of this moment are the sampler's."""
-    platforms.current_platform.register_triton_kernel_overrides()
+    current_platform.register_triton_kernel_overrides()
 
 
 def worker_says() -> str | None:

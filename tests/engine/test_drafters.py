@@ -96,20 +96,18 @@ def llm(target: Path, speculative: dict[str, Any] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plain:
-    """What the target says by itself."""
+    """What the target generates without speculation."""
 
-    host: EngineHost
     prompts: list[list[int]]
     outputs: list[list[int]]
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[Plain]:
-    """An engine without speculation, under vLLM's own scheduler."""
-    fault = "losslessness.faults:plan_in_turn"
-    with EngineHost(llm(target_path(), None), fault=fault) as host:
+def plain() -> Plain:
+    """From an engine without speculation, under vLLM's own scheduler."""
+    with EngineHost(llm(target_path(), None)) as host:
         prompts = host.tokenize(PROMPTS)
-        yield Plain(host, prompts, outputs_of(host, prompts))
+        return Plain(prompts, outputs_of(host, prompts))
 
 
 def outputs_of(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[list[int]]:
@@ -123,16 +121,18 @@ class Governed:
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
-def governed(request: Any, plain: Plain, tmp_path_factory: pytest.TempPathFactory) -> Governed:
-    """The same process with another engine: nine processes would take minutes to import vLLM."""
+def governed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Governed]:
+    """An engine with one drafter, which plans another length for every step."""
     case = CASES[request.param]
-    if case.method == "suffix":
-        pytest.importorskip(
-            "arctic_inference", reason="suffix decoding needs the package arctic-inference"
-        )
     arguments = case.llm(tmp_path_factory.mktemp("drafter") / "model")
-    plain.host.restart(arguments, policy={"policy": "fixed", "draft_length": CEILING})
-    return Governed(case, plain.host)
+    with EngineHost(
+        arguments,
+        policy={"policy": "fixed", "draft_length": CEILING},
+        fault="losslessness.faults:plan_in_turn",
+    ) as host:
+        yield Governed(case, host)
 
 
 def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
@@ -140,9 +140,8 @@ def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
 ) -> None:
     """Lengths 0 to 4 in turn: the output of an engine without speculation, vLLM's own counts."""
     case, host = governed.case, governed.host
-    log_before = len(host.log())
     outputs = outputs_of(host, plain.prompts)
-    steps = [json.loads(found) for found in re.findall(r"in turn: (.*)", host.log()[log_before:])]
+    steps = [json.loads(found) for found in re.findall(r"in turn: (.*)", host.log())]
     verdicts = teacher_force(host, plain.prompts, outputs, near_tie_nats=NEAR_TIE_NATS["float32"])
     assert [verdict.wrong for verdict in verdicts] == [()] * len(outputs)
     for output, expected, verdict in zip(outputs, plain.outputs, verdicts, strict=True):

@@ -24,7 +24,7 @@ def engine(draft_sample_method: str, fault: str = "look_back") -> EngineHost:
         "model": str(target_path()),
         "dtype": "float32",
         "max_model_len": 512,
-        "max_num_seqs": 4,
+        "max_num_seqs": 8,
         "speculative_config": {
             "method": "draft_model",
             "model": str(draft_path()),

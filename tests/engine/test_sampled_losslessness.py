@@ -1,8 +1,8 @@
 """Sampled output of the real engine against the target's exact distribution.
 
-1500 continuations of one prompt each; see `losslessness.sampling` for the test. The engine's
-random seed is fixed, so a p-value does not change from run to run on one machine. That the test
-finds what is wrong is shown in `test_sampled_faults.py`.
+600 continuations of one prompt; see `losslessness.sampling` for the test. The engine's random seed
+is fixed, so a p-value does not change from run to run on one machine. `test_sampled_faults.py`
+shows that the test rejects a wrong sampler with as many samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from losslessness.telling_prompts import bundled_pair, contested_prompt
 
 pytestmark = pytest.mark.engine
 
-NUM_SAMPLES = 1500
+NUM_SAMPLES = 600
 PASSES = 1e-3
 FAILS = 1e-6
 FIXED_THREE = {"policy": "fixed", "draft_length": 3}
@@ -23,10 +23,10 @@ FIXED_THREE = {"policy": "fixed", "draft_length": 3}
 
 @pytest.mark.parametrize(("drafts", "temperature"), [("greedy", 0.7), ("probabilistic", 1.0)])
 def test_sampled_output_has_the_targets_distribution(drafts: str, temperature: float) -> None:
-    """Top-p 0.9, top-k 20, three drafts per step, after the prompt on which the planted bias is
-    caught. `benchmarks/losslessness.py` samples both temperatures, while lengths change.
+    """Top-p 0.9, top-k 20, three drafts per step, with the prompt that exposes an injected bias.
 
-    The same samples against temperatures a quarter off are rejected: the test could have failed.
+    The same samples are rejected against temperatures 25 % lower and 33 % higher.
+    `benchmarks/losslessness.py` samples at both temperatures while the draft length changes.
     """
     sampling = SamplingCase(temperature)
     with EngineHost(bundled_pair(draft_sample_method=drafts), policy=FIXED_THREE) as engine:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from vllm.platforms import current_platform
 
 from paceline.engine.compat.executor import find_executor
 from paceline.engine.fixes.sampler_check import check_workers
 
-platforms = pytest.importorskip("vllm.platforms")
-if not platforms.current_platform.is_cpu():
+if not current_platform.is_cpu():
     pytest.skip("the check concerns vLLM's CPU build", allow_module_level=True)
 
 pytestmark = pytest.mark.engine

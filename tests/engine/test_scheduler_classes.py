@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from paceline.demo import draft_path, target_path
 
 pytestmark = pytest.mark.engine
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")

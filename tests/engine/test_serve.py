@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from chaos.engines import is_alive, processes_below
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -61,36 +62,6 @@ def start(folder: Path, *arguments: str) -> Server:
         cwd=folder,
     )
     return Server(process, folder / "engine-0.log")
-
-
-def processes_below(root: int) -> dict[int, str]:
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = Path("/proc", entry, "stat").read_text()
-                command = Path("/proc", entry, "cmdline").read_bytes().replace(b"\0", b" ")
-            except OSError:
-                continue
-            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
-            names[int(entry)] = command.decode(errors="replace")
-
-    def is_below(pid: int) -> bool:
-        while pid in parents:
-            pid = parents[pid]
-            if pid == root:
-                return True
-        return False
-
-    return {pid: name for pid, name in names.items() if is_below(pid)}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def assert_gone(pids: dict[int, str]) -> None:

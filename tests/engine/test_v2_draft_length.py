@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from paceline.engine.worker.v2_draft_length import patch_worker, patch_workers
 
 pytestmark = pytest.mark.engine
-
-torch = pytest.importorskip("torch")
 
 MAXIMUM = 4
 NUM_REQUESTS = 2

@@ -1,4 +1,4 @@
-"""Ask a running engine for its output, and for the target's own opinion of it."""
+"""Draw output from a running engine and test it against the target's own probabilities."""
 
 from __future__ import annotations
 
@@ -93,3 +93,25 @@ def check_sampling(
     outputs = draw(engine, prompt, sampling, num_samples=num_samples)
     prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
     return compare(outputs, raw_logprobs(reference or engine, prompt, prefixes), sampling)
+
+
+def draw_until_rejected(
+    engine: EngineHost,
+    prompt: Sequence[int],
+    sampling: SamplingCase,
+    *,
+    below: float,
+    batch: int,
+    max_samples: int,
+) -> GTest:
+    """Draw batches until the p-value is below `below`; returns the last test.
+
+    The false rejection rate of a right sampler is at most `below` times the number of batches.
+    """
+    outputs: list[list[int]] = []
+    while True:
+        outputs += draw(engine, prompt, sampling, num_samples=batch)
+        prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
+        result = compare(outputs, raw_logprobs(engine, prompt, prefixes), sampling)
+        if result.p_value < below or len(outputs) >= max_samples:
+            return result

@@ -1,34 +1,34 @@
-"""A real vLLM engine in a child process, driven by a test or a script over pipes.
+"""A real vLLM engine in a process of its own, driven by a test or a script over pipes.
 
-One engine at a time is vLLM's limit, and one process a clean slate: each host has its own
-environment (`VLLM_PLUGINS=""` for stock vLLM), and an optional fault is planted before vLLM starts.
-The engine core runs inside the child itself, so a planted fault reaches scheduler and worker.
+vLLM supports one engine per process. The process is forked from one that has imported vLLM (see
+`fork_server`), with its own environment (`VLLM_PLUGINS=""` for stock vLLM); an optional fault is
+injected before vLLM starts. The engine core runs inside that process, so a fault reaches scheduler
+and worker.
 
-Protocol: one JSON object per line on the child's standard input, one answer per line on a pipe of
-its own; vLLM's log goes to the log file.
+Protocol: one JSON object per line on the child's standard input, one answer per line on a second
+pipe; vLLM's log goes to the log file.
 """
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_TESTS = Path(__file__).resolve().parents[1]
-_START_TIMEOUT_S = 240.0
+from losslessness.fork_server import shared_fork_server
+
+_KV_CACHE_BYTES = 256 * 1024**2
+"""32,000 tokens of the bundled pair; the start zeroes all of it."""
 
 
 class EngineHost:
-    """Starts an engine, generates, reads vLLM's metrics, talks to the control channel, ends it."""
+    """Start an engine, generate, read vLLM's metrics, use the control channel, end it."""
 
     def __init__(
         self,
@@ -37,44 +37,31 @@ class EngineHost:
         policy: Mapping[str, Any] | None = None,
         plugins: str | None = None,
         fault: str | None = None,
-        num_threads: int = 1,
     ) -> None:
         """Start vLLM with `llm` as arguments of `vllm.LLM`.
 
-        `policy`: the "paceline" settings, which also turns AdaptiveScheduler and the control
-        channel on; None is vLLM's own scheduler. `plugins`: the value of VLLM_PLUGINS. `fault`:
-        `module:function`, called in the child before vLLM starts.
+        `policy`: the "paceline" settings; turns AdaptiveScheduler and the control channel on. None
+        is vLLM's own scheduler. `plugins`: the value of VLLM_PLUGINS. `fault`: `module:function`,
+        called in the child before vLLM starts.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="paceline-")
         self._socket_path = f"{self._folder.name}/c.sock"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-            "OMP_NUM_THREADS": str(num_threads),
-            # The n-gram drafter's thread pool inherits the one core that vLLM binds to, and its
-            # idle threads spin there: measured five times slower with two threads than with one.
-            "NUMBA_NUM_THREADS": "1",
-            "NUMBA_THREADING_LAYER": "workqueue",
-            "HF_HUB_OFFLINE": "1",
-        }
+        self.log_path = Path(self._folder.name) / "vllm.log"
+        environment = {"TMPDIR": self._folder.name}
         if plugins is not None:
             environment["VLLM_PLUGINS"] = plugins
-        self.log_path = Path(self._folder.name) / "vllm.log"
+        requests_end, requests = os.pipe()
         answers, answers_end = os.pipe()
         with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "losslessness.engine_host", str(answers_end)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=(answers_end,),
-                env=environment,
-                start_new_session=True,
+            self._pid = shared_fork_server().fork(
+                requests=requests_end,
+                answers=answers_end,
+                log=log.fileno(),
+                environment=environment,
             )
+        os.close(requests_end)
         os.close(answers_end)
+        self._requests = os.fdopen(requests, "wb")
         self._answers = os.fdopen(answers, "r", encoding="utf-8")
         try:
             self.ask({"op": "start", "llm": self._arguments(llm, policy), "fault": fault})
@@ -82,17 +69,15 @@ class EngineHost:
             self.close()
             raise
 
-    def restart(self, llm: Mapping[str, Any], *, policy: Mapping[str, Any] | None = None) -> None:
-        """End the engine and start another in the same process, where all is imported already.
-
-        That takes a third of the time. A planted fault stays.
-        """
-        self.ask({"op": "start", "llm": self._arguments(llm, policy), "fault": None})
-
     def _arguments(
         self, llm: Mapping[str, Any], policy: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        arguments = {"enforce_eager": True, "disable_log_stats": False, **llm}
+        arguments = {
+            "enforce_eager": True,
+            "disable_log_stats": False,
+            "kv_cache_memory_bytes": _KV_CACHE_BYTES,
+            **llm,
+        }
         if policy is not None:
             arguments["scheduler_cls"] = "paceline.engine.AdaptiveScheduler"
             arguments["additional_config"] = {
@@ -151,11 +136,10 @@ class EngineHost:
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send one request to the child and wait for its answer; RuntimeError with its error."""
-        assert self._process.stdin is not None
         line = ""
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
             line = self._answers.readline()
         except BrokenPipeError:
             line = ""
@@ -171,15 +155,10 @@ class EngineHost:
         return self.log_path.read_text(errors="replace")
 
     def close(self) -> None:
-        """End the child and everything it started."""
-        if self._process.poll() is None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(timeout=20.0)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        """Kill the child and everything it started; its files are all in the host's folder."""
+        shared_fork_server().end(self._pid)
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
         self._answers.close()
         self._folder.cleanup()
 
@@ -202,89 +181,3 @@ def _whole_keys(positions: list[dict[str, float] | None] | None) -> list[dict[in
     if positions is None:
         return None
     return [{int(k): v for k, v in (known or {}).items()} for known in positions]
-
-
-def _serve(answers: Any) -> None:
-    """The child's side."""
-    llm: Any = None
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if request["op"] == "start":
-                ended, llm = llm, None
-                _end(ended)
-                del ended
-                llm = _start(request["llm"], request["fault"])
-                answer: dict[str, Any] = {}
-            elif request["op"] == "generate":
-                answer = {"outputs": _generate(llm, request["prompts"], request["sampling"])}
-            elif request["op"] == "tokenize":
-                tokenizer = llm.get_tokenizer()
-                answer = {"token_ids": [tokenizer.encode(text) for text in request["texts"]]}
-            else:
-                answer = {"metrics": _metrics(llm)}
-        except Exception as error:  # noqa: BLE001 - handed to the parent, which raises it
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
-def _start(arguments: dict[str, Any], fault: str | None) -> Any:
-    if fault is not None:
-        module_name, _, function_name = fault.partition(":")
-        getattr(importlib.import_module(module_name), function_name)()
-    from vllm import LLM
-
-    return LLM(**arguments)
-
-
-def _end(llm: Any) -> None:
-    """Give back what the engine holds, so that the process can have another."""
-    if llm is None:
-        return
-    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
-
-    llm.llm_engine.engine_core.shutdown()
-    cleanup_dist_env_and_memory()
-
-
-def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from vllm import SamplingParams
-
-    inputs = [p if isinstance(p, str) else {"prompt_token_ids": p} for p in prompts]
-    answers = []
-    parameters = [SamplingParams(**one) for one in sampling]
-    for output in llm.generate(inputs, parameters, use_tqdm=False):
-        completion = output.outputs[0]
-        answers.append(
-            {
-                "prompt_token_ids": list(output.prompt_token_ids),
-                "token_ids": list(completion.token_ids),
-                "text": completion.text,
-                "logprobs": _plain(completion.logprobs),
-                "prompt_logprobs": _plain(output.prompt_logprobs),
-            }
-        )
-    return answers
-
-
-def _plain(positions: Any) -> Any:
-    if positions is None:
-        return None
-    return [
-        None if known is None else {token_id: entry.logprob for token_id, entry in known.items()}
-        for known in positions
-    ]
-
-
-def _metrics(llm: Any) -> dict[str, Any]:
-    return {
-        metric.name: getattr(metric, "value", getattr(metric, "values", None))
-        for metric in llm.get_metrics()
-        if "spec_decode" in metric.name
-    }
-
-
-if __name__ == "__main__":
-    with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as pipe:
-        _serve(pipe)

@@ -1,4 +1,4 @@
-"""After which prompts does a sampler that is wrong show itself, and in which engine?"""
+"""Engine settings and prompts that expose a wrong sampler with few samples."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from losslessness.checks import SamplingCase
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 from paceline.demo import draft_path, target_path
+
+_BLOCK_TOKENS = 128
+"""A block of vLLM's prefix cache on CPUs. Every prompt here is the same block and two tokens more,
+so a sample computes the two tokens and what it generates, instead of 130 tokens."""
+_NUM_ENDS = 160
 
 
 def bundled_pair(**speculative: Any) -> dict[str, Any]:
@@ -29,14 +34,12 @@ def bundled_pair(**speculative: Any) -> dict[str, Any]:
 
 
 def prompt_for(engine: EngineHost) -> list[int]:
-    """A prompt after which the first token is neither certain nor anything at all.
+    """A prompt after which the first token is neither certain nor close to uniform.
 
-    Its length is a whole cache block (128 tokens on CPU) and a few tokens, so it is computed once
-    and then found in the cache. Of a dozen ends the one with about 1 nat of entropy is taken: then
-    few prefixes share the samples, and each has enough of them.
+    The prompt with about 1 nat of entropy is taken: then few prefixes share the samples, and each
+    prefix has enough of them.
     """
-    tokens = [token for piece in engine.tokenize(stdlib_prompts(4)) for token in piece]
-    candidates = [tokens[:length] for length in range(130, 146)]
+    candidates = _candidates(engine)
     answers = engine.generate(candidates, temperature=0.0, max_tokens=1, logprobs=20)
     entropies = [_entropy(answer["logprobs"][0].values()) for answer in answers]
     nearest = min(range(len(candidates)), key=lambda index: abs(entropies[index] - 1.0))
@@ -46,11 +49,10 @@ def prompt_for(engine: EngineHost) -> list[int]:
 def contested_prompt(engine: EngineHost, sampling: SamplingCase) -> list[int]:
     """A prompt with a likely first token, and after it a token whose share is near a half.
 
-    The first token is the prompt's and never drafted; the second is. There a threshold that is off
-    by a little shifts the output most, and nearly every sample is evidence.
+    The prompt's step yields the first token, which is never drafted; the second is. There a wrong
+    acceptance threshold shifts the output most, and nearly every sample is evidence.
     """
-    tokens = [token for piece in engine.tokenize(stdlib_prompts(4)) for token in piece]
-    candidates = [tokens[:length] for length in range(130, 210)]
+    candidates = _candidates(engine)
     answers = engine.generate(candidates, temperature=0.0, max_tokens=2, logprobs=20)
 
     def evidence(answer: dict[str, Any]) -> float:
@@ -63,7 +65,14 @@ def contested_prompt(engine: EngineHost, sampling: SamplingCase) -> list[int]:
     return candidates[best]
 
 
+def _candidates(engine: EngineHost) -> list[list[int]]:
+    """The same cache block of code, with different pairs of tokens after it."""
+    tokens = [token for piece in engine.tokenize(stdlib_prompts(6)) for token in piece]
+    block, rest = tokens[:_BLOCK_TOKENS], tokens[_BLOCK_TOKENS:]
+    return [[*block, *rest[start : start + 2]] for start in range(_NUM_ENDS)]
+
+
 def _entropy(top_logprobs: Collection[float]) -> float:
-    """Nats, with what the top 20 leave spread evenly over a vocabulary of 4,096."""
+    """Nats; what the 20 best leave is taken as spread evenly over a vocabulary of 4,096."""
     rest = max(1.0 - sum(map(math.exp, top_logprobs)), 1e-9)
     return -sum(x * math.exp(x) for x in top_logprobs) - rest * math.log(rest / 4096)
