@@ -51,7 +51,7 @@ def prompts(engine: EngineHost) -> list[list[int]]:
 
 
 def drafts_of(engine: EngineHost, prompts: list[list[int]]) -> tuple[int, int]:
-    """Drafts and draft tokens that vLLM counts while generating for the prompts."""
+    """Drafts and draft tokens that vLLM counts while it generates for the prompts."""
     before = engine.metrics()
     engine.generate(prompts, **GREEDY)
     after = engine.metrics()
@@ -67,7 +67,7 @@ def set_to(engine: EngineHost, **command: Any) -> None:
 
 
 def test_the_configured_length_is_drafted(engine: EngineHost, prompts: list[list[int]]) -> None:
-    """Fixed at 3 by additional_config: three tokens per draft, by vLLM's own count."""
+    """Fixed at 3 by additional_config: three tokens per draft, by vLLM's counters."""
     set_to(engine, draft_length=3)
     num_drafts, num_tokens = drafts_of(engine, prompts[:4])
     assert num_drafts > 0
@@ -78,7 +78,7 @@ def test_the_configured_length_is_drafted(engine: EngineHost, prompts: list[list
 def test_the_length_changes_at_run_time(
     engine: EngineHost, prompts: list[list[int]], length: int
 ) -> None:
-    """0 included, without a restart."""
+    """No restart; 0 turns drafting off."""
     set_to(engine, draft_length=length)
     engine.generate(prompts[:1], temperature=0.0, max_tokens=2)  # drafts of the length before
     num_drafts, num_tokens = drafts_of(engine, prompts[:4])
@@ -88,20 +88,20 @@ def test_the_length_changes_at_run_time(
 
 
 def test_the_channel_answers_while_the_engine_is_idle(engine: EngineHost) -> None:
-    """Nothing is running; a change is made and seen."""
+    """A change without running requests is visible at once."""
     set_to(engine, ceiling=5)
     assert engine.state()["ceiling"] == 5
     set_to(engine, ceiling=8)
 
 
 def test_a_wrong_command_is_refused_by_a_running_engine(engine: EngineHost) -> None:
-    """In words, and the engine serves on."""
+    """The message says what is allowed, and the engine keeps serving."""
     answer = engine.control(op="set", draft_length=9)
     assert answer["ok"] is False
     assert "allowed is a whole number from 0 (off) to 8" in answer["error"]
 
 
-def test_our_counts_are_vllms(engine: EngineHost, prompts: list[list[int]]) -> None:
+def test_the_governors_counts_equal_vllms(engine: EngineHost, prompts: list[list[int]]) -> None:
     """After a stretch under goodput, every total agrees with vllm:spec_decode_*."""
     set_to(engine, policy="goodput")
     engine.generate(prompts[:8], temperature=0.0, max_tokens=40)
@@ -124,7 +124,7 @@ def test_our_counts_are_vllms(engine: EngineHost, prompts: list[list[int]]) -> N
 
 @pytest.mark.parametrize("policy", ["goodput", "latency", "threshold", "off"])
 def test_every_policy_runs(engine: EngineHost, prompts: list[list[int]], policy: str) -> None:
-    """And says why it planned what it planned."""
+    """Its output is complete, and its state gives a reason for the plan."""
     set_to(engine, policy=policy)
     answers = engine.generate(prompts[:4], **GREEDY)
     assert [len(answer["token_ids"]) for answer in answers] == [32] * 4
@@ -147,10 +147,10 @@ SAMPLING_PARAMETERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("length", [0, 3])
-def test_every_kind_of_sampling_survives_alone_and_together(
+def test_every_kind_of_sampling_works_alone_and_in_one_batch(
     engine: EngineHost, prompts: list[list[int]], length: int
 ) -> None:
-    """With and without drafts: some paths of vLLM's sampler see no draft token at all."""
+    """With and without drafts: some paths of vLLM's sampler run only without draft tokens."""
     set_to(engine, draft_length=length)
     for parameters in SAMPLING_PARAMETERS:
         alone = engine.generate(prompts[:1], max_tokens=12, ignore_eos=True, **parameters)
@@ -167,10 +167,10 @@ def test_every_kind_of_sampling_survives_alone_and_together(
 def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
     engine: EngineHost, prompts: list[list[int]]
 ) -> None:
-    """24 prompts under load, the length set anew every few milliseconds.
+    """24 prompts under load; the length changes every few milliseconds.
 
-    Every token is the target's argmax by teacher forcing, or a near-tie of its logits; so is the
-    output without drafts, and the two are equal where no near-tie parts them.
+    Every token is the target's argmax by teacher forcing, or a near-tie of its logits. The same
+    holds for the output without drafts, and the two outputs differ only after a near-tie.
     """
     set_to(engine, draft_length=0)
     plain = [answer["token_ids"] for answer in engine.generate(prompts, **GREEDY)]
@@ -193,7 +193,7 @@ def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
 
 
 def test_ngram_drafts_follow_the_length() -> None:
-    """Never more than asked, none at 0, some on text that repeats itself."""
+    """At most the planned length, nothing at 0, something on text that repeats itself."""
     with EngineHost(llm(NGRAM), policy={"policy": "fixed", "draft_length": 2}) as host:
         [prompt] = host.tokenize(["def add(first, second):\n    return first + second\n\n" * 4])
         num_drafts, num_tokens = drafts_of(host, [prompt] * 4)
@@ -207,8 +207,8 @@ def test_ngram_drafts_follow_the_length() -> None:
         assert host.state()["policy_errors_total"] == 0
 
 
-def test_a_seam_that_does_not_fit_leaves_stock_behaviour() -> None:
-    """The register expects what this vLLM does not have: vLLM's own length, and a loud line."""
+def test_a_hook_that_does_not_fit_leaves_stock_behaviour() -> None:
+    """The register expects what this vLLM does not have: vLLM's own length, and an error in the log."""
     with EngineHost(
         llm(DRAFT_MODEL),
         policy={"policy": "fixed", "draft_length": 2},
@@ -216,13 +216,13 @@ def test_a_seam_that_does_not_fit_leaves_stock_behaviour() -> None:
     ) as host:
         num_drafts, num_tokens = drafts_of(host, host.tokenize(["import os\n"]))
         assert num_tokens == 8 * num_drafts
-        assert "this vLLM does not fit" in host.log()
+        assert "it does not fit this vLLM and is off" in host.log()
         with pytest.raises(OSError, match="No such file"):
             host.state()
 
 
 def test_a_failing_policy_never_stops_serving() -> None:
-    """Every tenth plan and observation raises: all output is there, and the steps are counted."""
+    """Every tenth plan and observation raises: the output is complete, the steps are counted."""
     with EngineHost(
         llm(DRAFT_MODEL),
         policy={"policy": "fixed", "draft_length": 1},
@@ -246,6 +246,6 @@ def test_without_speculation_the_scheduler_is_vllms() -> None:
 
 
 def test_wrong_settings_keep_the_engine_from_starting() -> None:
-    """In words that reach whoever starts vLLM."""
+    """The error of the start names the wrong key and the allowed ones."""
     with pytest.raises(RuntimeError, match="unknown key 'polcy'; allowed are policy"):
         EngineHost(llm(DRAFT_MODEL), policy={"polcy": "off"})

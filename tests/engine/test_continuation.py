@@ -1,7 +1,7 @@
-"""Do streams go on, token for token, when a real engine is killed under them?
+"""Streams continue token for token when the engine core of a real engine is killed under them.
 
-Two engines with the bundled pair, streams all the time, and two kills: the engine core alone, then
-the whole process group. `benchmarks/chaos_real.py` does the same twenty times.
+Two engines with the bundled pair and continuous streams. `benchmarks/chaos_real.py` kills twenty
+times, also the API server and the whole process group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every drafter that a CPU can run, inside the real engine, at a draft length new in every step."""
+"""Every drafter that runs on a CPU, in the real engine, with another draft length in every step."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ PROMPTS = [
     "x = [0, 0, 0, 0, 0,",
     "import os\n",
 ]
-"""Some of it repeats itself, which every one of these drafters can guess."""
+"""Texts that repeat themselves in part, so that every one of these drafters is right sometimes."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One drafter: what vLLM is told of it, and what it does with the length of a step."""
+    """One drafter: its vLLM settings, and how it uses the length of a step."""
 
     method: str
-    is_asked: bool
-    """Each request gets a draft of just this length; otherwise one that is no longer."""
+    drafts_exact_length: bool
+    """Each request gets a draft of exactly the planned length; otherwise of at most that length."""
     write_model: Callable[[Path], Path] | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     least_accepted: float = 0.02
-    """Accepted of all draft tokens: far less, and the drafter saw another text than was there."""
+    """Lower bound of the accepted share; a drafter that reads the wrong text falls far below."""
 
     def llm(self, folder: Path) -> dict[str, Any]:
         speculative = {
@@ -138,7 +138,7 @@ def governed(
 def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
     governed: Governed, plain: Plain
 ) -> None:
-    """Lengths 0 to 4 in turn: the output of an engine without speculation, vLLM's own counts."""
+    """Lengths 0 to 4 in turn: the output of an engine without speculation, and vLLM's counts."""
     case, host = governed.case, governed.host
     outputs = outputs_of(host, plain.prompts)
     steps = [json.loads(found) for found in re.findall(r"in turn: (.*)", host.log())]
@@ -153,7 +153,7 @@ def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
         drafted[step["asked"]] |= set(step["drafted"])
         assert step["asked"] > 0 or step["verified"] == 0
     for asked in range(1, CEILING + 1):
-        if case.is_asked:
+        if case.drafts_exact_length:
             assert drafted[asked] == {asked}
         else:
             assert max(drafted[asked]) == asked
@@ -169,10 +169,10 @@ def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
 
 
 @pytest.mark.parametrize("ceiling", [CEILING, 0])
-def test_near_the_longest_text_nothing_is_drafted(
+def test_near_the_context_limit_nothing_is_drafted(
     governed: Governed, plain: Plain, ceiling: int
 ) -> None:
-    """vLLM alone has zeros verified there, as many as the maximum, whatever the length is."""
+    """Stock vLLM verifies zeros there, as many as the maximum, at every length."""
     host = governed.host
     assert host.control(op="set", ceiling=ceiling)["ok"]
     before = host.metrics()["vllm:spec_decode_num_drafts"]

@@ -1,4 +1,4 @@
-"""What first tokens that were never drafted say, against drafts that were."""
+"""First-token verdicts at length 0 agree with the acceptance of real drafts of one token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine(fault: str, **speculative: Any) -> EngineHost:
 
 
 def verdicts(host: EngineHost) -> list[int]:
-    """All that were told so far."""
+    """All verdicts so far."""
     reports = re.findall(r"first tokens: (.*)", host.log())
     return [verdict for report in reports for verdict in json.loads(report)]
 
@@ -43,7 +43,7 @@ def generate(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> lis
 
 
 def accepted_share(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> float:
-    """Of drafts of one token, by vLLM's count."""
+    """The accepted share of drafts of one token, by vLLM's counters."""
     assert host.control(op="set", draft_length=1)["ok"]
     before = host.metrics()
     generate(host, prompts, **sampling)
@@ -61,41 +61,41 @@ def accepted_share(host: EngineHost, prompts: list[list[int]], **sampling: Any) 
 @pytest.fixture(scope="module")
 def host() -> Iterator[EngineHost]:
     """Drafts are the draft model's best tokens, as vLLM has it by default."""
-    with engine("tell_first_tokens") as started:
+    with engine("compare_first_tokens") as started:
         yield started
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_first_tokens_come_as_often_as_drafts_are_accepted(
+def test_verdicts_agree_with_the_acceptance_of_real_drafts(
     host: EngineHost, temperature: float
 ) -> None:
-    """Judged one token too early or too late, hardly one would come."""
+    """Verdicts one token too early or too late would hardly ever be positive."""
     prompts = host.tokenize(stdlib_prompts(16))
     assert host.control(op="set", draft_length=0)["ok"]
     num_before = len(verdicts(host))
     generate(host, prompts, temperature=temperature)
     found = verdicts(host)[num_before:]
     assert len(found) == pytest.approx(16 * 120 / 5, rel=0.1)
-    really = accepted_share(host, prompts, temperature=temperature)
-    assert sum(found) / len(found) == pytest.approx(really, abs=0.08)
+    real = accepted_share(host, prompts, temperature=temperature)
+    assert sum(found) / len(found) == pytest.approx(real, abs=0.08)
 
 
-def test_telling_first_tokens_leaves_the_drafter_as_it_was(host: EngineHost) -> None:
-    """After 60 steps in which it told, its drafts are accepted as often as without, and the output
-    is the target's."""
+def test_comparing_first_tokens_does_not_change_the_drafter(host: EngineHost) -> None:
+    """After 60 steps with comparisons, drafts are accepted as often as without, and the output is
+    the target's."""
     prompts = host.tokenize(stdlib_prompts(8))
     assert host.control(op="set", draft_length=0)["ok"]
-    told = generate(host, prompts, temperature=0.0)
+    outputs = generate(host, prompts, temperature=0.0)
     without = accepted_share(host, prompts, temperature=0.0)
     assert host.control(op="set", draft_length=0)["ok"]
-    texts = [p + t[:60] for p, t in zip(prompts, told, strict=True)]
-    assert [t[:60] for t in generate(host, texts, temperature=0.0)] == [t[60:] for t in told]
+    texts = [p + t[:60] for p, t in zip(prompts, outputs, strict=True)]
+    assert [t[:60] for t in generate(host, texts, temperature=0.0)] == [t[60:] for t in outputs]
     assert accepted_share(host, texts, temperature=0.0) == pytest.approx(without, abs=0.1)
 
 
 class OneWorker:
-    """An executor whose worker has the wrappers, a keeping-up drafter, and a head as big as its
-    target."""
+    """An executor whose worker has the wrappers, a drafter that keeps up, and an output layer as
+    large as its target."""
 
     def __init__(self, *, async_scheduling: bool = False, **speculative: Any) -> None:
         draft = SimpleNamespace(
@@ -121,14 +121,14 @@ class OneWorker:
 
 
 class Runner:
-    """What is read of vLLM's model runner."""
+    """The attributes that the probe reads from vLLM's model runner."""
 
     vllm_config: Any
     kv_cache_config = None
     model = torch.nn.Linear(4, 10, bias=False)
 
     def take_draft_token_ids(self) -> None:
-        """Wrapped."""
+        """The wrapped method."""
 
 
 @pytest.fixture
@@ -153,19 +153,19 @@ def test_the_output_layer_is_weighed_against_the_target(wrapped: None) -> None:
         {"async_scheduling": True},
     ],
 )
-def test_where_nothing_would_be_told_nobody_is_promised_it(
+def test_without_comparisons_the_workers_do_not_offer_them(
     wrapped: None, configuration: dict[str, Any]
 ) -> None:
-    """The governor then drafts now and then to see. Drawn drafts: two draws agree too seldom. In
-    one pass: the drafter is always asked for the maximum."""
+    """The governor then explores with real drafts. Two sampled tokens agree too rarely to compare;
+    a drafter that drafts in one pass always drafts the maximum."""
     assert head_fraction_of_workers(OneWorker(**configuration)) is None
 
 
-def test_after_an_error_serving_goes_on_without_first_tokens() -> None:
-    """The second judgement fails: one report, one line in the log, the same output."""
-    with engine("fail_at_first_tokens") as host:
+def test_after_an_error_serving_continues_without_first_tokens() -> None:
+    """The second comparison fails: one report, one log line, the same output."""
+    with engine("fail_comparing_first_tokens") as host:
         prompts = host.tokenize(stdlib_prompts(2))
-        told = generate(host, prompts, temperature=0.0)
+        outputs = generate(host, prompts, temperature=0.0)
         assert len(verdicts(host)) == 2
         assert host.log().count("the first-token probe failed and is off") == 1
-        assert generate(host, prompts, temperature=0.0) == told
+        assert generate(host, prompts, temperature=0.0) == outputs

@@ -1,4 +1,4 @@
-"""What a resting draft model is found to be worth, against what it is worth when it drafts."""
+"""Replay scores of a resting draft model agree with the acceptance of its real drafts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CEILING = 4
 GREEDY = {"temperature": 0.0, "max_tokens": 120, "ignore_eos": True}
 
 
-def engine(draft_sample_method: str, fault: str = "look_back") -> EngineHost:
+def engine(draft_sample_method: str, fault: str = "score_replays") -> EngineHost:
     arguments: dict[str, Any] = {
         "model": str(target_path()),
         "dtype": "float32",
@@ -47,8 +47,8 @@ def host() -> Iterator[EngineHost]:
 
 
 def reports(host: EngineHost) -> list[dict[str, Any]]:
-    """All that was found in hindsight so far."""
-    return [json.loads(found) for found in re.findall(r"in hindsight: (.*)", host.log())]
+    """All replay scores so far."""
+    return [json.loads(found) for found in re.findall(r"replay scores: (.*)", host.log())]
 
 
 def generate(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[list[int]]:
@@ -57,10 +57,10 @@ def generate(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> lis
     return [answer["token_ids"] for answer in answers]
 
 
-def in_replay_scoring(found: list[dict[str, Any]]) -> tuple[list[float], int]:
+def accepted_in_replay(found: list[dict[str, Any]]) -> tuple[list[float], int]:
     """The share of drafts accepted up to each position, and the number of drafts.
 
-    A product over the positions: where the text ends inside a draft, the rest of it is not known.
+    A product over the positions: if the text ends inside a draft, its later positions are unknown.
     """
     drafts = [
         d for report in found for d in zip(report["drafted"], report["accepted"], strict=True)
@@ -74,7 +74,7 @@ def in_replay_scoring(found: list[dict[str, Any]]) -> tuple[list[float], int]:
 
 
 def drafted(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list[float]:
-    """The same share of real drafts at the ceiling, by vLLM's count."""
+    """The same share for real drafts at the ceiling, by vLLM's counters."""
     assert host.control(op="set", draft_length=CEILING)["ok"]
     before = host.metrics()
     generate(host, prompts, **sampling)
@@ -87,42 +87,42 @@ def drafted(host: EngineHost, prompts: list[list[int]], **sampling: Any) -> list
 def check_against_real_drafts(
     host: EngineHost, num_prompts: int, *, temperature: float, tolerance: float
 ) -> None:
-    """Same shares, and the same output as of an engine that does not look back.
+    """The shares agree, and replay scoring does not change the output.
 
-    Judged one token too early or too late, hardly a draft would be accepted.
+    Drafts scored one token too early or too late would hardly ever be accepted.
     """
     prompts = host.tokenize(stdlib_prompts(num_prompts))
     assert host.control(op="set", policy="off")["ok"]
     off = generate(host, prompts, temperature=temperature)
     assert host.control(op="set", policy="fixed", draft_length=0)["ok"]
     num_before = len(reports(host))
-    looked_back = generate(host, prompts, temperature=temperature)
+    scored = generate(host, prompts, temperature=temperature)
     found = reports(host)[num_before:]
-    assert looked_back == off
-    shares, num_drafts = in_replay_scoring(found)
+    assert scored == off
+    shares, num_drafts = accepted_in_replay(found)
     assert num_drafts > 300
-    really = drafted(host, prompts, temperature=temperature)
-    assert shares == pytest.approx(really, abs=tolerance)
+    real = drafted(host, prompts, temperature=temperature)
+    assert shares == pytest.approx(real, abs=tolerance)
 
 
-def test_greedy_requests_are_judged_as_real_drafts_are(host: EngineHost) -> None:
-    """The same text is drafted on in the same way."""
+def test_scores_of_greedy_requests_agree_with_real_drafts(host: EngineHost) -> None:
+    """Replayed and real drafts continue the same text."""
     check_against_real_drafts(host, 16, temperature=0.0, tolerance=0.05)
 
 
-def test_sampled_requests_are_judged_as_real_drafts_are(host: EngineHost) -> None:
-    """Drafted on is another text: the figures differ by more than chance in one of them."""
+def test_scores_of_sampled_requests_agree_with_real_drafts(host: EngineHost) -> None:
+    """Replayed and real drafts continue different texts, so the tolerance is wider."""
     check_against_real_drafts(host, 8, temperature=1.0, tolerance=0.08)
 
 
-def test_drawn_drafts_are_judged_by_chances() -> None:
-    """The drafter draws its drafts too, so it is accepted with the ratio of two chances."""
+def test_sampled_drafts_are_scored_by_probability_ratios() -> None:
+    """The drafter samples too, so a draft token is accepted with target over draft probability."""
     with engine("probabilistic") as host:
         check_against_real_drafts(host, 16, temperature=1.0, tolerance=0.1)
 
 
-def test_a_long_prompt_is_caught_up_with_in_pieces_and_judged_later(host: EngineHost) -> None:
-    """Alone, a request may have 48 tokens computed a time."""
+def test_a_long_prompt_is_computed_in_pieces_before_its_drafts_are_scored(host: EngineHost) -> None:
+    """A single request may have 48 tokens computed per pass."""
     assert host.control(op="set", draft_length=0)["ok"]
     tokens = [token for prompt in host.tokenize(stdlib_prompts(30)[-4:]) for token in prompt]
     num_before = len(reports(host))
@@ -135,8 +135,8 @@ def test_a_long_prompt_is_caught_up_with_in_pieces_and_judged_later(host: Engine
     assert len(found[-1]["drafted"]) > 2
 
 
-def test_drafts_are_judged_deeper_than_they_are_made(host: EngineHost) -> None:
-    """At length 1, what drafts of 4 would have had; the drafter's cache is left as it was."""
+def test_drafts_are_scored_deeper_than_they_are_made(host: EngineHost) -> None:
+    """At length 1, scores for drafts of 4; the drafter's cache is unchanged."""
     prompts = host.tokenize(stdlib_prompts(8))
     assert host.control(op="set", draft_length=CEILING)["ok"]
     plain = generate(host, prompts)
@@ -144,17 +144,17 @@ def test_drafts_are_judged_deeper_than_they_are_made(host: EngineHost) -> None:
     num_before = len(reports(host))
     assert generate(host, prompts) == plain
     found = [report for report in reports(host)[num_before:] if report["draft_length"] == 1]
-    shares, num_drafts = in_replay_scoring(found)
+    shares, num_drafts = accepted_in_replay(found)
     assert num_drafts > 100
     assert shares == pytest.approx(drafted(host, prompts), abs=0.1)
 
 
-def test_after_an_error_serving_goes_on_without_replay_scoring() -> None:
-    """The second pass fails: one report, one line in the log, the same output."""
+def test_after_an_error_serving_continues_without_replay_scoring() -> None:
+    """The second pass fails: one score, one log line, the same output."""
     with engine("greedy", fault="fail_in_replay_scoring") as host:
         prompts = host.tokenize(stdlib_prompts(2))
-        looked_back = generate(host, prompts)
+        scored = generate(host, prompts)
         assert len(reports(host)) == 1
         assert host.log().count("replay scoring failed and is off") == 1
         assert host.control(op="set", policy="off")["ok"]
-        assert generate(host, prompts) == looked_back
+        assert generate(host, prompts) == scored

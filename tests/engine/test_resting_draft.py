@@ -1,4 +1,4 @@
-"""The draft model rests at draft length 0 and drafts afterwards as if it had not."""
+"""The draft model rests at draft length 0, and its later drafts are as good as without the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ON_AND_OFF = {"policy": "fixed", "draft_length": 3}
 
 
 def engine(fault: str | None, tokens_per_step: int = 2048) -> EngineHost:
-    """Prefix caching is vLLM's default: prompts that share a beginning share its blocks."""
+    """vLLM caches prefixes by default: prompts with the same beginning share cache blocks."""
     arguments: dict[str, Any] = {
         "model": str(target_path()),
         "dtype": "float32",
@@ -31,28 +31,28 @@ def engine(fault: str | None, tokens_per_step: int = 2048) -> EngineHost:
             "num_speculative_tokens": 3,
         },
     }
-    planted = None if fault is None else f"losslessness.faults:{fault}"
-    return EngineHost(arguments, policy=ON_AND_OFF, fault=planted)
+    injected = None if fault is None else f"losslessness.faults:{fault}"
+    return EngineHost(arguments, policy=ON_AND_OFF, fault=injected)
 
 
 @dataclass(frozen=True)
 class Waves:
-    """What came of three waves of the same prompts."""
+    """The results of three waves of the same prompts."""
 
     outputs: list[list[int]]
     num_drafts: float
     accepted: list[float]
-    """Accepted tokens per position, by vLLM's count."""
+    """Accepted tokens per position, by vLLM's counters."""
 
     def acceptance(self) -> list[float]:
         return [accepted / self.num_drafts for accepted in self.accepted]
 
 
 def three_waves(host: EngineHost) -> Waves:
-    """The length alternates between stretches of 0 and of 3 (planted in the host), so prompts are
-    prefilled in both, and the second and third wave find the first one's blocks in the cache.
+    """Generate three times for the same prompts, two to three cache blocks (of 128 tokens) long.
 
-    Prompts are two to three cache blocks (of 128 tokens) long.
+    The host's fault alternates the length between stretches of 0 and of 3, so prompts are prefilled
+    in both, and the second and third wave find the blocks of the first in the cache.
     """
     pieces = host.tokenize(stdlib_prompts(12))
     prompts = [[*a, *b] for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
@@ -70,9 +70,9 @@ def three_waves(host: EngineHost) -> Waves:
 def test_drafts_after_a_rest_are_as_good_as_without_one() -> None:
     """Same outputs and the same acceptance as an engine whose draft model never rests.
 
-    Both draft in the same steps. A draft that read a stale cache would be accepted less: the third
-    engine, which rests and never catches up, shows by how much. The fourth may catch up with 192
-    tokens a step only, as it may prefill no more: it drafts later, and as well.
+    Both draft in the same steps. Drafts from a stale cache are accepted less often: the third
+    engine, which rests and never catches up, shows by how much. The fourth may catch up with only
+    192 tokens a step, its prefill limit: it drafts later, and its drafts are as good.
     """
     with engine("alternate_lengths") as host:
         rested = three_waves(host)
@@ -90,10 +90,14 @@ def test_drafts_after_a_rest_are_as_good_as_without_one() -> None:
     assert bounded.acceptance() == pytest.approx(rested.acceptance(), rel=0.15)
 
 
-def test_beside_a_request_at_the_longest_text_nothing_is_drafted_and_nothing_forgotten() -> None:
-    """vLLM alone leaves the draft model out for the whole batch, and has three zeros verified for
-    each request instead. Here nothing is verified, and what the draft model missed of the others it
-    computes when it drafts again: their drafts are accepted as often as without that request."""
+def test_beside_a_request_at_the_context_limit_nothing_is_drafted_and_nothing_is_missed_later() -> (
+    None
+):
+    """Stock vLLM skips the draft model for the whole batch and verifies three zeros per request.
+
+    Here nothing is verified. When it drafts again, the draft model first computes the tokens it
+    missed: drafts are accepted as often as without the long request.
+    """
     with engine(None) as host:
         prompts = host.tokenize(stdlib_prompts(7))
         longest = [token for _ in range(9) for prompt in prompts for token in prompt][: 512 - 10]

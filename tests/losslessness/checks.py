@@ -12,7 +12,7 @@ from losslessness.sampling import GTest, Prefix, by_prefix, g_test, processed_di
 
 @dataclass(frozen=True, slots=True)
 class SamplingCase:
-    """What a sampled request asks for."""
+    """The sampling parameters of a request."""
 
     temperature: float
     top_k: int = 20
@@ -22,7 +22,7 @@ class SamplingCase:
         return {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
 
     def distribution(self, logprobs: Mapping[int, float]) -> dict[int, float]:
-        """What is sampled from, given the target's best raw log-probabilities."""
+        """The distribution sampled from, given the target's best raw log-probabilities."""
         return processed_distribution(
             logprobs, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p
         )
@@ -35,7 +35,7 @@ def teacher_force(
     *,
     near_tie_nats: float,
 ) -> list[GreedyVerdict]:
-    """Judge greedy outputs by the target's prompt log-probabilities; drafts play no part in it."""
+    """Judge greedy outputs by the target's prompt log-probabilities, which need no drafts."""
     forced = engine.generate(
         [[*prompt, *output] for prompt, output in zip(prompts, outputs, strict=True)],
         temperature=0.0,
@@ -51,7 +51,7 @@ def teacher_force(
 def draw(
     engine: EngineHost, prompt: Sequence[int], sampling: SamplingCase, *, num_samples: int
 ) -> list[list[int]]:
-    """Sampled continuations of one prompt, four tokens each: the last three may be drafted."""
+    """Sampled continuations of one prompt, four tokens each; the last three may be drafted."""
     outputs = engine.generate(
         [prompt] * num_samples, max_tokens=4, ignore_eos=True, **sampling.arguments()
     )
@@ -89,7 +89,7 @@ def check_sampling(
     num_samples: int,
     reference: EngineHost | None = None,
 ) -> GTest:
-    """Draw from `engine` and test against the target's distribution, as `reference` knows it."""
+    """Draw from `engine` and test against the target's distribution, computed by `reference`."""
     outputs = draw(engine, prompt, sampling, num_samples=num_samples)
     prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
     return compare(outputs, raw_logprobs(reference or engine, prompt, prefixes), sampling)

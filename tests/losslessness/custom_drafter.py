@@ -1,4 +1,4 @@
-"""A drafter of a user's own, as vLLM takes one by its name (`custom_class`)."""
+"""A drafter class that vLLM loads by its name (method `custom_class`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class RepeatingDrafter:
-    """Proposes the last token again, always as many times as it may."""
+    """Proposes the last token again, always as often as the maximum allows."""
 
     def __init__(self, vllm_config: Any) -> None:
         self._num_tokens = vllm_config.speculative_config.num_speculative_tokens
 
     def load_model(self, target_model: Any) -> None:
-        """There is none."""
+        """It has no model."""
 
     def propose(
         self, sampled_token_ids: list[list[int]], *_: Any, slot_mappings: Any = None

@@ -94,10 +94,10 @@ class EngineHost:
     ) -> list[dict[str, Any]]:
         """Generate for all prompts at once, with `sampling` as arguments of SamplingParams.
 
-        `each` adds to them per prompt.
+        `each` adds parameters per prompt.
 
-        Each answer has `token_ids`, `text`, and where asked for `logprobs` and `prompt_logprobs`:
-        one mapping from token id to log-probability per position.
+        Each answer has `token_ids` and `text`; `logprobs` and `prompt_logprobs`, where requested,
+        have one mapping from token id to log-probability per position.
         """
         parameters = [{**sampling, **(each[i] if each else {})} for i in range(len(prompts))]
         answer = self.ask({"op": "generate", "prompts": list(prompts), "sampling": parameters})

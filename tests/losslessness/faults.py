@@ -1,4 +1,7 @@
-"""Faults that an engine host plants before vLLM starts, to see what Paceline makes of them."""
+"""Faults that an engine host injects before vLLM starts, and policies that a test controls.
+
+Each function changes classes of its own process for good; an engine host calls at most one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 
 def break_hook() -> None:
-    """As if vLLM had renamed a parameter that Paceline hooks."""
+    """The register expects a parameter that vLLM does not have, as after a rename."""
     from paceline.engine.compat import checks
 
     checks.REGISTER = tuple(
@@ -17,7 +20,7 @@ def break_hook() -> None:
 
 
 def break_policy() -> None:
-    """A policy that raises on every tenth plan and every tenth observation."""
+    """The policy `fixed` raises on every tenth plan and every tenth observation."""
     from paceline.governor.policies.fixed import FixedPolicy
 
     plan, observe = FixedPolicy.plan, FixedPolicy.observe
@@ -27,7 +30,7 @@ def break_policy() -> None:
         def call(self: FixedPolicy, value: Any) -> Any:
             calls[name] += 1
             if calls[name] % 10 == 0:
-                raise ZeroDivisionError(f"planted in {name}")
+                raise ZeroDivisionError(f"injected into {name}")
             return original(self, value)
 
         return call
@@ -37,26 +40,26 @@ def break_policy() -> None:
 
 
 def bias_acceptance() -> None:
-    """The sampler accepts drafts a little too easily: thresholds are 15 % lower than they are."""
+    """The sampler accepts drafts too easily: acceptance thresholds are 15 % too low."""
     from vllm.utils import cpu_triton_utils
 
     from paceline.engine.fixes import cpu_sampler
 
     cpu_sampler.apply()
-    mended = cpu_triton_utils._rejection_random_sample_kernel_impl
+    fixed = cpu_triton_utils._rejection_random_sample_kernel_impl
 
     def biased(*arguments: Any, **named: Any) -> None:
         given = list(arguments)
         given[7] = given[7] * 0.85
-        mended(*given, **named)
+        fixed(*given, **named)
 
     biased.__paceline_fix__ = True  # type: ignore[attr-defined]
-    biased.__wrapped__ = mended.__wrapped__  # type: ignore[attr-defined]
+    biased.__wrapped__ = fixed.__wrapped__  # type: ignore[attr-defined]
     cpu_triton_utils._rejection_random_sample_kernel_impl = biased
 
 
 def alternate_lengths() -> None:
-    """The policy `fixed` drafts nothing for ten steps, then as asked for ten, and so on."""
+    """The policy `fixed` alternates between ten steps at length 0 and ten at its own length."""
     from paceline.governor.policies.fixed import FixedPolicy
     from paceline.governor.values import DraftPlan
 
@@ -66,13 +69,13 @@ def alternate_lengths() -> None:
     def alternating(self: FixedPolicy, load: Any) -> DraftPlan:
         nonlocal num_plans
         num_plans += 1
-        return DraftPlan(0, "planted") if num_plans // 10 % 2 == 0 else plan(self, load)
+        return DraftPlan(0, "injected") if num_plans // 10 % 2 == 0 else plan(self, load)
 
     FixedPolicy.plan = alternating  # type: ignore[method-assign]
 
 
 def alternate_lengths_without_rest() -> None:
-    """The same, and the draft model runs at length 0 as vLLM has it."""
+    """As `alternate_lengths`, and the draft model runs at length 0, as in stock vLLM."""
     from paceline.engine.worker import resting_draft
 
     alternate_lengths()
@@ -80,7 +83,7 @@ def alternate_lengths_without_rest() -> None:
 
 
 def alternate_lengths_without_catching_up() -> None:
-    """The same, and after a rest the draft model goes on with what its cache holds."""
+    """As `alternate_lengths`, and after a rest the draft model drafts from an incomplete cache."""
     from paceline.engine.worker.draft_coverage import DraftCoverage
 
     alternate_lengths()
@@ -88,9 +91,9 @@ def alternate_lengths_without_catching_up() -> None:
 
 
 def wander() -> None:
-    """The policy `fixed` draws another length in every step, and hindsight in every tenth.
+    """The policy `fixed` draws a new length for every step and scores replays in every tenth.
 
-    One stretch of twelve steps in five is spent at 0, so that the draft model rests and catches up.
+    One in five stretches of twelve steps is at length 0, so the draft model rests and catches up.
     """
     import random
 
@@ -107,17 +110,16 @@ def wander() -> None:
         num_plans += 1
         others = [k for k in range(load.max_draft_length + 1) if k != length]
         length = 0 if is_off else draw.choice(others)
-        looks_back = load.has_replay_scoring and num_plans % 10 == 0
-        return DraftPlan(length, "planted", replay_scoring_tokens=64 if looks_back else 0)
+        scores_replays = load.has_replay_scoring and num_plans % 10 == 0
+        return DraftPlan(length, "injected", replay_scoring_tokens=64 if scores_replays else 0)
 
     FixedPolicy.plan = wandering  # type: ignore[method-assign]
 
 
 def plan_in_turn() -> None:
-    """The policy `fixed` plans another length for every step, 0 and the maximum among them.
+    """The policy `fixed` plans another length for every step, 0 and the maximum included.
 
-    What was drafted is printed to the log, one line per step that verified any draft or was asked
-    for one (`engine_host.EngineHost.log`).
+    One line per sample in the log (`engine_host.EngineHost.log`) reports what was drafted.
     """
     import json
 
@@ -129,7 +131,7 @@ def plan_in_turn() -> None:
     def in_turn(self: FixedPolicy, load: Any) -> DraftPlan:
         nonlocal num_plans
         num_plans += 1
-        return DraftPlan((3, 0, 1, 4, 2)[num_plans % 5], "planted")
+        return DraftPlan((3, 0, 1, 4, 2)[num_plans % 5], "injected")
 
     def observe(self: FixedPolicy, sample: Any) -> None:
         found = {
@@ -143,10 +145,10 @@ def plan_in_turn() -> None:
     FixedPolicy.observe = observe  # type: ignore[method-assign]
 
 
-def look_back() -> None:
-    """The policy `fixed` orders hindsight every 20 steps: 512 tokens, 48 for a request alone.
+def score_replays() -> None:
+    """The policy `fixed` orders replay scoring every 10 steps: 512 tokens, 48 for a single request.
 
-    What comes of it is printed to the log, one line per report (`engine_host.EngineHost.log`).
+    Each report is a line of the log (`engine_host.EngineHost.log`).
     """
     import json
     from dataclasses import asdict
@@ -156,10 +158,10 @@ def look_back() -> None:
     plan = FixedPolicy.plan
     num_plans = 0
 
-    def looking_back(self: FixedPolicy, load: Any) -> Any:
+    def scoring_replays(self: FixedPolicy, load: Any) -> Any:
         nonlocal num_plans
         num_plans += 1
-        if num_plans % 20 or not load.has_replay_scoring:
+        if num_plans % 10 or not load.has_replay_scoring:
             return plan(self, load)
         return replace(
             plan(self, load), replay_scoring_tokens=48 if load.num_requests == 1 else 512
@@ -168,17 +170,17 @@ def look_back() -> None:
     def observe(self: FixedPolicy, sample: Any) -> None:
         if sample.replay_scores is not None:
             report = {**asdict(sample.replay_scores), "draft_length": sample.draft_length}
-            print(f"in hindsight: {json.dumps(report)}", flush=True)
+            print(f"replay scores: {json.dumps(report)}", flush=True)
 
-    FixedPolicy.plan = looking_back  # type: ignore[method-assign]
+    FixedPolicy.plan = scoring_replays  # type: ignore[method-assign]
     FixedPolicy.observe = observe  # type: ignore[method-assign]
 
 
 def fail_in_replay_scoring() -> None:
-    """The same, and the second pass of the draft model raises."""
+    """As `score_replays`, and the second pass of the draft model raises."""
     from paceline.engine.worker import replay_predictions
 
-    look_back()
+    score_replays()
     run_draft_model = replay_predictions.run_draft_model
     num_passes = 0
 
@@ -186,16 +188,16 @@ def fail_in_replay_scoring() -> None:
         nonlocal num_passes
         num_passes += 1
         if num_passes > 1:
-            raise ZeroDivisionError("planted")
+            raise ZeroDivisionError("injected")
         return run_draft_model(*arguments)
 
     replay_predictions.run_draft_model = failing
 
 
-def tell_first_tokens() -> None:
-    """The draft model keeps up at length 0, and is asked for its first token in every fifth step.
+def compare_first_tokens() -> None:
+    """The draft model keeps up at length 0; its first token is compared in every fifth step.
 
-    What comes of it is printed to the log, one line per report (`engine_host.EngineHost.log`).
+    Each report is a line of the log (`engine_host.EngineHost.log`).
     """
     import json
 
@@ -221,15 +223,15 @@ def tell_first_tokens() -> None:
 
 
 def _a_hundredth_of(ask: Any) -> Any:
-    """Where the workers can tell at all: as if the output layer took 1 % of a step."""
+    """The output layer seems to take 1 % of a step, if the workers can compare first tokens."""
     return lambda executor: None if ask(executor) is None else 0.01
 
 
-def fail_at_first_tokens() -> None:
-    """The same, and the second judgement raises."""
+def fail_comparing_first_tokens() -> None:
+    """As `compare_first_tokens`, and the second comparison raises."""
     from paceline.engine.worker import first_token_probe
 
-    tell_first_tokens()
+    compare_first_tokens()
     judge = first_token_probe._judge
     num_calls = 0
 
@@ -237,7 +239,7 @@ def fail_at_first_tokens() -> None:
         nonlocal num_calls
         num_calls += 1
         if num_calls > 1:
-            raise ZeroDivisionError("planted")
+            raise ZeroDivisionError("injected")
         return judge(*arguments)
 
     first_token_probe._judge = failing

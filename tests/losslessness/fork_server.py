@@ -92,13 +92,17 @@ def shared_fork_server() -> ForkServer:
 
 
 def _preload() -> None:
-    """Import what every engine needs, and keep it from the garbage collector.
+    """Import what every engine needs, and exclude it from garbage collection.
 
-    The engine's start collects several times; with vLLM's objects frozen that takes no time.
+    An engine's start collects garbage several times; with vLLM's objects frozen that takes no time.
+    vLLM inspects a model class it has not seen on this machine in a subprocess that imports vLLM
+    again; here it inspects the class in its own process.
     """
     gc.disable()
     for name in _PRELOADED:
         importlib.import_module(name)
+    registry = importlib.import_module("vllm.model_executor.models.registry")
+    registry._run_in_subprocess = lambda inspect: inspect()  # type: ignore[attr-defined]
     gc.enable()
     gc.freeze()
     threads = os.listdir("/proc/self/task")

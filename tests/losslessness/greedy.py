@@ -1,9 +1,9 @@
-"""Is greedy output the target's own choice, token by token?
+"""Judge greedy output token by token against the target's log-probabilities.
 
-The output is teacher-forced: the target is asked for its log-probabilities given the prompt and
-everything put out before. A token is right when it is the argmax. Where it is not, its distance
-from the argmax says which: rounding (batch shapes change the order of floating-point sums, so two
-nearly equal logits may swap) or a token that the target would not have chosen.
+The output is teacher-forced: the target computes its log-probabilities given the prompt and all
+output tokens before. A token is right when it is the argmax. Otherwise its distance from the argmax
+separates rounding (batch shapes change the order of floating-point sums, so two nearly equal logits
+may swap) from a token that the target would not have chosen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class GreedyVerdict:
-    """What teacher forcing says about one output."""
+    """The result of teacher forcing for one output."""
 
     num_tokens: int
     near_ties: tuple[Deviation, ...]

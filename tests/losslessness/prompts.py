@@ -1,4 +1,4 @@
-"""Prompts for the checks: pieces of the running Python's own standard library."""
+"""Prompts for the checks: pieces of the standard library of the running Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINES_PER_PROMPT = 12
 
 
 def stdlib_prompts(num_prompts: int) -> list[str]:
-    """`num_prompts` different pieces of a dozen lines each, always the same ones."""
+    """`num_prompts` different pieces of twelve lines each; the same ones on every call."""
     folder = Path(sysconfig.get_path("stdlib"))
     pieces: list[list[str]] = []
     for name in _FILES:
@@ -25,5 +25,5 @@ def stdlib_prompts(num_prompts: int) -> list[str]:
     rounds = [[p[i] for p in pieces if i < len(p)] for i in range(max(map(len, pieces)))]
     prompts = [prompt for taken in rounds for prompt in taken]
     if len(prompts) < num_prompts:
-        raise ValueError(f"{num_prompts} prompts asked for; there are {len(prompts)}")
+        raise ValueError(f"{num_prompts} prompts requested; there are {len(prompts)}")
     return prompts[:num_prompts]

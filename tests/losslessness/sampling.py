@@ -1,13 +1,13 @@
-"""Does sampled output have the target's distribution?
+"""Test sampled output against the target's distribution with a G-test.
 
-Every sampled token is compared with the exact distribution it should come from: the target's own
-log-probabilities given what came before, put through temperature, top-k and top-p. Samples after
-the same prefix form one multinomial; their G statistics and degrees of freedom add up:
+Every sampled token is compared with the exact distribution it should come from: the target's
+log-probabilities given the tokens before, after temperature, top-k and top-p. Samples after the
+same prefix form one multinomial; the G statistics and degrees of freedom of all prefixes add up:
 
     G = 2 * sum over tokens of observed * ln(observed / expected),   G ~ chi-square(cells - 1)
 
-Tokens with an expected count under 5 share one cell, as the approximation needs. A token outside
-the distribution's support is an error by itself, whatever its number.
+Tokens with an expected count under 5 share one cell, because the chi-square approximation is poor
+for small counts. One token outside the distribution's support already rejects it.
 Reference: Sokal and Rohlf, Biometry (1981), on the G-test.
 """
 
@@ -23,7 +23,7 @@ from scipy.stats import chi2
 Prefix = tuple[int, ...]
 
 REST = -1
-"""Stands for all tokens that a distribution does not name."""
+"""The cell of all tokens that a distribution does not name."""
 _MIN_EXPECTED = 5.0
 
 
@@ -35,11 +35,11 @@ class GTest:
     num_degrees: int
     num_samples: int
     num_outside: int
-    """Samples that the distribution gives no probability."""
+    """Samples to which the distribution gives no probability."""
 
     @property
     def p_value(self) -> float:
-        """Chance of at least this much deviation if the distribution is right; 0 if outside."""
+        """Probability of at least this deviation under the distribution; 0 if a sample is outside."""
         if self.num_outside:
             return 0.0
         return float(chi2.sf(self.statistic, self.num_degrees)) if self.num_degrees else 1.0
@@ -50,9 +50,9 @@ def processed_distribution(
 ) -> dict[int, float]:
     """The distribution that vLLM samples from: temperature, then top-k, then top-p.
 
-    `logprobs` are the raw ones of at least the top_k best tokens; without top-k (0) only
-    temperature 1 and top_p 1 are known, and the tokens not given become `REST`. Top-p keeps the
-    fewest best tokens whose share of what top-k left reaches top_p.
+    `logprobs` are raw and cover at least the top_k best tokens. Without top-k (0), temperature and
+    top_p must be 1, and the tokens not given become `REST`. Top-p keeps the fewest best tokens
+    whose share of the probability that top-k left reaches top_p.
     """
     if top_k == 0:
         if temperature != 1.0 or top_p != 1.0:
@@ -113,7 +113,7 @@ def _with_rest(counts: Counter[int], distribution: Mapping[int, float]) -> Count
 def by_prefix(
     outputs: Sequence[Sequence[int]], *, first_position: int, min_samples: int
 ) -> dict[Prefix, Counter[int]]:
-    """Group sampled tokens by what came before them, from `first_position` of the output on.
+    """Group sampled tokens by the output before them, from `first_position` of the output on.
 
     Prefixes seen fewer than `min_samples` times are left out: they hold no evidence.
     """

@@ -1,8 +1,8 @@
-"""Small drafters of the bundled target for vLLM's methods that need a model of their own.
+"""Small drafters of the bundled target, for vLLM's methods that need a model of their own.
 
-Written into a folder as Hugging Face lays them out. The heads have random weights, drawn from a
-seed, beside those that make them repeat the last token, more or less: their drafts are wrong as a
-rule and right now and then, so that there is something to reject and something to accept.
+Each function writes a folder in Hugging Face's layout. The heads combine random weights, drawn from
+a seed, with weights that make them repeat the last token: most of their drafts are rejected and
+some are accepted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Weights = dict[str, torch.Tensor]
 def write_eagle_head(folder: Path) -> Path:
     """An EAGLE head of the bundled target.
 
-    It repeats the last token, for it passes the target's hidden state on, which that was read from.
+    It repeats the last token, because it returns the target's hidden state, from which the target
+    chose that token.
     """
     size = _target_config()["hidden_size"]
     passed_on = torch.cat([torch.zeros(size, size), torch.eye(size)], dim=1)
@@ -37,7 +38,7 @@ def write_eagle_head(folder: Path) -> Path:
 
 
 def write_eagle3_head(folder: Path) -> Path:
-    """An EAGLE-3 head of the bundled target; of the three states it gets, it passes the last on."""
+    """An EAGLE-3 head of the bundled target; it returns the last of its three hidden states."""
     target = _target_weights()
     config = _head_config("LlamaForCausalLMEagle3")
     config["draft_vocab_size"] = config["vocab_size"]
@@ -53,9 +54,9 @@ def write_eagle3_head(folder: Path) -> Path:
 
 
 def write_mtp_target(folder: Path) -> Path:
-    """The bundled target as a MiMo model: Qwen2 with one layer that predicts a token further.
+    """The bundled target as a MiMo model: Qwen2 with one layer that predicts the token after next.
 
-    Transformers has no MiMo, so the model type stays Qwen2's; vLLM goes by the architecture.
+    Transformers has no MiMo, so the model type stays Qwen2's; vLLM reads the architecture.
     """
     config = _target_config() | {
         "architectures": ["MiMoForCausalLM"],
@@ -75,7 +76,7 @@ def write_mtp_target(folder: Path) -> Path:
 
 
 def write_medusa_heads(folder: Path, num_heads: int) -> Path:
-    """Medusa heads of the bundled target, which all see its hidden state."""
+    """Medusa heads of the bundled target; all of them read its hidden state."""
     target = _target_config()
     size = target["hidden_size"]
     config = {
@@ -94,14 +95,14 @@ def write_medusa_heads(folder: Path, num_heads: int) -> Path:
 
 
 def write_parallel_draft(folder: Path) -> Path:
-    """The bundled draft as one that drafts all tokens in one pass, which it was never taught."""
+    """The bundled draft, marked as drafting all tokens in one pass, without training for it."""
     config = json.loads((draft_path() / "config.json").read_text()) | {"pard_token": 1}
     weights = load_file(draft_path() / "model.safetensors")
     return _write(_with_tokenizer(folder, draft_path()), config, weights)
 
 
 def write_foreign_draft(folder: Path, num_merges_less: int = 400) -> Path:
-    """The bundled draft with a tokenizer of its own: fewer tokens, and other ids for them all."""
+    """The bundled draft with another tokenizer: fewer tokens, and different ids for all of them."""
     config = json.loads((draft_path() / "config.json").read_text())
     weights = load_file(draft_path() / "model.safetensors")
     tokenizer = json.loads((draft_path() / "tokenizer.json").read_text())
@@ -171,7 +172,7 @@ def _head_config(architecture: str) -> dict[str, Any]:
 def _decoder_layer(
     prefix: str, *, seed: int, attends_to: int | None = None, bias: bool = False
 ) -> Weights:
-    """The weights of a Llama or Qwen2 layer; `attends_to` is the width of what it attends to."""
+    """The weights of a Llama or Qwen2 layer; `attends_to` is the width of its attention input."""
     config = _target_config()
     size = config["hidden_size"]
     head = size // config["num_attention_heads"]
