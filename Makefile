@@ -1,15 +1,16 @@
-# One question: how does a fresh checkout become a running server, a green test run, a clean lint?
+# Install, serve, check and test from a fresh checkout.
 #
-#   make serve     environment (first time only), then the bundled pair on 127.0.0.1:8000
-#   make install   environment only; afterwards .venv/bin/paceline is the command
-#   make test      environment with the test tools, lint, unit tests, sessions of real
-#                  clients, tests on the real engine
-#   make chaos     replicas that are killed, hang or lie, clients that leave or never read; minutes
-#   make soak      the same for long, with raw results in benchmarks/results; an hour or more
-#   make check     the quick loop: lint, types, import direction, unit tests; a minute, once installed
+#   make serve      environment (first time only), then the bundled pair on 127.0.0.1:8000
+#   make install    environment only; afterwards .venv/bin/paceline is the command
+#   make test       all of docs/testing.md but the slow tests: ten minutes on two cores, once installed
+#   make test-slow  larger samples of what is random: before a release, and after a change of a
+#                   policy, an estimator or a sampler fix
+#   make check      the quick loop: lint, types, import direction, unit tests; two minutes
+#   make chaos      replicas that are killed, hang or answer wrongly, clients that leave or never read
+#   make soak       the same for an hour or more, with raw results in benchmarks/results
 #
-# Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (where the
-# CPU build of torch is looked for when pip's configured indexes do not have it).
+# Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (the
+# index with the CPU build of torch, used when pip's configured indexes do not have it).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,8 +23,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
 
-# Stamps carry a digest of what they stand for, so a second `make` installs nothing and a changed
-# lock is noticed whatever the time stamps say (a fresh clone has none worth trusting).
+# The name of a stamp has a digest of the locks, so a second `make` installs nothing and a changed
+# lock is noticed. Modification times are not used: a fresh clone has meaningless ones.
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
@@ -33,11 +34,11 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
-.PHONY: help install install-dev serve test test-unit test-engine test-clients chaos soak fuzz lint check \
-    clean
+.PHONY: help install install-dev serve test test-unit test-engine test-clients test-slow chaos soak \
+    fuzz lint check clean
 
 help:
-	@sed -n '3,7s/^#   //p' Makefile
+	@sed -n '3,11s/^#   //p' Makefile
 
 install: $(RUNTIME)
 
@@ -71,21 +72,24 @@ lint: $(DEV)
 	@$(BIN)/typos
 	@PYTHONPATH=tools $(BIN)/python -m plain_words
 
-# Most of these tests wait for processes and time limits, so more of them run than there are cores.
+# Many of these tests wait for processes and time limits, so more of them run than there are cores.
 test-unit: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 4 tests/unit
+	@$(BIN)/python -m pytest -q --numprocesses 3 tests/unit
 
-# An engine's start keeps one core busy: two at a time take two thirds of the time. Whole files, for
-# the tests of a file share an engine.
+# An engine's start keeps one core busy. The tests of a file share an engine (tests/engine/conftest.py).
 test-engine: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup --no-loadscope-reorder \
 	    --durations 10 tests/engine
 
-# The clients are processes that wait for each other's starts and for Retry-After.
+# Each client is a process that takes seconds to import and waits for Retry-After.
 test-clients: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 4 tests/clients
+	@$(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
-# Not part of `make test`: minutes. CASES=1000000 takes 11 to 28 of them on two cores.
+# Minutes: what guards against bad luck with random numbers alone (marked `slow`).
+test-slow: $(DEV)
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup -m slow tests
+
+# Not part of `make test`. CASES=1000000 takes 11 to 28 minutes on two cores.
 CASES ?= 100000
 fuzz: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/fuzz \
@@ -94,23 +98,22 @@ fuzz: $(DEV)
 
 check: lint test-unit
 
-# Processes that are killed, and clients that wait for what follows. Whole files, for the tests of a
-# file share a gateway and its replicas.
+# Most of the time goes into waiting for killed processes. The tests of a file share a gateway and its
+# replicas.
 chaos: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile tests/chaos
+	@$(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile tests/chaos
 
-# On an idle machine: what is measured is time and memory.
+# Needs an idle machine: it measures time and memory.
 soak: $(DEV)
 	@$(BIN)/python benchmarks/soak_kills.py
 	@$(BIN)/python benchmarks/soak_disconnects.py
 	@$(BIN)/python benchmarks/soak_memory.py
 	@$(BIN)/python benchmarks/chaos_real.py
 
-# The unit tests leave room for lint beside them.
+# All but the engine tests run beside each other, because most of them wait; each prints its output
+# when it ends. The engine tests compute on both cores, so they run alone.
 test: $(DEV) $(CLIENTS_IN)
-	@$(MAKE) --no-print-directory -j2 lint test-unit
-	@$(MAKE) --no-print-directory test-clients
-	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target lint chaos test-clients test-unit
 	@$(MAKE) --no-print-directory test-engine
 
 clean:

@@ -3,9 +3,9 @@
 #
 # usage: VENV=.venv CLIENTS=.clients scripts/install-clients.sh
 #
-# The Python ones go into a folder of their own, put on the path of the sessions alone; those for
-# Node into tests/clients/node. Exact versions, from requirements-clients.lock and
-# package-lock.json. Repeating it is harmless.
+# The Python clients go into a folder of their own, which is on the path of the sessions only; the
+# Node clients into tests/clients/node. Versions are exact: requirements-clients.lock and
+# package-lock.json. A repetition changes nothing.
 set -euo pipefail
 
 : "${VENV:?}" "${CLIENTS:?}"

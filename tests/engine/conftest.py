@@ -1,22 +1,27 @@
-"""In which order are the files given to the workers?"""
+"""The order and the grouping of the engine tests over pytest's workers."""
 
 from __future__ import annotations
 
 import pytest
 
 _LONGEST_FIRST = (
-    "test_sampled_losslessness.py",
-    "test_sampled_faults.py",
-    "test_resting_draft.py",
     "test_serve.py",
     "test_continuation.py",
+    "test_gateway_engine.py",
     "test_replay_scoring.py",
     "test_vllm_command.py",
+    "test_tenants.py",
 )
-"""Minutes each. Left for the end, one of them keeps one worker busy and the other idle."""
+"""A long file at the end would keep one worker busy and leave the other idle."""
+_SHARES_ONE_WORKER = "in_process"
+"""The tests of this folder import vLLM into the worker: one import serves them all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rest stays in its order."""
+    """Keep the tests of a file together, for they share an engine; long files first."""
     rank = {name: number for number, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+    for item in items:
+        folder = item.path.parent.name
+        group = folder if folder == _SHARES_ONE_WORKER else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))

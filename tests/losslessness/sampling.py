@@ -39,7 +39,7 @@ class GTest:
 
     @property
     def p_value(self) -> float:
-        """Probability of at least this deviation under the distribution; 0 if a sample is outside."""
+        """Probability of at least this deviation if the distribution is right; 0 if outside it."""
         if self.num_outside:
             return 0.0
         return float(chi2.sf(self.statistic, self.num_degrees)) if self.num_degrees else 1.0

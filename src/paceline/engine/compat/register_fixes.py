@@ -8,7 +8,7 @@ from __future__ import annotations
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 
 # When a hook can be removed.
-_STOCK_PASSES = "the stock function passes tests/engine/test_cpu_sampler.py"
+_STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
 FIX_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(

@@ -1,4 +1,4 @@
-"""A request with a seed whose prompt is prefilled in pieces, in the real engine."""
+"""A seeded request whose prompt is prefilled in pieces, in the real engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.engine
 
 
 def test_a_seeded_request_survives_being_prefilled_in_pieces() -> None:
-    """200 prompt tokens at 64 a step: stock vLLM ends its engine at the first piece."""
+    """200 prompt tokens at 64 a step; stock vLLM's engine fails at the first piece."""
     arguments = {
         "model": str(target_path()),
         "max_model_len": 512,

@@ -1,6 +1,6 @@
-"""AdaptiveScheduler without a worker: which class it becomes, and what each puts into a step.
+"""AdaptiveScheduler without a worker: the class it becomes, and the steps it schedules.
 
-The scheduler objects are vLLM's own; the model's results are made up. This reaches the
+The scheduler objects are vLLM's own; the model's results are invented. The tests reach the
 asynchronous scheduler, which vLLM's CPU platform switches off.
 """
 
@@ -90,7 +90,7 @@ def results(output: Any, *, num_tokens: int) -> Any:
 def test_one_name_gives_the_scheduler_that_the_configuration_asks_for(
     vllm_config: Any, is_async: bool
 ) -> None:
-    """A real vLLM scheduler of the right kind either way."""
+    """Both are real vLLM schedulers of the right kind."""
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler
     from vllm.v1.core.sched.scheduler import Scheduler
 
@@ -147,7 +147,7 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
 
 
 def test_what_goes_beyond_the_plan_is_not_verified(vllm_config: Any) -> None:
-    """Two of four tokens are left, whoever proposed them; a draft that is short enough stays."""
+    """Two of four tokens are left, whatever the drafter; a draft that is short enough stays."""
     from vllm.v1.outputs import DraftTokenIds
 
     scheduler = make_scheduler(vllm_config, is_async=False)
@@ -169,7 +169,7 @@ def test_what_goes_beyond_the_plan_is_not_verified(vllm_config: Any) -> None:
 def test_a_drafter_that_cannot_be_patched_is_masked_and_logged(
     answer: list[str], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of Model Runner V2's draft model; serving goes on with vLLM's own."""
+    """For the draft model of Model Runner V2; serving continues with vLLM's own length."""
     from paceline.engine.compat.drafters import Drafting
     from paceline.engine.scheduler.governor_start import connect_drafter
 
@@ -238,17 +238,17 @@ def refused(**changes: Any) -> str:
     ],
     ids=lambda value: str(value),
 )
-def test_what_must_not_be_served_is_refused_in_words(
+def test_a_refusal_says_what_was_given_and_what_is_allowed(
     changes: dict[str, Any], complaint: str
 ) -> None:
-    """What was given, what is allowed, what to do instead."""
+    """An empty complaint: the configuration is served."""
     assert (complaint in refused(**changes)) if complaint else not refused(**changes)
 
 
-def test_invented_acceptance_is_refused_where_nothing_is_governed_too(
+def test_synthetic_acceptance_is_refused_without_a_governor_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the hooks are looked at: who asks for this scheduler is not served invented tokens."""
+    """Before the hooks are checked: this scheduler never serves synthetic acceptance."""
     from paceline.engine.scheduler import governor_start
 
     monkeypatch.setattr(governor_start, "unfit_for", lambda *_: "nothing fits")

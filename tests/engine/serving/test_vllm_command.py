@@ -1,4 +1,4 @@
-"""`vllm serve` by hand, with `--scheduler-cls` and nothing else of Paceline's."""
+"""`vllm serve` with `--scheduler-cls`, without the rest of Paceline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SPECULATION = {
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
-    """A server that vLLM's own command started."""
+    """A server started by vLLM's own command."""
 
     url: str
     control_socket: str
@@ -45,7 +45,7 @@ class Vllm:
         return dict(answer.json())
 
     def counted(self) -> dict[str, float]:
-        """vLLM's own vllm:spec_decode_* counters, by what they count."""
+        """vLLM's vllm:spec_decode_* counters, by the part of the name that differs."""
         text = httpx.get(f"{self.url}/metrics", timeout=10).text
         found = re.findall(r"^vllm:spec_decode_num_(\w+)_total\{[^}]*\} (\S+)$", text, re.M)
         return {name: float(value) for name, value in found}
@@ -69,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
         *("--max-model-len", "1024", "--enforce-eager"),
         *("--speculative-config", json.dumps(SPECULATION)),
         *("--scheduler-cls", "paceline.engine.AdaptiveScheduler"),
-        # Only so that the test can read and set the policy of a running server.
+        # The test reads and sets the policy of the running server through it.
         *("--additional-config", json.dumps({"paceline": {"control_socket": f"{folder}/c"}})),
     ]
     log = folder / "log"
@@ -100,7 +100,7 @@ def _answers(url: str) -> bool:
 
 @pytest.mark.parametrize("length", [3, 0, 8])
 def test_the_draft_length_follows_the_policy(server: Vllm, length: int) -> None:
-    """Fixed at a length: so many draft tokens a draft, by vLLM's own count."""
+    """With a fixed length every draft has that many tokens, by vLLM's counters."""
     assert server.control(op="set", draft_length=length)["ok"]
     server.complete(temperature=0, max_tokens=2)  # verifies drafts of the length before
     before = server.counted()
@@ -112,7 +112,7 @@ def test_the_draft_length_follows_the_policy(server: Vllm, length: int) -> None:
 
 
 def test_vllms_metrics_agree_with_ours(server: Vllm) -> None:
-    """Under the default policy, greedy and sampled: every total is the same."""
+    """Under the default policy, greedy and sampled requests: all totals are equal."""
     assert server.control(op="set", policy="goodput")["ok"]
     for temperature in (0.0, 1.0, 0.7):
         server.complete(temperature=temperature, n=1)

@@ -1,6 +1,6 @@
-"""vLLM's CPU sampling functions on known answers: stock ones fail, mended ones do not.
+"""vLLM's CPU sampling functions against known answers: stock functions fail, fixed ones pass.
 
-When a stock function passes here, upstream has fixed it: remove its hook and its repair.
+When a stock function passes here, vLLM has fixed it: remove the hook and the fix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from paceline.engine.compat import checks
 from paceline.engine.fixes import cpu_sampler, sampler_check
 
 if not current_platform.is_cpu():
-    pytest.skip("the repair concerns vLLM's CPU build", allow_module_level=True)
+    pytest.skip(
+        "the fix concerns vLLM's CPU build, and this is another one", allow_module_level=True
+    )
 
 pytestmark = pytest.mark.engine
 
@@ -27,63 +29,63 @@ NAMES = ("_expand_kernel_impl", "_rejection_random_sample_kernel_impl")
 
 @pytest.fixture
 def kernels() -> Iterator[Any]:
-    """vLLM's module with the stock functions, put back as it was found."""
+    """vLLM's module with the stock functions; the former ones are restored afterwards."""
     import vllm._custom_ops  # noqa: F401 - loads the CPU kernels
     from vllm.utils import cpu_triton_utils
     from vllm.v1.sample.ops import topk_topp_sampler
 
-    places = [(cpu_triton_utils, name) for name in NAMES]
-    places.append((topk_topp_sampler, "apply_top_k_only"))
-    found = [(module, name, getattr(module, name)) for module, name in places]
+    functions = [(cpu_triton_utils, name) for name in NAMES]
+    functions.append((topk_topp_sampler, "apply_top_k_only"))
+    found = [(module, name, getattr(module, name)) for module, name in functions]
     for module, name, function in found:
         setattr(module, name, getattr(function, "__wrapped__", function))
-    put_into_sampler()
+    bind_to_sampler()
     yield cpu_triton_utils
     for module, name, function in found:
         setattr(module, name, function)
-    put_into_sampler()
+    bind_to_sampler()
 
 
-def put_into_sampler() -> None:
-    """What vLLM does when it makes a worker: the functions of this moment are the sampler's."""
+def bind_to_sampler() -> None:
+    """Bind the current functions to the sampler, as vLLM does when it creates a worker."""
     current_platform.register_triton_kernel_overrides()
 
 
-def worker_says() -> str | None:
-    """What a worker made now, with the functions of this moment, says of its sampler."""
-    put_into_sampler()
+def check_new_worker() -> str | None:
+    """The self-check of a worker that is created with the current functions."""
+    bind_to_sampler()
     return sampler_check.check_worker()
 
 
 def test_stock_vllm_fails_the_self_check(kernels: Any) -> None:
     """vLLM #55005: values per draft token are not written."""
-    assert "#55005" in (worker_says() or "")
+    assert "#55005" in (check_new_worker() or "")
 
 
 def test_stock_vllm_accepts_padding(kernels: Any) -> None:
-    """The second fault by itself: -1 is looked up outside the row."""
+    """The second fault alone: -1 is looked up outside the row."""
     assert "padded" in (sampler_check._check_padding() or "")
 
 
 def test_stock_vllm_fails_on_top_k_without_drafts(kernels: Any) -> None:
-    """The third: the maximum of no k."""
+    """The third fault alone: the maximum over no k."""
     assert "without draft tokens" in (sampler_check._check_top_k() or "")
 
 
-def test_the_repair_passes_the_self_check(kernels: Any) -> None:
-    """All three functions mended, the third with the first call of the first."""
+def test_the_fix_passes_the_self_check(kernels: Any) -> None:
+    """All three functions are fixed, the third with the first call of the first."""
     assert cpu_sampler.apply()
-    assert worker_says() is None
+    assert check_new_worker() is None
 
 
-def test_a_repair_that_came_after_the_worker_was_made_is_not_believed(kernels: Any) -> None:
-    """The module has the mended functions, the sampler still the stock ones."""
+def test_a_fix_applied_after_the_worker_was_created_fails_the_self_check(kernels: Any) -> None:
+    """The module has the fixed functions, the sampler still the stock ones."""
     assert cpu_sampler.apply()
     assert "#55005" in (sampler_check.check_worker() or "")
 
 
 def test_applying_twice_wraps_once(kernels: Any) -> None:
-    """The plugin loads in several places of one process."""
+    """vLLM loads plugins several times in one process."""
     plugin.register()
     once = [getattr(kernels, name) for name in NAMES]
     plugin.register()
@@ -93,7 +95,7 @@ def test_applying_twice_wraps_once(kernels: Any) -> None:
 def test_a_hook_that_does_not_fit_leaves_vllm_alone(
     kernels: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stock functions stay, loudly; the self-check then keeps sampled requests from drafts."""
+    """Stock functions stay, with a warning; the self-check then turns drafts of samples off."""
     monkeypatch.setattr(
         checks,
         "REGISTER",
@@ -102,14 +104,14 @@ def test_a_hook_that_does_not_fit_leaves_vllm_alone(
     stock = [getattr(kernels, name) for name in NAMES]
     assert not cpu_sampler.apply()
     assert [getattr(kernels, name) for name in NAMES] == stock
-    assert worker_says() is not None
+    assert check_new_worker() is not None
 
 
 def test_the_plugin_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM calls plugins unguarded."""
+    """vLLM does not catch the exceptions of plugins."""
 
     def explode() -> bool:
-        raise RuntimeError("planted")
+        raise RuntimeError("injected")
 
     monkeypatch.setattr(cpu_sampler, "apply", explode)
     plugin.register()
@@ -126,8 +128,8 @@ def test_expansion_repeats_each_value_per_draft_token(kernels: Any, dtype: Any) 
     assert output.tolist() == [5, 5, 5, 1]
 
 
-def test_one_request_accepted_with_half_the_chance(kernels: Any) -> None:
-    """The mended function still accepts at target over draft probability: 0.2 / 0.4."""
+def test_a_draft_is_accepted_with_the_ratio_of_probabilities(kernels: Any) -> None:
+    """The fixed function still accepts with target over draft probability: 0.2 / 0.4."""
     cpu_sampler.apply()
     num = 4000
     target_probs = torch.tensor([[0.2, 0.8]]).repeat(num, 1)

@@ -1,7 +1,4 @@
-"""Are tenants kept apart, and prompts kept out of the logs, in front of the real engine?
-
-One server for the whole module.
-"""
+"""Tenants have separate prefix caches, and no log contains prompts; one server for all tests."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 MODEL = "paceline-demo"
 SECRET = "zebra4711quokka"
-"""Stands in every prompt."""
+"""A word of every prompt."""
 PROMPT = f"# {SECRET}\n" + "def add(a, b):\n    return a + b\n\n" * 30
 """Longer than a block of vLLM's prefix cache, which holds 128 tokens on CPUs."""
 
@@ -108,7 +105,7 @@ def test_the_ports_ask_for_their_own_keys(serving: Serving) -> None:
 
 
 def test_a_tenant_hits_its_own_cached_prompts_and_no_others(serving: Serving) -> None:
-    """By vLLM's own count of cached tokens, which the time to the first token would tell."""
+    """By vLLM's count of cached tokens; a client could infer it from the time to first token."""
     assert serving.num_cached_tokens(serving.acme, PROMPT) == 0
     assert serving.num_cached_tokens(serving.acme, PROMPT) >= 128
     assert serving.num_cached_tokens(serving.beta, PROMPT) == 0

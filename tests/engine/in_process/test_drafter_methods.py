@@ -1,4 +1,4 @@
-"""The tables of drafters against the installed vLLM: none is missing, none is described wrongly.
+"""The tables of drafters against the installed vLLM: complete, and right about the draft length.
 
 Importing vLLM takes seconds and starts nothing.
 """
@@ -21,7 +21,7 @@ LENGTH = "num_speculative_tokens"
 
 
 def names_in(literal: Any) -> Iterator[str]:
-    """Of a Literal, and of those within it."""
+    """The strings of a Literal, nested ones included."""
     for argument in get_args(literal):
         if isinstance(argument, str):
             yield argument
@@ -30,9 +30,9 @@ def names_in(literal: Any) -> Iterator[str]:
 
 
 def test_every_method_of_vllm_is_in_both_tables() -> None:
-    """And nothing else is. A method that a later vLLM brings must be read before it is served.
+    """And no other. Read the code of a method that a later vLLM adds before serving it.
 
-    vLLM resolves each kind of MTP to "mtp" before anybody sees it.
+    vLLM resolves each kind of MTP to "mtp" in its configuration.
     """
     from vllm.config.speculative import MTPModelTypes, SpeculativeMethod
 
@@ -42,7 +42,7 @@ def test_every_method_of_vllm_is_in_both_tables() -> None:
 
 
 def test_vllm_resolves_every_kind_of_mtp() -> None:
-    """In the body of the configuration; each kind needs a checkpoint of its own to be made."""
+    """Read from the source, because building a configuration needs a checkpoint of each kind."""
     tree = ast.parse(source("config/speculative.py"))
     resolved = [
         ast.unparse(node)
@@ -60,7 +60,7 @@ def source(path: str) -> str:
 
 
 def proposals(folder: str) -> dict[str, ast.FunctionDef]:
-    """Every `propose` that a class below `folder` defines, by the class."""
+    """Class name to its `propose`, for all classes in files under `folder`."""
     spec = importlib.util.find_spec("vllm")
     assert spec is not None
     assert spec.origin is not None
@@ -74,8 +74,8 @@ def proposals(folder: str) -> dict[str, ast.FunctionDef]:
     }
 
 
-def what_becomes_of_the_length(propose: ast.FunctionDef) -> str:
-    """`asserted` to be the maximum, `used`, or `ignored`."""
+def use_of_the_length(propose: ast.FunctionDef) -> str:
+    """`asserted` (to be the maximum), `used` or `ignored`."""
     for statement in propose.body:
         if isinstance(statement, ast.Assert) and isinstance(statement.test, ast.Compare):
             [operator], text = statement.test.ops, ast.unparse(statement.test)
@@ -87,11 +87,9 @@ def what_becomes_of_the_length(propose: ast.FunctionDef) -> str:
     return "used" if LENGTH in names else "ignored"
 
 
-def test_what_model_runner_v1s_drafters_do_with_the_length() -> None:
-    """What `UNDER_V1` says of them was read in these: a change here is to be read again."""
-    found = {
-        name: what_becomes_of_the_length(node) for name, node in proposals("v1/spec_decode").items()
-    }
+def test_how_model_runner_v1s_drafters_use_the_length() -> None:
+    """`UNDER_V1` was written from these methods; read a method again when its result changes."""
+    found = {name: use_of_the_length(node) for name, node in proposals("v1/spec_decode").items()}
     assert found == {
         "SpecDecodeBaseProposer": "used",  # draft_model, eagle, eagle3, mtp, dflash
         "Step3p5MTPProposer": "used",  # mtp
@@ -103,10 +101,10 @@ def test_what_model_runner_v1s_drafters_do_with_the_length() -> None:
     }
 
 
-def test_what_model_runner_v2s_drafters_do_with_the_length() -> None:
-    """What `UNDER_V2` says of them was read in these. A class without one has its parent's."""
+def test_how_model_runner_v2s_drafters_use_the_length() -> None:
+    """`UNDER_V2` was written from these methods. A class without one inherits its parent's."""
     found = {
-        name: what_becomes_of_the_length(node)
+        name: use_of_the_length(node)
         for name, node in proposals("v1/worker/gpu/spec_decode").items()
     }
     assert found == {

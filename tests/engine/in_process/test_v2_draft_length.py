@@ -1,4 +1,4 @@
-"""Model Runner V2's draft model and n-gram lookup draft as far as a step says.
+"""Model Runner V2's draft model and n-gram lookup follow the draft length of a step.
 
 The speculators' own code runs, on a CPU; the draft model within is made up. Their kernels and the
 rest of the runner need a GPU.
@@ -21,7 +21,7 @@ NUM_REQUESTS = 2
 
 
 def draft_model_speculator() -> Any:
-    """vLLM's own class, with a draft model that says 10 in its first pass, 11 in its second, …"""
+    """vLLM's class with a draft model that returns 10 in its first pass, 11 in its second, …"""
     from vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator import StandaloneARSpeculator
 
     class Speculator(StandaloneARSpeculator):
@@ -56,7 +56,7 @@ def draft_model_speculator() -> Any:
 
 
 def ngram_speculator() -> Any:
-    """vLLM's own class; a look-up on a CPU fails."""
+    """vLLM's class; its lookup fails on a CPU."""
     from vllm.v1.worker.gpu.spec_decode.ngram.speculator import NgramGPUSpeculator
 
     speculator = object.__new__(NgramGPUSpeculator)
@@ -104,7 +104,7 @@ def worker_with(speculator: Any) -> Any:
 def test_the_draft_model_takes_as_many_passes_as_are_asked_for(
     length: int | None, num_passes: int
 ) -> None:
-    """At 0 one, for its KV cache; without a number the maximum. All columns come back."""
+    """At 0 one pass, for the KV cache; without a length the maximum. All columns are returned."""
     speculator = draft_model_speculator()
     propose(speculator, length)
     assert speculator.num_passes == MAXIMUM  # vLLM's own, whatever is asked
@@ -128,7 +128,7 @@ def test_an_error_leaves_the_maximum_as_it_was() -> None:
 
 
 def test_ngrams_are_not_looked_up_at_length_0() -> None:
-    """vLLM's own looks them up at 0 too, and a look-up fails here."""
+    """Stock vLLM looks them up at 0 too, and a lookup fails here."""
     speculator = ngram_speculator()
     for length in (0, 1):
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever lacks first
@@ -148,8 +148,8 @@ def test_patching_twice_is_harmless() -> None:
 
 
 def test_workers_that_cannot_be_patched_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No executor, an error, another speculator, a vLLM that does not fit; a stage that has none
-    is no reason."""
+    """No executor, an error, another speculator, a vLLM that does not fit. A pipeline stage without
+    a speculator is no reason."""
 
     class Broken:
         def collective_rpc(self, method: Any) -> list[Any]:

@@ -1,7 +1,6 @@
-"""Who is asked whether the sampler is right, and what counts as an answer.
+"""The sampler check asks every worker, and only unanimous answers turn sampled drafts on.
 
-Workers are stand-ins here: what they say is planted. Importing vLLM takes seconds and starts
-nothing.
+The workers here are fakes with scripted answers. Importing vLLM takes seconds and starts nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from paceline.engine.compat.executor import find_executor
 from paceline.engine.fixes.sampler_check import check_workers
 
 if not current_platform.is_cpu():
-    pytest.skip("the check concerns vLLM's CPU build", allow_module_level=True)
+    pytest.skip(
+        "the check concerns vLLM's CPU build, and this is another one", allow_module_level=True
+    )
 
 pytestmark = pytest.mark.engine
 
 
 class Workers:
-    """An executor whose workers answer as planted."""
+    """An executor whose workers give scripted answers."""
 
     def __init__(self, *answers: str | None, error: Exception | None = None) -> None:
         self._answers = list(answers)
@@ -47,10 +48,10 @@ class Workers:
         (None, "cannot be reached"),
     ],
 )
-def test_only_workers_that_all_say_so_are_right(
+def test_the_sampler_is_right_only_if_every_worker_says_so(
     executor: Workers | None, why_not: str | None
 ) -> None:
-    """A wrong one, silence and nobody to ask each mean that drafts are not sampled."""
+    """A wrong worker, no answer or no executor each turn sampled drafts off."""
     found = check_workers(executor)
     if why_not is None:
         assert found is None
@@ -59,7 +60,7 @@ def test_only_workers_that_all_say_so_are_right(
 
 
 def test_the_executor_of_the_engine_core_that_makes_the_scheduler_is_found() -> None:
-    """Some calls above; there is none where nobody has one."""
+    """Some frames up the stack; None if no frame has one."""
 
     class Core:
         def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Does `paceline serve` keep its promises with the real engine: serving, recovering, ending?
+"""`paceline serve` with the real engine: it serves, restarts killed engines, and ends cleanly.
 
-One server for the whole module, since each start of vLLM takes some 20 s; the tests run in order
-and the last one ends it.
+One server for the whole module, since each start of vLLM takes some 20 s. The tests run in order;
+one of them kills the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chaos.engines import is_alive, processes_below
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-# A start takes 25 s on two idle cores; seen are four times that on busy ones.
+# A start takes 25 s on two idle cores, and took four times that on busy ones.
 READY_WITHIN_S = 400.0
 GONE_WITHIN_S = 60.0
 MODEL = "paceline-demo"
@@ -37,15 +37,15 @@ class Server:
 
     process: subprocess.Popen[str]
     log: Path
-    """Of the engine."""
+    """The engine's log."""
 
     def first_line(self) -> str:
-        """What it prints once it serves; blocks until then."""
+        """The line it prints once it serves; blocks until then."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
     def descendants(self) -> dict[int, str]:
-        """Process id to command of everything it started."""
+        """Process id to command of every process below it."""
         return processes_below(self.process.pid)
 
 
@@ -73,7 +73,7 @@ def assert_gone(pids: dict[int, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The server of the module, and its two addresses."""
+    """The server of the module and its two addresses."""
 
     server: Server
     url: str
@@ -130,7 +130,7 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("victim", ["^VLLM::EngineCore", r"^\S+ -m vllm\.entrypoints"])
-def test_serves_again_by_itself_after_the_engine_is_killed(serving: Serving, victim: str) -> None:
+def test_restarts_an_engine_that_was_killed(serving: Serving, victim: str) -> None:
     """The engine core alone, then the API server alone: 503 while down, then back."""
     before = serving.server.descendants()
     os.kill(serving.process(victim), signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_serves_again_by_itself_after_the_engine_is_killed(serving: Serving, vic
 
 
 def test_killing_paceline_and_its_guard_leaves_no_engine(serving: Serving) -> None:
-    """Nobody is left to clean up: the engine's processes end by themselves."""
+    """Without any process left to stop them, the engine's processes end by themselves."""
     processes = serving.server.descendants()
     assert any("EngineCore" in name for name in processes.values())
     (guard,) = (pid for pid, name in processes.items() if "paceline.engine.process.guard" in name)
@@ -164,18 +164,18 @@ def test_ending_while_the_engine_starts_leaves_nothing(
         deadline_s = time.monotonic() + READY_WITHIN_S
         while not any("EngineCore" in name for name in server.descendants().values()):
             assert server.process.poll() is None, (tmp_path / "stderr").read_text()
-            assert time.monotonic() < deadline_s, "no engine core came"
+            assert time.monotonic() < deadline_s, "no engine core was started"
             time.sleep(0.1)
         processes = server.descendants()
         server.process.send_signal(number)
         ended = server.process.wait(timeout=GONE_WITHIN_S)
     finally:
-        server.process.kill()  # nothing any more, unless the test has failed
+        server.process.kill()  # it still runs only if the test has failed
     assert ended == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     assert_gone(processes)
 
 
-def test_an_engine_that_cannot_start_ends_the_server_with_its_words(tmp_path: Path) -> None:
+def test_an_engine_that_cannot_start_ends_the_server_with_its_error(tmp_path: Path) -> None:
     server = start(tmp_path, "--", "--max-model-len", "1000000000")
     assert server.process.wait(timeout=READY_WITHIN_S) == 1
     said = (tmp_path / "stderr").read_text()

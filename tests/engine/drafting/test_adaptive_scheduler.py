@@ -208,7 +208,7 @@ def test_ngram_drafts_follow_the_length() -> None:
 
 
 def test_a_hook_that_does_not_fit_leaves_stock_behaviour() -> None:
-    """The register expects what this vLLM does not have: vLLM's own length, and an error in the log."""
+    """The register expects what this vLLM does not have: vLLM's own length, an error in the log."""
     with EngineHost(
         llm(DRAFT_MODEL),
         policy={"policy": "fixed", "draft_length": 2},

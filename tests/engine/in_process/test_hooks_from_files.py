@@ -1,4 +1,4 @@
-"""Reading vLLM's files says what importing them says.
+"""Reading vLLM's source files finds the same hooks as importing them.
 
 Importing vLLM takes seconds and starts nothing.
 """
@@ -19,7 +19,7 @@ from paceline.engine.compat.register import REGISTER
 
 pytestmark = pytest.mark.engine
 
-RECORDS = Path(__file__).parents[2] / "tools" / "vllm_hooks" / "records"
+RECORDS = Path(__file__).parents[3] / "tools" / "vllm_hooks" / "records"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def tree() -> SourceTree:
 
 @pytest.mark.parametrize("hook", REGISTER, ids=lambda hook: hook.name)
 def test_files_and_import_show_the_same(tree: SourceTree, hook: VllmHook) -> None:
-    """Names in their order, not only whether they suffice."""
+    """The same names in the same order."""
     assert tree.find(hook) == find_installed(hook)
 
 
@@ -40,7 +40,7 @@ def test_files_and_import_show_the_same(tree: SourceTree, hook: VllmHook) -> Non
 def test_files_and_import_give_the_same_verdict_on_a_mismatch(
     tree: SourceTree, hook: VllmHook
 ) -> None:
-    """Another name expected; another place looked at."""
+    """For an unknown parameter, and for an unknown target."""
     other_name = replace(hook, expected=(*hook.expected, "mood"))
     assert judge_hook(other_name, tree.find(other_name)) == check_hook(other_name) != "ok"
     elsewhere = replace(hook, target=f"{hook.target}_gone")
@@ -49,7 +49,7 @@ def test_files_and_import_give_the_same_verdict_on_a_mismatch(
 
 
 def test_the_record_of_the_installed_release_is_up_to_date(tree: SourceTree) -> None:
-    """Same package, same places, same names."""
+    """The record has the same names for every hook."""
     [record] = [record for record in load_records(RECORDS) if record.version == tree.version()]
     for hook in REGISTER:
         assert set(tree.find(hook).names) == set(record.facts[hook.name].names)

@@ -1,4 +1,4 @@
-"""Does the gateway keep its promises in front of the real engine?"""
+"""The gateway in front of a real engine: answers, refusals, clients that leave, the governor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DRAFTING = {"method": "draft_model", "num_speculative_tokens": 4}
 
 @dataclass(frozen=True, slots=True)
 class OneReplica:
-    """A source with one replica that is always ready."""
+    """A replica source with one replica that is always ready."""
 
     replica: Replica
 
@@ -61,7 +61,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The gateway before the engine, and ways to reach both."""
+    """The gateway, the engine, and an HTTP client for each of their ports."""
 
     engine: Engine
     http: httpx.AsyncClient
@@ -69,7 +69,7 @@ class Stack:
     direct: httpx.AsyncClient
 
     async def num_running(self) -> float:
-        """Requests that the engine works on, by its own count."""
+        """Running and waiting requests, by the engine's own metrics."""
         text = (await self.direct.get("/metrics")).text
         return sum(
             float(line.split()[-1])
@@ -86,7 +86,7 @@ class Stack:
         pytest.fail(f"{num:g} requests run after {within_s:g} s")
 
     async def until_draft_length(self, length: int) -> None:
-        """Wait for the first step that was planned with it."""
+        """Wait for the first step that was planned with this length."""
         for _ in range(1500):
             shown = (await self.admin.get("/admin/governor")).json()["replicas"]["r0"]
             if shown["draft_length"] == length and not shown["reason"].startswith("as set"):
@@ -97,7 +97,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    """In Paceline's layout: in vLLM's own, on two cores, streams stand still for up to 2 s."""
+    """In Paceline's thread layout; in vLLM's own, on two cores, streams stall for up to 2 s."""
     layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1024**3))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -190,7 +190,7 @@ async def test_streamed_and_plain_answers_are_the_same(stack: Stack) -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str) -> None:
-    """What the bundled pair can do: it has no tools. Greedy: streams say what answers say."""
+    """All steps but tools, which the bundled pair cannot call. Greedy streams equal the answers."""
     steps = ("plain", "stream", "usage", "json_schema", "cancel")
     base_url = str(stack.http.base_url).rstrip("/") + "/v1"
     facts = await run_session(CLIENTS[name], base_url, MODEL, "unused", *steps)
@@ -198,9 +198,9 @@ async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str)
     assert text
     assert reason in ("stop", "length")
     assert facts["stream"][:2] == [text, reason]
-    plain_usage, stream_usage, is_told_once = facts["usage"]
+    plain_usage, stream_usage, is_sent_once = facts["usage"]
     assert plain_usage == stream_usage
-    assert is_told_once
+    assert is_sent_once
     assert 1 <= plain_usage[1] <= 24
     assert set(facts["json_schema"]) == {"name", "age"}
     assert 0 <= facts["json_schema"]["age"] <= 99
@@ -268,7 +268,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("name", sorted(EXTREMES))
-async def test_values_at_the_limits_never_hurt_the_engine(stack: Stack, name: str) -> None:
+async def test_values_at_the_limits_never_stop_the_engine(stack: Stack, name: str) -> None:
     for value in EXTREMES[name]:
         for temperature in (0, 1):
             request = chat(max_tokens=2, temperature=temperature, logprobs=True)
@@ -292,8 +292,8 @@ async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bo
 
 
 async def test_the_governor_is_set_under_load(stack: Stack) -> None:
-    """Each client asks again until all lengths were seen: a fast machine answers 450 tokens in less
-    time than three settings take."""
+    """Each client sends requests until all lengths were seen: a fast machine generates 450 tokens
+    before three settings have taken effect."""
     long = chat(max_tokens=450, min_tokens=450, stream=True)
     seen_all = asyncio.Event()
 
@@ -323,9 +323,9 @@ async def test_the_governor_is_set_under_load(stack: Stack) -> None:
     assert 'paceline_governor_drafted_tokens_total{replica="r0"}' in metrics
 
 
-async def test_an_engine_that_is_killed_is_told_in_the_stream_and_then_503(stack: Stack) -> None:
-    """Runs last: the engine does not come back. Nothing is drafted, so that the answer takes long
-    enough to be cut."""
+async def test_a_killed_engine_is_an_error_in_the_stream_and_then_a_503(stack: Stack) -> None:
+    """The last test: the engine does not restart. Without drafts the answer takes long enough to be
+    interrupted."""
     await stack.admin.patch("/admin/governor", json={"draft_length": 0})
     long = chat(max_tokens=450, min_tokens=450, stream=True)
     async with stack.http.stream("POST", CHAT, json=long) as answer:

@@ -1,4 +1,4 @@
-"""The hook register against the installed vLLM, and what a mismatch looks like.
+"""The hook register against the installed vLLM, and the messages for mismatches.
 
 Importing vLLM takes seconds and starts nothing.
 """
@@ -23,7 +23,7 @@ BY_NAME = {hook.name: hook for hook in REGISTER}
 
 @pytest.mark.parametrize("hook", REGISTER, ids=lambda hook: hook.name)
 def test_the_installed_vllm_has_every_hook(hook: VllmHook) -> None:
-    """Name, place and parameters are as the register says."""
+    """Name, module and parameters are as the register expects."""
     assert check_hook(hook) == "ok"
 
 
@@ -41,28 +41,29 @@ def test_the_installed_vllm_has_every_hook(hook: VllmHook) -> None:
         ("request_attributes", {"expected": ("mood",)}, "does not mention mood"),
     ],
 )
-def test_a_mismatch_is_put_in_words(hook: str, change: dict[str, object], found: str) -> None:
-    """What is there, and what was expected."""
+def test_a_mismatch_says_what_was_found_and_what_was_expected(
+    hook: str, change: dict[str, object], found: str
+) -> None:
     changed = replace(BY_NAME[hook], **change)  # type: ignore[arg-type]
     assert re.search(found, check_hook(changed))
 
 
 def test_a_part_steps_aside_only_for_its_own_hooks() -> None:
-    """A broken sampler hook leaves the governor fit, and the other way round."""
+    """A broken sampler hook leaves the governor on, and the reverse."""
     found = {**check_hooks(), **check_hooks("worker"), "expand_kernel": "is missing"}
     assert unfit_for("governor", found) == ""
     assert unfit_for("cpu_sampler", found) == "expand_kernel: is missing"
 
 
 def test_the_engine_core_does_not_look_at_the_workers_modules() -> None:
-    """Loading them costs seconds; named, they are looked at. Other parts cost nothing either."""
+    """Importing them takes seconds, so they are checked on request; other parts stay out of it."""
     assert "worker_reads_length" not in check_hooks()
     assert check_hooks("worker") == {"worker_reads_length": "ok", "v2_worker_reads_length": "ok"}
     assert set(check_hooks("cpu_top_k")) == {"apply_top_k_only"}
 
 
 def test_every_hook_says_why_it_is_there_and_when_it_goes() -> None:
-    """The register is the documentation."""
+    """The documentation of the hooks is generated from the register."""
     for hook in REGISTER:
         assert hook.purpose
         assert hook.remove_when
@@ -71,7 +72,7 @@ def test_every_hook_says_why_it_is_there_and_when_it_goes() -> None:
 
 
 def test_importing_the_engine_package_does_not_import_vllm() -> None:
-    """Nor does the plugin's module: vLLM's processes load it early."""
+    """Nor does the module of the plugin, which vLLM's processes import early."""
     program = (
         "import sys, paceline.engine, paceline.engine.plugin, paceline.engine.compat.checks;"
         "sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"

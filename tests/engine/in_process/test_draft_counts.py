@@ -1,4 +1,4 @@
-"""Are drafts counted as vLLM counts them? Nothing is started."""
+"""The governor counts drafts as vLLM does; no engine is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 
 
 def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> None:
-    """vLLM's own counters, fed the same: 3 of 3 tokens invalid, 4 drafted of which 1 invalid."""
+    """Two drafts: 3 tokens, all invalid, and 4 tokens, 1 invalid. vLLM's counters get the same."""
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
     from paceline.engine.scheduler.governor_driver import GovernorDriver
