@@ -146,7 +146,7 @@ def plan_in_turn() -> None:
 
 
 def score_replays() -> None:
-    """The policy `fixed` orders replay scoring every 10 steps: 512 tokens, 48 for a single request.
+    """The policy `fixed` orders replay scoring every 20 steps: 512 tokens, 48 for a single request.
 
     Each report is a line of the log (`engine_host.EngineHost.log`).
     """
@@ -161,7 +161,7 @@ def score_replays() -> None:
     def scoring_replays(self: FixedPolicy, load: Any) -> Any:
         nonlocal num_plans
         num_plans += 1
-        if num_plans % 10 or not load.has_replay_scoring:
+        if num_plans % 20 or not load.has_replay_scoring:
             return plan(self, load)
         return replace(
             plan(self, load), replay_scoring_tokens=48 if load.num_requests == 1 else 512

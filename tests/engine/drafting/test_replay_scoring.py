@@ -107,7 +107,7 @@ def check_against_real_drafts(
 
 def test_scores_of_greedy_requests_agree_with_real_drafts(host: EngineHost) -> None:
     """Replayed and real drafts continue the same text."""
-    check_against_real_drafts(host, 16, temperature=0.0, tolerance=0.05)
+    check_against_real_drafts(host, 24, temperature=0.0, tolerance=0.05)
 
 
 def test_scores_of_sampled_requests_agree_with_real_drafts(host: EngineHost) -> None:
