@@ -137,7 +137,7 @@ def test_a_long_prompt_is_computed_in_pieces_before_its_drafts_are_scored(host: 
 
 def test_drafts_are_scored_deeper_than_they_are_made(host: EngineHost) -> None:
     """At length 1, scores for drafts of 4; the drafter's cache is unchanged."""
-    prompts = host.tokenize(stdlib_prompts(8))
+    prompts = host.tokenize(stdlib_prompts(16))
     assert host.control(op="set", draft_length=CEILING)["ok"]
     plain = generate(host, prompts)
     assert host.control(op="set", draft_length=1)["ok"]
