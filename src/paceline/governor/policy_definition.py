@@ -86,13 +86,14 @@ class Parameter:
 
     def read(self, value: Any) -> Any:
         """The value as the policy takes it; ValueError says what was given and what is allowed."""
+        converted = value
         if self.type is float and type(value) is int:
-            value = float(value)
-        if self.type is list and isinstance(value, tuple):
-            value = list(value)
-        if type(value) is not self.type or not self._is_in_bounds(value):
+            converted = float(value)
+        elif self.type is list and isinstance(value, tuple):
+            converted = list(value)
+        if type(converted) is not self.type or not self._is_in_bounds(converted):
             raise ValueError(f"{self.name} is {_shown(value)}; allowed is {self.allowed}")
-        return value if self.parse is None else self.parse(value)
+        return converted if self.parse is None else self.parse(converted)
 
     def _is_in_bounds(self, value: Any) -> bool:
         if self.choices and value not in self.choices:

@@ -1,0 +1,134 @@
+"""The page docs/policies.md, generated from the declarations of the built-in policies.
+
+`python -m paceline.policy_registry.reference > docs/policies.md` writes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from paceline.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
+from paceline.governor.policy_definition import Parameter
+
+_HEAD = """\
+# Policies
+
+A policy chooses the draft length of every step. This page is generated from the declarations in
+`src/paceline/governor/policies/`.
+
+Name a policy
+
+- for `paceline serve`: with `--policy NAME`, or as `engine.policy` and `engine.policy_parameters`
+  in `paceline.yaml`
+- for `vllm serve`: with `--additional-config '{"paceline": {"policy": "NAME",
+  "policy_parameters": {…}}}'`
+- at run time: with a PATCH of `/admin/governor` on the admin port,
+  `{"policy": "NAME", "policy_parameters": {…}}`
+
+`draft_length` and `schedule` are also settings of their own beside `policy`. Unknown names and
+values that are not allowed are refused, with those that are.
+"""
+
+_TAIL = """\
+## A policy of your own
+
+A policy is a class with two methods: `observe` learns from a finished step, `plan` chooses the next
+draft length. Its docstrings (`paceline.Policy`) say what it must keep to. The values it works with
+are `paceline.StepSample`, `paceline.EngineLoad` and `paceline.DraftPlan`.
+
+```python
+# halve.py
+from paceline import DraftPlan, EngineLoad, Parameter, PolicyDefinition, StepSample
+
+
+class HalvePolicy:
+    \"\"\"A share of the ceiling, whatever happens.\"\"\"
+
+    def __init__(self, max_draft_length: int, *, share: float) -> None:
+        self._share = share
+
+    def observe(self, sample: StepSample) -> None:
+        \"\"\"Ignore the sample.\"\"\"
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        length = int(self._share * load.max_draft_length)
+        return DraftPlan(length, f"{self._share:.0%} of the ceiling")
+
+
+POLICY = PolicyDefinition(
+    name="halve",
+    summary="A share of the ceiling.",
+    create=HalvePolicy,
+    parameters=(
+        Parameter("share", float, "Share of the ceiling.", default=0.5, lowest=0, highest=1),
+    ),
+)
+```
+
+`create` is called with the engine's ceiling and with each parameter by name. A definition with
+`takes_max_step_s=True` is also given `max_step_s`, the objective for the time of one step.
+
+Register it by an entry point in the package's `pyproject.toml`, under the policy's name:
+
+```toml
+[project.entry-points."paceline.policies"]
+halve = "halve:POLICY"
+```
+
+Once the package is installed beside Paceline, `paceline serve --policy halve` and `vllm serve` know
+the policy. One that cannot be imported is logged as an error and left out; the other policies keep
+working. A policy that raises an error while serving is answered with the engine's static draft
+length, and counted.
+
+Hold it to the contract in a test; the error names each promise that it breaks, and what happened
+instead:
+
+```python
+import paceline
+
+
+def test_contract() -> None:
+    paceline.check_policy("halve", share=0.25)
+```
+
+A policy of Paceline's own is one module of `src/paceline/governor/policies/` with a module-level
+`PolicyDefinition`, and its test. Nothing else lists it; this page is generated again by
+`python -m paceline.policy_registry.reference > docs/policies.md`.
+"""
+
+
+def render_page() -> str:
+    """The whole page, in Markdown."""
+    return "\n".join([_HEAD, *_render_policies(), _TAIL])
+
+
+def _render_policies() -> Iterator[str]:
+    yield "## Built-in policies\n"
+    yield "| policy | draft length |\n|---|---|"
+    for name, definition in BUILTIN_POLICIES.items():
+        default = " (default)" if name == DEFAULT_POLICY else ""
+        objective = (
+            " Keeps to `slo.time_per_output_token_ms`." if definition.takes_max_step_s else ""
+        )
+        yield f"| `{name}`{default} | {definition.summary}{objective} |"
+    yield "\n| policy | parameter | allowed | default | meaning |\n|---|---|---|---|---|"
+    for name, definition in BUILTIN_POLICIES.items():
+        for parameter in definition.parameters:
+            yield _render_parameter(name, parameter)
+    yield ""
+
+
+def _render_parameter(policy: str, parameter: Parameter) -> str:
+    if parameter.is_required:
+        default = "required"
+    else:
+        default = "" if parameter.default is None else f"`{parameter.default}`"
+    return (
+        f"| `{policy}` | `{parameter.name}` | {parameter.allowed} | {default} | "
+        f"{parameter.description} |"
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_page())

@@ -1,0 +1,108 @@
+"""Declarations of parameters and policies: what they read, and what they refuse."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import pytest
+
+from paceline.governor import policy_definition
+from paceline.governor.policies.fixed import FixedPolicy
+from paceline.governor.policy_definition import Parameter, PolicyDefinition
+
+
+def test_the_examples_in_the_docstrings_run() -> None:
+    assert doctest.testmod(policy_definition).failed == 0
+
+
+def declared(*parameters: Parameter) -> PolicyDefinition:
+    return PolicyDefinition("test", "A test.", lambda ceiling, **_: FixedPolicy(0), parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "read"),
+    [
+        (Parameter("x", float, "x."), 2, 2.0),
+        (Parameter("x", int, "x.", lowest=1, highest=3), 3, 3),
+        (Parameter("x", bool, "x."), False, False),
+        (Parameter("x", str, "x.", choices=("a", "b")), "b", "b"),
+        (Parameter("x", list, "x.", parse=tuple), [1, 2], (1, 2)),
+    ],
+)
+def test_a_value_is_read(parameter: Parameter, value: Any, read: Any) -> None:
+    assert parameter.read(value) == read
+    assert type(parameter.read(value)) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "message"),
+    [
+        (Parameter("x", int, "x."), True, "x is True; allowed is a whole number"),
+        (Parameter("x", int, "x."), 1.0, r"x is 1\.0; allowed is a whole number"),
+        (Parameter("x", float, "x."), float("nan"), "x is nan; allowed is a number"),
+        (Parameter("x", float, "x.", highest=1), 2, "x is 2; allowed is a number, 1 or less"),
+        (Parameter("x", bool, "x."), 1, "x is 1; allowed is true or false"),
+        (Parameter("x", str, "x.", choices=("a", "b")), "c", "x is 'c'; allowed is 'a' or 'b'"),
+        (Parameter("x", list, "x."), "abc", "x is 'abc'; allowed is a list"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused(
+    parameter: Parameter, value: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        parameter.read(value)
+
+
+def test_defaults_and_required_parameters() -> None:
+    """A default is filled in; None counts as not given; a missing one is named."""
+    definition = declared(
+        Parameter("width", int, "Width.", default=3),
+        Parameter("table", list, "The table.", is_required=True),
+        Parameter("depth", int, "Depth; by default the policy's own."),
+    )
+    assert definition.read_parameters({"table": [], "depth": None}) == {"width": 3, "table": []}
+    with pytest.raises(ValueError, match="policy test needs the parameter table: The table"):
+        definition.read_parameters({})
+    with pytest.raises(ValueError, match="no parameter 'hight'; allowed are width, table, depth"):
+        definition.read_parameters({"hight": 1})
+    with pytest.raises(ValueError, match="no parameter 'x'; allowed are none"):
+        declared().read_parameters({"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "Max"}, "parameter name is 'Max'"),
+        ({"name": "max_draft_length"}, "but not max_draft_length or max_step_s"),
+        ({"type": dict}, "allowed are bool, int, float, str, list"),
+        ({"description": ""}, "has no description"),
+        ({"default": "3"}, "x is '3'; allowed is a whole number"),
+    ],
+)
+def test_wrong_declarations_of_parameters_are_refused(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Parameter(**({"name": "x", "type": int, "description": "x."} | arguments))
+
+
+def test_wrong_declarations_of_policies_are_refused() -> None:
+    with pytest.raises(ValueError, match="policy name is 'My Policy'"):
+        PolicyDefinition("My Policy", "Mine.", FixedPolicy)
+    with pytest.raises(ValueError, match="has no summary"):
+        PolicyDefinition("mine", "", FixedPolicy)
+    with pytest.raises(ValueError, match="declares a parameter twice: x, x"):
+        declared(Parameter("x", int, "x."), Parameter("x", int, "x."))
+
+
+def test_the_objective_reaches_a_policy_that_takes_it() -> None:
+    given: dict[str, Any] = {}
+
+    def create(ceiling: int, **values: Any) -> FixedPolicy:
+        given.update(values, ceiling=ceiling)
+        return FixedPolicy(0)
+
+    definition = PolicyDefinition("test", "A test.", create, takes_max_step_s=True)
+    definition.build(max_draft_length=5, parameters={}, max_step_s=0.1)
+    assert given == {"ceiling": 5, "max_step_s": 0.1}
