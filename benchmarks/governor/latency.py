@@ -42,10 +42,10 @@ from paceline.policy_simulator.evaluation.arms import (
     held_name,
     run_trace,
 )
+from paceline.policy_simulator.evaluation.traces import build_trace
 from paceline.policy_simulator.machines.machine import Disturbance
 from paceline.policy_simulator.machines.profiles import load_profile, profile_names
-from paceline.policy_simulator.traffic.traces import build_trace
-from paceline.policy_simulator.traffic.traffic import ClosedLoop
+from paceline.policy_simulator.traffic.phases import ClosedLoop
 
 POLICIES = ("goodput", "latency")
 _WARM_UP_STEPS = 400

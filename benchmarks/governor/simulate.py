@@ -34,9 +34,9 @@ from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
 from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
+from paceline.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
 from paceline.policy_simulator.machines.machine import Disturbance
 from paceline.policy_simulator.machines.profiles import load_profile, profile_names
-from paceline.policy_simulator.traffic.traces import TRACE_NAMES, build_trace
 
 NOISE_FRACTION = 0.03
 """Sigma of the step times; the default of the simulator's command."""
@@ -67,7 +67,7 @@ def simulate(cell: Cell) -> dict[str, Any]:
     if cell.drafter == "ngram":
         profile = replace(profile, machine=profile.machine.with_ngram())
     if cell.drafter == "first-token":
-        profile = replace(profile, machine=profile.machine.telling_first_tokens())
+        profile = replace(profile, machine=profile.machine.reporting_first_tokens())
     comparison = compare_arms(
         profile.machine,
         build_trace(cell.trace, profile),

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
+from unit.policy_registry.foreign_package import install
 
 from paceline.demo import draft_path, target_path
-from unit.policy_registry.foreign_package import install
 
 pytestmark = pytest.mark.engine
 

@@ -1,6 +1,6 @@
 """The phases of the shifting trace, and the requests of each phase.
 
-The trace is the one of `paceline.policy_simulator.traffic.traces` with real requests: eight phases
+The trace is that of `paceline.policy_simulator.evaluation.traces` with real requests: eight phases
 that differ in load, text and context. The requests depend on the phase and the repeat alone, so
 every arm gets the same requests in the same order.
 

@@ -1,1 +1,4 @@
-"""Memory arithmetic: pure functions that every part may import; it imports no other part."""
+"""Memory and cost arithmetic of models on hardware: values and pure functions that any part may use.
+
+`roofline` computes the time of a forward pass.
+"""

@@ -1,4 +1,4 @@
-"""`python -m paceline.policy_simulator`: all arms on a named trace and profile, as a table or JSON."""
+"""Entry point of `python -m paceline.policy_simulator`."""
 
 from paceline.policy_simulator.command import main
 

@@ -1,4 +1,4 @@
-"""The simulator from the command line; prints what `compare` and `fleet` find."""
+"""The simulator's command line; prints the results of `compare` and `fleet`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS, governed_po
 from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
 from paceline.policy_simulator.evaluation.fleet import FleetSummary, simulate_fleet
 from paceline.policy_simulator.evaluation.summary import PhaseSummary
+from paceline.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
 from paceline.policy_simulator.machines.machine import Disturbance
 from paceline.policy_simulator.machines.profiles import Profile, load_profile, profile_names
-from paceline.policy_simulator.traffic.traces import TRACE_NAMES, build_trace
 
 _EXAMPLES = """examples:
   python -m paceline.policy_simulator
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"--first-token-verdicts is given with profile {profile.name}, whose draft model "
                 "computes nothing at length 0; allowed are profiles whose draft model keeps up"
             )
-        profile = replace(profile, machine=profile.machine.telling_first_tokens())
+        profile = replace(profile, machine=profile.machine.reporting_first_tokens())
     trace = build_trace(options.trace, profile)
     disturbance = Disturbance(
         noise_fraction=options.noise,
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "schema_version": _SCHEMA_VERSION,
         "profile": profile.name,
         "drafter": profile.machine.drafter,
-        "tells_first_tokens": profile.machine.tells_first_tokens,
+        "tells_first_tokens": profile.machine.reports_first_tokens,
         "trace": options.trace,
         "seed": options.seed,
         "disturbance": asdict(disturbance),
@@ -85,29 +85,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paceline.policy_simulator",
-        description="Policies in a simulated serving engine, against an oracle that knows.",
+        description="Compare policies in a simulated engine with the best fixed draft length.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--profile", choices=profile_names(), default="cpu-twin")
     parser.add_argument("--trace", choices=TRACE_NAMES, default="shifting")
     drafter = parser.add_mutually_exclusive_group()
-    drafter.add_argument("--ngram", action="store_true", help="an n-gram drafter, for free")
+    drafter.add_argument("--ngram", action="store_true", help="use an n-gram drafter, at no cost")
     drafter.add_argument(
         "--first-token-verdicts",
         action="store_true",
-        help="the engine tells at length 0 whether the first draft token came (GPU profiles)",
+        help="report at length 0 whether the target produced the first draft token (GPU profiles)",
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--noise", type=float, default=0.03, help="sigma of the durations")
-    parser.add_argument("--stall-chance", type=float, default=0.0, help="per step")
-    parser.add_argument("--stall-s", type=float, default=0.0, help="seconds a stall takes")
-    parser.add_argument("--drift", type=float, default=0.0, help="fraction, over ten minutes")
     parser.add_argument(
-        "--replicas", type=int, default=0, help="a fleet of so many instead of one engine"
+        "--noise", type=float, default=0.03, help="relative standard deviation of the durations"
     )
-    parser.add_argument("--simulate", type=int, default=8, help="replicas of it to simulate")
-    parser.add_argument("--json", metavar="FILE", help="write the whole result here")
+    parser.add_argument(
+        "--stall-chance", type=float, default=0.0, help="probability of a stall per step"
+    )
+    parser.add_argument("--stall-s", type=float, default=0.0, help="duration of a stall in seconds")
+    parser.add_argument(
+        "--drift", type=float, default=0.0, help="relative drift of the durations over ten minutes"
+    )
+    parser.add_argument(
+        "--replicas", type=int, default=0, help="size of a fleet to simulate instead of one engine"
+    )
+    parser.add_argument(
+        "--simulate", type=int, default=8, help="number of replicas to simulate of the fleet"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the whole result to FILE")
     return parser
 
 

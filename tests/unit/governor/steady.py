@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.governor.policy import Policy
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.oracle import Rate, best_rate, steady_rates
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.machines.machine import Drafter, Machine
-from paceline.policy_simulator.traffic.traffic import (
+from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -62,7 +62,7 @@ class SteadyEngine:
         is_async: bool = False,
         drafter: Drafter = "stateless",
         output_tokens: int = _ENDLESS,
-        tells_first_tokens: bool = False,
+        reports_first_tokens: bool = False,
     ) -> None:
         self._machine = Machine(
             cost,
@@ -71,7 +71,7 @@ class SteadyEngine:
             token_budget=4096,
             drafter=drafter,
             is_async=is_async,
-            tells_first_tokens=tells_first_tokens,
+            reports_first_tokens=reports_first_tokens,
         )
         self._engine = SimulatedEngine(self._machine, policy, seed=seed)
         self._output_tokens = output_tokens

@@ -8,7 +8,7 @@ from typing import Any
 from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.machines.machine import Disturbance, Drafter, Machine
-from paceline.policy_simulator.traffic.traffic import (
+from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

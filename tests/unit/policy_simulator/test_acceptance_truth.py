@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from paceline.governor.values import StepSample
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.traffic import DraftTruth, Lengths, Phase, TrafficClass
+from paceline.policy_simulator.traffic.phases import DraftTruth, Lengths, Phase, TrafficClass
 from unit.policy_simulator.setups import QUIET, Recorder, machine, steps, text
 
 

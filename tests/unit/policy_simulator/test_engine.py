@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.traffic import ClosedLoop, OpenLoop, Phase
+from paceline.policy_simulator.traffic.phases import ClosedLoop, OpenLoop, Phase
 from unit.policy_simulator.setups import QUIET, Recorder, linear, machine, steps, text
 
 

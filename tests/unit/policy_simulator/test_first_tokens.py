@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from unit.policy_simulator.setups import Recorder, machine, steps, text
 
-TELLING = machine("keeps_up").telling_first_tokens()
+TELLING = machine("keeps_up").reporting_first_tokens()
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -47,4 +47,4 @@ def test_others_tell_nothing() -> None:
     assert not any(sample.first_token_verdicts for sample in policy.samples)
     assert not policy.loads[0].has_first_token_verdicts
     with pytest.raises(ValueError, match="computes no token at draft length 0"):
-        machine("rests").telling_first_tokens()
+        machine("rests").reporting_first_tokens()

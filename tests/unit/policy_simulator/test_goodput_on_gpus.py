@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from paceline.policy_simulator.evaluation.compare import compare_arms
+from paceline.policy_simulator.evaluation.traces import build_trace
 from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.traces import build_trace
 
 
 @pytest.mark.parametrize("name", ["7b-h200", "72b-tp8-h100"])
@@ -26,7 +26,7 @@ def test_mixed_traffic(name: str) -> None:
 def test_shifting_traffic(tells: bool) -> None:
     """Told of first tokens it adapts within 50 steps; without, no spacing of probes allows it."""
     profile = load_profile("7b-h200")
-    machine = profile.machine.telling_first_tokens() if tells else profile.machine
+    machine = profile.machine.reporting_first_tokens() if tells else profile.machine
     trace = build_trace("shifting", profile)
     found = compare_arms(machine, trace, governed=("goodput",)).arm("goodput")
     assert found.fraction_of_oracle >= 0.97

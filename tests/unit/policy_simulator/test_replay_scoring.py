@@ -11,11 +11,11 @@ import pytest
 
 from paceline.governor.values import ReplayScores, StepSample
 from paceline.policy_simulator.engine import replay_scoring
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.summary import Judge
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.traffic import ClosedLoop, Phase
+from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
 from unit.policy_simulator.setups import Recorder, linear, machine, steps, text
 
 # 3 ms a draft pass, 0.1 ms for each request in it, 0.2 ms for each token.

@@ -13,9 +13,9 @@ import pytest
 from paceline.engine.scheduler.observer import StepObserver
 from paceline.governor.values import EngineLoad, StepSample
 from paceline.policy_simulator.engine.batch import Bools, Ints
-from paceline.policy_simulator.engine.engine import SimulatedEngine, _Step
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine, _Step
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.traffic import OpenLoop, Phase
+from paceline.policy_simulator.traffic.phases import OpenLoop, Phase
 from unit.policy_simulator.setups import Recorder, linear, machine, text
 
 
@@ -93,18 +93,18 @@ class RetoldEngine(SimulatedEngine):
         self,
         step: _Step,
         accepted: Ints,
-        going: Bools,
+        remaining: Bools,
         started_s: float,
         first_tokens: tuple[int, ...],
     ) -> None:
         if self._report is not None:
             self.observer.add_replay_scores(asdict(self._report))
-        super()._show(step, accepted, going, started_s, first_tokens)
+        super()._show(step, accepted, remaining, started_s, first_tokens)
         rows = zip(
             step.serials.astype(str).tolist(),
             step.verified.tolist(),
             accepted.tolist(),
-            going.tolist(),
+            remaining.tolist(),
             strict=True,
         )
         requests: dict[str, Any] = {}
@@ -120,7 +120,7 @@ class RetoldEngine(SimulatedEngine):
                 requests,
                 verified=drafts,
                 now_s=self._now_s,
-                has_more_work=self._went_on,
+                has_more_work=self._is_back_to_back,
                 may_speculate=True,
             )
         )

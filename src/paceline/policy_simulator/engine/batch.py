@@ -1,11 +1,11 @@
-"""What the engine holds of each request, and how many of its draft tokens the target accepts.
+"""The state of the requests in the simulated engine, and the acceptance of their draft tokens.
 
-Arrays over slots, a request keeping its slot from admission to its end. Luck belongs to the
-request and the position of its output token, not to the step: token i of a request meets the same
-draw whatever lengths were drafted before. So runs with different policies on one seed differ by
-what the policies did, hardly by luck. No draw decides twice: a verdict at position i ends in a
-token at position i. Draws and truths of tokens that are out stay known until the request ends, for
-a draft model that looks back.
+The state is arrays over slots; a request keeps its slot from admission to its end. Random draws
+belong to the request and the position of its output token, not to the step: token i of a request
+meets the same draw whatever lengths were drafted before. So runs with different policies on one
+seed differ by the policies' decisions and hardly by chance. Each draw decides once: a verdict at
+position i ends in a token at position i. The draws and truths of tokens already produced are kept
+until the request ends, for replay scoring.
 """
 
 from __future__ import annotations
@@ -15,59 +15,29 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from paceline.policy_simulator.traffic.traffic import DraftTruth, Phase, TrafficClass
+from paceline.policy_simulator.traffic.arrivals import Arrival
+from paceline.policy_simulator.traffic.phases import DraftTruth, Phase
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _BLOCK = 128
-"""Draws are made for this many output tokens at a time; each slot has two blocks at hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One request on its way in; all about it is fixed by the seed and its number."""
-
-    arrived_s: float
-    kind: TrafficClass
-    prompt_tokens: int
-    output_tokens: int
-    quality: float
-    """Standard normal: how much better than its class it is predicted."""
-    random: np.random.Generator
-
-
-def draw_arrival(phase: Phase, arrived_s: float, random: np.random.Generator) -> Arrival:
-    """A request of the phase's classes; mutates `random` only."""
-    share = random.random() * sum(kind.weight for kind in phase.classes)
-    kinds = iter(phase.classes)
-    kind = next(kinds)
-    while share >= kind.weight:
-        share -= kind.weight
-        kind = next(kinds, kind)
-    return Arrival(
-        arrived_s=arrived_s,
-        kind=kind,
-        prompt_tokens=int(random.integers(kind.prompt_tokens.low, kind.prompt_tokens.high + 1)),
-        output_tokens=int(random.integers(kind.output_tokens.low, kind.output_tokens.high + 1)),
-        quality=float(random.standard_normal()),
-        random=random,
-    )
+"""Draws are made for this many output tokens at a time; each slot holds two blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What held for the tokens of one request that are out."""
+    """Draws and truths of the tokens that one request has already produced."""
 
     luck: list[Floats] = field(default_factory=list)
-    """Blocks of acceptance draws before the two at hand, from the first token on."""
+    """Blocks of acceptance draws before the two current ones, from the first token on."""
     logits: list[tuple[int, Floats]] = field(default_factory=list)
-    """Truths that another has replaced: up to which token, and the logits by draft depth."""
+    """Truths that were replaced: up to which token, and the logits by draft depth."""
 
 
 class RequestBatch:
-    """The requests being served. Columns are read freely by the engine's loop."""
+    """The requests being served. The engine's loop reads the columns directly."""
 
     def __init__(self, num_slots: int, max_draft_length: int) -> None:
         if max_draft_length > _BLOCK // 2:
@@ -78,15 +48,15 @@ class RequestBatch:
         self._free = list(range(num_slots - 1, -1, -1))
         self._serials = 0
         self.serial = np.full(num_slots, -1, dtype=np.int64)
-        """Which request has the slot; -1 for none."""
+        """Number of the request in the slot; -1 for none."""
         self.prompt_left = np.zeros(num_slots, dtype=np.int64)
         self.output_left = np.zeros(num_slots, dtype=np.int64)
         self.computed = np.zeros(num_slots, dtype=np.int64)
-        """Tokens in the KV cache as the scheduler counts them: drafts under way as accepted."""
+        """Tokens in the KV cache as the scheduler counts them: with drafts in flight."""
         self.drafts = np.zeros(num_slots, dtype=np.int64)
         """Draft tokens waiting to be verified."""
         self.in_flight = np.zeros(num_slots, dtype=np.int64)
-        """Scheduled steps of the request whose results are not there yet."""
+        """Scheduled steps of the request whose results are pending."""
         self.missed = np.zeros(num_slots, dtype=np.int64)
         """Tokens the draft model has not computed."""
         self.arrived_s = np.zeros(num_slots)
@@ -97,7 +67,7 @@ class RequestBatch:
         self.matched = np.zeros(num_slots)
         """1 where the n-gram drafter has a match, 0 where not; before the first, the chance."""
         self.position = np.zeros(num_slots, dtype=np.int64)
-        """Output tokens that are out: the index of the next one."""
+        """Output tokens produced so far: the index of the next one."""
         self._block_start = np.zeros(num_slots, dtype=np.int64)
         self._acceptance_luck = np.zeros((num_slots, 2 * _BLOCK))
         self._match_luck = np.zeros((num_slots, 2 * _BLOCK))
@@ -109,7 +79,7 @@ class RequestBatch:
         self._truths: dict[str, DraftTruth] = {}
 
     def enter(self, phase: Phase) -> None:
-        """Let the phase's truths take over, for requests under way too."""
+        """Apply the phase's truths, also to requests under way."""
         self._truths |= {kind.name: kind.truth for kind in phase.classes}
         for slot, arrival in self._arrivals.items():
             replaced = (int(self.position[slot]), self._logits[slot].copy())
@@ -136,7 +106,7 @@ class RequestBatch:
         return slot
 
     def release(self, slots: Ints) -> None:
-        """The requests in these slots have ended."""
+        """Free the slots of requests that have ended."""
         for slot in slots.tolist():
             self.serial[slot] = -1
             del self._arrivals[slot], self._pasts[slot]
@@ -155,14 +125,14 @@ class RequestBatch:
         return runs
 
     def past_luck(self, slot: int, start: int, stop: int) -> Floats:
-        """The draws that decided on output tokens [start, stop) of a request, all of them out."""
+        """The draws that decided on output tokens [start, stop) of a request, all produced."""
         first = start // _BLOCK
         blocks = [*self._pasts[slot].luck[first:], self._acceptance_luck[slot]]
         luck: Floats = np.concatenate(blocks)
         return luck[start - first * _BLOCK : stop - first * _BLOCK]
 
     def logits_at(self, slot: int, position: int) -> Floats:
-        """What a draw must stay below at each draft depth, for a draft made at `position`."""
+        """The limit for a draw at each draft depth, for a draft made at `position`."""
         replaced = self._pasts[slot].logits
         return next((logits for until, logits in replaced if position < until), self._logits[slot])
 
@@ -175,7 +145,7 @@ class RequestBatch:
                 self._next_block(slot)
 
     def match(self, slots: Ints, emitted: Ints) -> Ints:
-        """Whether the n-gram drafter has a match, `emitted` tokens after it was last asked."""
+        """Whether the n-gram drafter has a match, `emitted` tokens after the last look-up."""
         base = self._match_fraction[slots]
         chance = base + (self.matched[slots] - base) * self._match_memory[slots] ** emitted
         columns = self.position[slots] - self._block_start[slots]

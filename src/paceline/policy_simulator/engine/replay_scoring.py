@@ -1,15 +1,15 @@
-"""What does a draft model see when it looks back on text that the target has made?
+"""Replay scoring in the simulated engine: the draft model scores text the target has produced.
 
-The counterpart of `paceline.engine.worker.replay_scoring`. Looked at are the few requests of which the draft
-model misses the least. One pass computes what it missed of them while it rested, oldest first; of a
-request that it has kept up with, the last output. The last of the tokens computed of each are held
-against those that came after them, which says whether drafts would have been accepted; what comes
-after a token of the prompt is no output and is not judged, unless it is the last. As real drafts
-are, these are decided by the position's own draw, and by the truth that was in force when the token
-was made.
+The counterpart of `paceline.engine.worker.replay_scoring`. Scored are the few requests of which the
+draft model misses the fewest tokens. One pass computes the tokens it missed of them while it
+rested, oldest first; of a request with none missing, the last output. The last computed tokens of
+each are compared with the tokens that followed, which shows whether drafts would have been
+accepted. A token that follows a prompt token is not output and is not scored, unless that prompt
+token is the last. As for real drafts, the position's own draw decides, with the truth in force when
+the token was produced.
 
-Where the drafter has kept up, output is judged again though it was before; the engine leaves that
-out, so its drafts judged in one order are fewer where little came since the one before.
+Where no tokens are missing, output that was scored before is scored again; the real engine leaves
+it out, so it scores fewer drafts when little output came since the last pass.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ JUDGED_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class SimulatedReplay:
-    """One pass, and what came of it."""
+    """One pass and its result."""
 
     num_requests: int
-    """Requests that it computed tokens of."""
+    """Requests with tokens computed in the pass."""
     computed_tokens: int
     missing_tokens: int
-    """What the draft model still lacks of the request that it lacks least of; 0 when it judged."""
+    """Fewest tokens still missing of any request; 0 when drafts were scored."""
     drafts: tuple[tuple[int, int], ...]
-    """Tokens judged and accepted of each draft that there would have been."""
+    """(tokens scored, tokens accepted) of each draft."""
 
     def report(self, seconds: float) -> ReplayScores:
-        """What the policy is told of a pass that took `seconds`."""
+        """The report to the policy on a pass that took `seconds`."""
         return ReplayScores(
             drafted=tuple(drafted for drafted, _ in self.drafts),
             accepted=tuple(accepted for _, accepted in self.drafts),
@@ -49,14 +49,16 @@ class SimulatedReplay:
         )
 
 
-def look_back(batch: RequestBatch, running: Ints, max_tokens: int, depth: int) -> SimulatedReplay:
-    """Compute up to `max_tokens` tokens of the batch's `running` requests, and judge drafts of
-    `depth` tokens. Mutates what the draft model has missed of them."""
+def score_finished_text(
+    batch: RequestBatch, running: Ints, max_tokens: int, depth: int
+) -> SimulatedReplay:
+    """Compute up to `max_tokens` tokens of the batch's `running` requests, and score drafts of
+    `depth` tokens. Reduces the requests' missed tokens."""
     chosen = _least_missed(batch, running)
     room, num_requests = max_tokens, 0
     drafts: list[tuple[int, int]] = []
     for slot in chosen:
-        # What the computed tokens predict, counted in output tokens: negative in the prompt.
+        # The range of predicted tokens, counted in output tokens: negative in the prompt.
         stop, missed = int(batch.position[slot]), int(batch.missed[slot])
         if missed:
             start = stop - missed
@@ -68,26 +70,27 @@ def look_back(batch: RequestBatch, running: Ints, max_tokens: int, depth: int) -
             num_requests += 1
             room -= stop - start
         if stop > 0:
-            drafts += _judge(batch, slot, max(start, stop - JUDGED_TOKENS, 0), stop, depth)
-    lacking = [] if drafts else batch.missed[chosen].tolist()
-    return SimulatedReplay(num_requests, max_tokens - room, min(lacking, default=0), tuple(drafts))
+            drafts += _score(batch, slot, max(start, stop - JUDGED_TOKENS, 0), stop, depth)
+    missing = [] if drafts else batch.missed[chosen].tolist()
+    return SimulatedReplay(num_requests, max_tokens - room, min(missing, default=0), tuple(drafts))
 
 
 def _least_missed(batch: RequestBatch, running: Ints) -> list[int]:
-    """The slots of the decoding requests that the draft model misses the least of."""
+    """The slots of the decoding requests with the fewest missed tokens."""
     decoding = running[batch.position[running] > 0]
     order = np.argsort(batch.missed[decoding], kind="stable")
     slots: list[int] = decoding[order[:MAX_REQUESTS]].tolist()
     return slots
 
 
-def _judge(
+def _score(
     batch: RequestBatch, slot: int, start: int, stop: int, depth: int
 ) -> list[tuple[int, int]]:
-    """The drafts that output tokens [start, stop) would have been, one after the other.
+    """The consecutive drafts that output tokens [start, stop) correspond to.
 
-    Each ends at its first miss, with a token of the target's own in place of it, or whole, with one
-    after it. The one that the text cuts short is judged as far as it was accepted.
+    A draft ends at its first miss, where the target's own token takes its place, or at its full
+    depth, followed by a token of the target. The draft that the end of the text cuts short counts
+    as far as it was accepted.
     """
     luck = batch.past_luck(slot, start, stop).tolist()
     drafts = []

@@ -1,4 +1,4 @@
-"""What happened in a simulated stretch, step by step."""
+"""The steps of one simulated phase, as columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paceline.policy_simulator.engine.batch import Floats, Ints
-from paceline.policy_simulator.traffic.traffic import Phase
+from paceline.policy_simulator.traffic.phases import Phase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,7 @@ class StepLog:
     expected_s: Floats
     """The same by the cost function alone, undisturbed."""
     replay_scoring_s: Floats
-    """Of that, what the draft model took to judge in hindsight."""
+    """Time of replay scoring, part of the expected time."""
     draft_length: Ints
     """Planned in this step, verified in the next."""
     requested_draft_length: Ints

@@ -1,7 +1,7 @@
-"""Which policies run against each other, and what table an offline tuner would have made?
+"""The policies that are compared, and the table that an offline tuner would make.
 
-Lengths are held here by a policy of the simulator's own, so that the reference shares nothing with
-the governor.
+Fixed lengths are held by a policy of the simulator itself, so that the reference shares no code
+with the governor.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.traffic import Phase
+from paceline.policy_simulator.traffic.phases import Phase
 
 Table = list[tuple[int, int, int]]
 """vLLM's form: (lowest number of requests, highest, draft length)."""
@@ -31,7 +31,7 @@ class HeldLength:
         self._draft_length = draft_length
 
     def observe(self, sample: StepSample) -> None:
-        """Nothing to learn."""
+        """Ignore the sample."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         return DraftPlan(min(self._draft_length, load.max_draft_length), "held")
@@ -64,9 +64,9 @@ def governed_policy(arm: str, machine: Machine, table: Table) -> Policy:
 def tune_table(sweep: Sequence[Sequence[StepLog]], max_num_seqs: int) -> Table:
     """The best length for every doubling range of batch sizes, from one run per held length.
 
-    `sweep[k]` are the logs at length k. What a careful operator gets from a sweep on the traffic to
-    come: each range takes the length that yielded most there, all phases together. A range never
-    seen carries on the one before it.
+    `sweep[k]` are the logs at length k. The result is what a careful operator gets from a sweep on
+    the same traffic: each range takes the length with the highest rate there, over all phases. A
+    range without steps takes the length of the range before it.
     """
     num_ranges = max_num_seqs.bit_length()
     tokens = np.zeros((len(sweep), num_ranges))

@@ -1,8 +1,8 @@
-"""How near do the arms come to the best a held length realises on the same requests?
+"""The arms compared with the best fixed length of each phase on the same requests.
 
-The reference of a phase is the best of all held lengths *in that phase*: the oracle by sweep, which
-knows what is to come. Luck hardly matters, since every arm meets the same requests with the same
-draws (see `batch`).
+The reference of a phase is the best of all held lengths *in that phase*: an oracle by sweep, which
+no policy can know in advance. Chance hardly matters, since every arm meets the same requests with
+the same draws (see `engine.batch`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.policy_simulator.evaluation.arms import (
 )
 from paceline.policy_simulator.evaluation.summary import Judge, RunSummary
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.traffic import Phase
+from paceline.policy_simulator.traffic.phases import Phase
 
 
 @dataclass(frozen=True, slots=True)

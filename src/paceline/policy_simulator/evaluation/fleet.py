@@ -1,9 +1,9 @@
-"""What does a fleet of many replicas yield, from simulating a few of them?
+"""The throughput of a fleet of many replicas, estimated by simulating a few of them.
 
-Replicas behind a router that spreads requests at random are independent: a Poisson stream thinned
-by chance is a Poisson stream to each. So a fleet of 1,000 is answered by a sample of replicas with
-seeds of their own, and a confidence interval. Assumes exactly that; a router that looks at load or
-at prefixes makes replicas more alike than this.
+Replicas that receive requests from a random router are independent: a randomly thinned Poisson
+stream is a Poisson stream. So a fleet of 1,000 is estimated from a sample of replicas with seeds of
+their own, with a confidence interval. A router that considers load or prefixes makes replicas more
+alike than assumed here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paceline.governor.policy import Policy
 from paceline.policy_simulator.engine.batch import Floats
 from paceline.policy_simulator.evaluation.arms import run_trace
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.traffic import Phase
+from paceline.policy_simulator.traffic.phases import Phase
 
 _NORMAL_95 = 1.96
 

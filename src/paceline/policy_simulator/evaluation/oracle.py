@@ -1,6 +1,6 @@
-"""What is the best a fixed draft length can do? Computed from the truth, in closed form.
+"""The best throughput of a fixed draft length, computed from the truth in closed form.
 
-Shares no code with the governor, so that the two cannot be wrong together. For n requests always in
+Shares no code with the governor, so that one error cannot affect both. For n requests always in
 the engine and draft length k, per kind of request (a class and a quality z, the latter by
 Gauss-Hermite quadrature), with survival S_j = hazard_1 … hazard_j:
 
@@ -33,7 +33,7 @@ import numpy as np
 
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.traffic import DraftTruth, Phase
+from paceline.policy_simulator.traffic.phases import DraftTruth, Phase
 
 _NUM_QUALITIES = 15
 _NUM_STRATA = 9
@@ -68,7 +68,7 @@ def best_rate(phase: Phase, num_requests: int, machine: Machine) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Requests that are alike, at one draft length."""
+    """Requests of one kind, at one draft length."""
 
     weight: float
     tokens_per_step: float
@@ -162,7 +162,7 @@ def _step_tokens(truth: DraftTruth, survival: list[float]) -> tuple[float, float
 
 
 def _binomial_strata(trials: float, chance: float) -> list[tuple[float, float]]:
-    """(count, weight) pairs that stand for Binomial(trials, chance), their mean exact."""
+    """(count, weight) pairs that approximate Binomial(trials, chance), with its exact mean."""
     if trials == 0 or chance <= 0.0:
         return [(0.0, 1.0)]
     if chance >= 1.0 - 1e-12:
@@ -178,7 +178,7 @@ def _binomial_strata(trials: float, chance: float) -> list[tuple[float, float]]:
     # Counts fall into strata by the middle of their share of the distribution.
     middle = np.cumsum(pmf) - pmf / 2.0
     stratum = np.minimum((middle * _NUM_STRATA).astype(int), _NUM_STRATA - 1)
-    stratum[0] = -1  # none at all is a case of its own
+    stratum[0] = -1  # zero is a stratum of its own
     strata = []
     for index in np.unique(stratum):
         inside = stratum == index

@@ -1,10 +1,10 @@
-"""How did a policy fare in each phase, against what the oracle knows?
+"""The result of a policy in each phase, compared with the oracle.
 
-Two comparisons, for two questions. *Steady*: each step's draft length at the steady rate it would
-have, over the best steady rate, both from the truth and at the step's own number of requests. Free
-of luck, so it can say how soon after a shift a policy is near the best, and what exploring costs.
-*Realised*: tokens per second as they came, catching up and transitions included; `compare` sets
-them against what a held length realised on the same requests.
+Two measures. *Steady*: the steady rate of each step's draft length over the best steady rate, both
+from the truth and at the step's own number of requests. It is free of chance, so it shows how soon
+after a shift a policy is near the best, and the cost of exploration. *Realised*: measured tokens
+per second, catching up and transitions included; `compare` relates them to a held length on the
+same requests.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from paceline.policy_simulator.machines.machine import Machine
 NEAR_BEST = 0.95
 """The target for adapting: 95 % of the oracle."""
 _WINDOW_STEPS = 16
-"""Adapted means near the best on average over so many steps: one probe may interrupt it."""
+"""Adapted means near the best on average over this many steps; one probe may interrupt it."""
 _LONGEST_EXCURSION_STEPS = 8
-"""Leaving a length and coming back to it within so many steps is exploring; longer, switching."""
+"""Leaving a length for at most this many steps counts as exploring; longer, as switching."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """One phase under one policy. None where the phase had no step to tell from."""
+    """One phase under one policy. None where the phase had no step to compute it from."""
 
     name: str
     seconds: float
@@ -37,23 +37,24 @@ class PhaseSummary:
     output_tokens: int
     tokens_per_s: float
     steady_fraction: float | None
-    """Of the best steady rate, by time."""
+    """Fraction of the best steady rate, by time."""
     best_length: int | None
-    """Of the oracle, at the most common number of requests."""
+    """The oracle's best length at the most common number of requests."""
     common_length: int | None
     """The policy's most common draft length."""
     steps_to_adapt: int | None
     """Steps until the steady fraction stays at 95 % on average; None for never."""
     accepted_fraction: float | None
     off_fraction: float
-    """Of the time: steps that draft nothing."""
+    """Fraction of the time in steps that draft nothing."""
     exploring_fraction: float
-    """Of the time: steps of excursions, at another length for a few steps and back."""
+    """Fraction of the time in excursions: a few steps at another length, and back."""
     exploring_loss_fraction: float
-    """Of the time: what the excursions lost against the length they left, and what the draft model
-    took to judge in hindsight."""
+    """Fraction of the time that excursions lost against the length they left, plus the time of
+    replay scoring."""
     switching_fraction: float
-    """Of the time: steps whose draft length is not the one before, excursions left out."""
+    """Fraction of the time in steps whose draft length differs from the one before, without
+    excursions."""
     inter_chunk_p50_s: float | None
     inter_chunk_p99_s: float | None
     first_token_p50_s: float | None
@@ -71,7 +72,7 @@ class RunSummary:
 
 
 class Judge:
-    """Knows the oracle's rates for one machine; the same (phase, load) is computed once."""
+    """Summarises runs on one machine; the oracle's rates are computed once per (phase, load)."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -153,11 +154,11 @@ class Judge:
 
 
 def steps_to_adapt(fractions: Floats) -> int | None:
-    """Steps until a window is near the best on average, and so is all that follows.
+    """Steps until a window, and everything after it, is near the best on average; None for never.
 
-    None when it never is. All that follows, since the load may shift within a phase too.
+    Everything after it counts too, since the load may shift within a phase.
 
-    >>> steps_to_adapt(np.asarray([0.5] * 10 + [1.0] * 30))  # a window of 16 bears one 0.5
+    >>> steps_to_adapt(np.asarray([0.5] * 10 + [1.0] * 30))  # a window of 16 tolerates one 0.5
     9
     """
     num_windows = len(fractions) - _WINDOW_STEPS + 1
@@ -196,7 +197,7 @@ def find_excursions(lengths: Ints) -> Bools:
 
 
 def _excursion_loss_s(fractions: Floats, steady_s: Floats, excursions: Bools) -> float:
-    """Time lost in excursions against the step before each; what one gained counts as zero."""
+    """Time lost in excursions against the step before each; a gain counts as zero."""
     lost_s, home = 0.0, 1.0
     for fraction, step_s, away in zip(fractions, steady_s, excursions, strict=True):
         if away:

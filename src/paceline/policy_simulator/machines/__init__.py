@@ -1,0 +1,1 @@
+"""Machines: what a step costs, engine limits, and named profiles with sources."""

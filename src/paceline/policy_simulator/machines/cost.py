@@ -1,14 +1,14 @@
-"""How long one engine step takes on a machine, in virtual seconds: linear, measured figures.
+"""The duration of an engine step in virtual seconds, as a linear function of measured figures.
 
     seconds = base + request * n + judge * [drafts > 0] + token * (padded - n) + context * c
               + passes * (draft_pass + draft_request * n) + catch_up * missed
-              + [looks back] * (draft_pass + draft_request * h) + catch_up * judged
+              + [replay scoring] * (draft_pass + draft_request * h) + catch_up * scored
 
 with n requests, c thousand tokens of context, and `padded` the tokens of the step (one per request,
 draft tokens to verify, prompt tokens) rounded up to a captured graph size. Verifying anything at
-all costs `judge`, for the rejection sampler then runs instead of the plain one. Looking back is one
-draft pass more, over `judged` tokens of h requests. Also here: what a step is, for every cost
-function (`roofline` has the other one).
+all costs `judge`, since the rejection sampler then runs instead of the plain one. Replay scoring is
+one more draft pass, over `scored` tokens of h requests. Also here: `StepShape`, the work of a step
+for every cost function (`roofline` has the other one).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class StepShape:
     draft_passes: int
     """Forward passes of the draft model; the first sees all tokens of the step."""
     catch_up_tokens: int = 0
-    """Tokens the draft model has to compute first, having rested."""
+    """Tokens the draft model has to compute first because it rested."""
     replay_scoring_requests: int = 0
-    """Requests the draft model looks back on in one pass at the end; 0 for no such pass."""
+    """Requests scored in one pass of the draft model at the end; 0 for no such pass."""
     replay_scoring_tokens: int = 0
     """Tokens it computes in that pass."""
 

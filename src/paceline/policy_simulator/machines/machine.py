@@ -1,4 +1,4 @@
-"""What engine runs on what machine, and how unsteady the machine is."""
+"""A serving engine's limits and cost, and the disturbances of the machine it runs on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from paceline.policy_simulator.machines.cost import CostFunction
 
 Drafter = Literal["keeps_up", "rests", "stateless", "ngram", "none"]
-"""What drafts: a model that runs once also at draft length 0, to keep its KV cache in step; a model
-that rests at 0 and catches up when it drafts again; heads without a KV cache, which need neither;
-an n-gram search; nothing (no speculation)."""
+"""The kind of drafter: a model that also runs once at draft length 0, to keep its KV cache current;
+a model that rests at 0 and catches up when drafting resumes; heads without a KV cache, which need
+neither; an n-gram search; none (no speculation)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Machine:
     """Tokens a step may compute: vLLM's max_num_batched_tokens."""
     drafter: Drafter
     is_async: bool
-    """The next step is scheduled before the results of this one are there."""
-    tells_first_tokens: bool = False
-    """Whether a draft model that keeps up tells at draft length 0 if its first token came."""
+    """Whether the next step is scheduled before the results of this one arrive."""
+    reports_first_tokens: bool = False
+    """Whether a draft model that keeps up reports first-token verdicts at draft length 0."""
 
     def __post_init__(self) -> None:
-        if self.tells_first_tokens and self.drafter != "keeps_up":
+        if self.reports_first_tokens and self.drafter != "keeps_up":
             raise ValueError(
-                f"drafter {self.drafter!r} computes no token at draft length 0, so it cannot tell "
-                "whether it came: set tells_first_tokens to false"
+                f"drafter {self.drafter!r} computes no token at draft length 0, so it has no "
+                "first-token verdicts: set reports_first_tokens to false"
             )
         if self.token_budget < self.max_num_seqs:
             raise ValueError(
@@ -57,20 +57,20 @@ class Machine:
 
     def without_speculation(self) -> Machine:
         """The same engine started without a drafter."""
-        return replace(self, drafter="none", max_draft_length=0, tells_first_tokens=False)
+        return replace(self, drafter="none", max_draft_length=0, reports_first_tokens=False)
 
-    def telling_first_tokens(self) -> Machine:
-        """The same engine, telling at length 0 whether the first draft token came."""
-        return replace(self, tells_first_tokens=True)
+    def reporting_first_tokens(self) -> Machine:
+        """The same engine with first-token verdicts at length 0."""
+        return replace(self, reports_first_tokens=True)
 
     def with_ngram(self) -> Machine:
-        """The same engine with an n-gram drafter, which is taken to cost nothing."""
-        return replace(self, drafter="ngram", is_async=False, tells_first_tokens=False)
+        """The same engine with an n-gram drafter, which costs nothing."""
+        return replace(self, drafter="ngram", is_async=False, reports_first_tokens=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """How durations stray from the cost function. Mean 1 but for the stalls.
+    """Random deviations of durations from the cost function; without stalls their mean is 1.
 
     Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by
     1 + drift_fraction * sin(2 pi t / drift_period_s), and with chance `stall_chance` lengthened by

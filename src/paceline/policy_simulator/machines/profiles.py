@@ -1,4 +1,4 @@
-"""Which machines are known by name? Their figures are data, each with its source.
+"""Named machines, read from data files in which every figure has its source.
 
 A profile is a TOML file in `profiles/`. Every figure is `{ value = …, source = "…" }`; a missing
 one, an unknown one and one without a source are refused.
@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any
 
+from paceline.capacity.roofline import HardwareFigures, ModelFigures
 from paceline.policy_simulator.machines.cost import CostFunction, GraphSizes, LinearCost
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.machines.roofline import HardwareFigures, ModelFigures, RooflineCost
+from paceline.policy_simulator.machines.roofline import RooflineCost
 
 _ENGINE_FIGURES = ("max_draft_length", "max_num_seqs", "token_budget")
 _WHOLE = (*_ENGINE_FIGURES, "num_layers", "hidden_size", "tensor_parallel")
@@ -48,7 +49,7 @@ def profile_names() -> list[str]:
 
 
 def load_profile(name: str) -> Profile:
-    """The profile called `name`; ValueError for an unknown one or one that is not in order."""
+    """The profile called `name`; ValueError for an unknown name or a malformed file."""
     if name not in profile_names():
         raise ValueError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
     path = resources.files(__package__).joinpath("profiles", f"{name}.toml")
@@ -65,7 +66,9 @@ def parse_profile(name: str, content: Mapping[str, Any]) -> Profile:
         int(_take(name, left, key)) for key in _ENGINE_FIGURES
     )
     if left:
-        raise ValueError(f"profile {name}: unknown figure {min(left)!r}")
+        raise ValueError(
+            f"profile {name}: unknown figure {min(left)!r}; leave it out of {name}.toml"
+        )
     concurrency = content["concurrency"]
     return Profile(
         name=name,

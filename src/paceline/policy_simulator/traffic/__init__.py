@@ -1,0 +1,1 @@
+"""Traffic with known truth: classes of requests, phases, and their arrivals."""

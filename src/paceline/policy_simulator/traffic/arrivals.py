@@ -1,4 +1,4 @@
-"""When does the next request arrive? Open loops by the clock, closed loops by what is left.
+"""Arrivals of a phase's requests: open loops by the clock, closed loops by free capacity.
 
 The n-th request of a phase is the same request under every policy: its draws come from the seed,
 the phase's number and n.
@@ -7,11 +7,42 @@ the phase's number and n.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.policy_simulator.engine.batch import Arrival, draw_arrival
-from paceline.policy_simulator.traffic.traffic import ClosedLoop, OpenLoop, Phase
+from paceline.policy_simulator.traffic.phases import ClosedLoop, OpenLoop, Phase, TrafficClass
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One arriving request; the seed and its number determine everything about it."""
+
+    arrived_s: float
+    kind: TrafficClass
+    prompt_tokens: int
+    output_tokens: int
+    quality: float
+    """Standard normal: how much better its drafts are than its class's."""
+    random: np.random.Generator
+
+
+def draw_arrival(phase: Phase, arrived_s: float, random: np.random.Generator) -> Arrival:
+    """A request of the phase's classes; mutates `random` only."""
+    share = random.random() * sum(kind.weight for kind in phase.classes)
+    kinds = iter(phase.classes)
+    kind = next(kinds)
+    while share >= kind.weight:
+        share -= kind.weight
+        kind = next(kinds, kind)
+    return Arrival(
+        arrived_s=arrived_s,
+        kind=kind,
+        prompt_tokens=int(random.integers(kind.prompt_tokens.low, kind.prompt_tokens.high + 1)),
+        output_tokens=int(random.integers(kind.output_tokens.low, kind.output_tokens.high + 1)),
+        quality=float(random.standard_normal()),
+        random=random,
+    )
 
 
 class Arrivals:
@@ -28,7 +59,7 @@ class Arrivals:
             self._times_s.extend(_open_loop_times(phase.load, start_s, phase.duration_s, random))
 
     def due(self, now_s: float, num_in_engine: int) -> list[Arrival]:
-        """The requests that have arrived by now and were not given out yet."""
+        """The requests that have arrived by now and were not handed out yet."""
         load = self._phase.load
         if isinstance(load, ClosedLoop):
             elapsed = 0.0
@@ -41,14 +72,14 @@ class Arrivals:
             arrived.append(self._draw(self._times_s.popleft()))
         return arrived
 
-    def rest(self) -> list[Arrival]:
-        """At the phase's end: those who came while its last step ran, not given out yet."""
+    def remaining(self) -> list[Arrival]:
+        """At the phase's end: requests that arrived during its last step, not handed out yet."""
         arrived = [self._draw(time_s) for time_s in self._times_s]
         self._times_s.clear()
         return arrived
 
     def next_s(self, now_s: float) -> float | None:
-        """When the idle engine should look again; None when nothing comes in this phase."""
+        """The next time at which a request may arrive; None when none does in this phase."""
         load = self._phase.load
         if isinstance(load, OpenLoop):
             return self._times_s[0] if self._times_s else None

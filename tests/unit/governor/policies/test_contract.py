@@ -14,10 +14,10 @@ from paceline.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
 from paceline.governor.policy import Policy
 from paceline.governor.policy_definition import Parameter
 from paceline.policy_registry import check_policy
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.traffic import (
+from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

@@ -10,7 +10,7 @@ from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.traffic.traffic import DraftTruth
+from paceline.policy_simulator.traffic.phases import DraftTruth
 from unit.governor.steady import (
     EASY,
     HARD,
@@ -281,7 +281,7 @@ def test_first_tokens_told_for_free_switch_on_within_fifty_steps(num_requests: i
     One request alone has 24 verdicts in 24 steps, so it is left out here.
     """
     hopeless, easy = hazard(0.05), hazard(0.9)
-    engine = SteadyEngine(GoodputPolicy(MAX), drafter="keeps_up", tells_first_tokens=True)
+    engine = SteadyEngine(GoodputPolicy(MAX), drafter="keeps_up", reports_first_tokens=True)
     engine.run(num_requests, hopeless, 300)
     assert not any(engine.lengths(num_requests, hopeless, 300))
     engine.run(num_requests, easy, 50)

@@ -12,12 +12,12 @@ from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest
 from paceline.governor.values import EngineLoad, StepSample
 from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.arms import HeldLength
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.traffic import (
+from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

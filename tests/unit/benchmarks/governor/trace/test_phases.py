@@ -6,8 +6,8 @@ import itertools
 import json
 
 from benchmarks.governor.trace.phases import TRACE, RequestMaker, cut_to_end, make_long
+from paceline.policy_simulator.evaluation.traces import build_trace
 from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.traces import build_trace
 from paceline.workloads import Prompt, load_workload
 
 

@@ -1,4 +1,4 @@
-"""What traffic comes, and what the target really accepts of each request's drafts.
+"""Phases of traffic, with the true acceptance of each class of requests.
 
 All of it is known truth: a policy sees only samples, the oracle sees this.
 """
@@ -31,7 +31,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class DraftTruth:
-    """How a drafter fares on one kind of text.
+    """The true acceptance and offers of a drafter on one kind of text.
 
     Acceptance: `hazards[j-1]` = P(token j accepted | offered, j-1 accepted); the last one holds for
     all deeper positions. Requests differ: each has one standard normal z for its life, and its
@@ -39,7 +39,8 @@ class DraftTruth:
 
     Offers: the drafter has a match or has none, a two-state Markov chain over output tokens: with
     none, `match_start` is the chance of one at the next token; with one, `match_stay` that it
-    lasts. Matched, it offers all it is asked for; else nothing. A model always offers: 1 and 1.
+    lasts. With a match it offers all that is requested, otherwise nothing. A model always offers:
+    1 and 1.
     """
 
     hazards: tuple[float, ...]
@@ -65,7 +66,7 @@ class DraftTruth:
 
     @property
     def match_memory(self) -> float:
-        """How much a match tells about the next token: the chain's second eigenvalue."""
+        """Correlation of a match with one at the next token: the chain's second eigenvalue."""
         return self.match_stay - self.match_start
 
     @property
@@ -81,8 +82,8 @@ class DraftTruth:
 
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """Requests of one kind. Where the next phase has a class of this name, its truth takes over
-    at once, also for requests under way; where it has not, they keep theirs until they end."""
+    """Requests of one kind. If the next phase has a class of this name, its truth applies at once,
+    also to requests under way; otherwise they keep theirs until they end."""
 
     name: str
     prompt_tokens: Lengths

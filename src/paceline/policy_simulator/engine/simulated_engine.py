@@ -1,15 +1,15 @@
-"""How does a policy fare in a serving engine whose truth is known?
+"""A serving engine in virtual time that steps a policy, with known acceptance and cost.
 
-Continuous batching in virtual time, as vLLM's scheduler does it: running requests first, in order,
-one token and their drafts each or a chunk of their prompt, within a token budget; then waiting
-ones, up to `max_num_seqs`. The policy is asked after the step is put together; what it plans is
-drafted at the step's end and verified in the next. The samples are what `paceline.engine.scheduler.observer`
-would make of the same steps. Under asynchronous scheduling a step is put together while the one
-before it runs: its sample, and the tokens it yields, come one step later, and a request that ends
-unexpectedly has its place in one step more. A draft model that rests also judges in hindsight when
-the plan says so (`hindsight`): at the step's end, in the step's time, reported with the next one.
+Continuous batching as in vLLM's scheduler: running requests first, in order, each with one token
+and its drafts or with a chunk of its prompt, within a token budget; then waiting ones, up to
+`max_num_seqs`. The policy plans after the step is scheduled; its plan is drafted at the step's end
+and verified in the next step. The samples equal those that `paceline.engine.scheduler.observer`
+makes of the same steps. Under asynchronous scheduling a step is scheduled while the one before it
+runs: its sample and its tokens come one step later, and a request that ends unexpectedly is still
+computed in one more step. A draft model that rests also scores finished text when the plan requests
+it (`replay_scoring`): at the step's end, in the step's time, reported with the next step.
 
-Left out: preemption (the KV cache is taken to be large enough), prefix caching, structured output,
+Left out: preemption (the KV cache is assumed large enough), prefix caching, structured output,
 and all time between two steps.
 """
 
@@ -22,18 +22,18 @@ import numpy as np
 
 from paceline.governor.policy import Policy
 from paceline.governor.values import EngineLoad, ReplayScores, StepSample
-from paceline.policy_simulator.engine.batch import Arrival, Bools, Ints, RequestBatch
-from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, look_back
+from paceline.policy_simulator.engine.batch import Bools, Ints, RequestBatch
+from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, score_finished_text
 from paceline.policy_simulator.engine.step_log import LogWriter, StepLog
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.arrivals import Arrivals
-from paceline.policy_simulator.traffic.traffic import ClosedLoop, Phase
+from paceline.policy_simulator.traffic.arrivals import Arrival, Arrivals
+from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """A step put together, its results still to come."""
+    """A scheduled step whose results are pending."""
 
     scheduled_s: float
     slots: Ints
@@ -41,7 +41,7 @@ class _Step:
     scheduled: Ints
     """Tokens per request."""
     verified: Ints
-    """Of these, draft tokens."""
+    """Draft tokens among them."""
     num_verified: int
     emits: Ints
     """1 where the step yields output, 0 where it computes part of a prompt."""
@@ -50,9 +50,9 @@ class _Step:
     draft_length: int
     catch_up_tokens: int
     is_behind: bool
-    """The draft model has not caught up yet, and drafts nothing."""
+    """Whether the draft model has not caught up yet, and therefore drafts nothing."""
     replay_scoring_tokens: int
-    """Ordered by the plan; 0 for no look back."""
+    """Requested by the plan; 0 for no replay scoring."""
 
 
 class SimulatedEngine:
@@ -77,10 +77,10 @@ class SimulatedEngine:
         self._ones = np.ones(machine.max_num_seqs, dtype=np.int64)
         self._waiting: deque[Arrival] = deque()
         self._in_flight: deque[_Step] = deque()
-        self._asked = 0
+        self._requested = 0
         self._report: ReplayScores | None = None
         self._now_s = 0.0
-        self._went_on = False
+        self._is_back_to_back = False
         self._num_phases = 0
 
     @property
@@ -116,19 +116,19 @@ class SimulatedEngine:
                 self._finish(self._in_flight.popleft(), log)
             elif not self._wait(arrivals, end_s):
                 break
-        self._waiting.extend(arrivals.rest())
+        self._waiting.extend(arrivals.remaining())
         return log.finish(self._now_s - start_s)
 
     def _check(self, phase: Phase) -> None:
         needs_ngram = [kind.name for kind in phase.classes if not kind.truth.always_offers]
         if needs_ngram and self._machine.drafter not in ("ngram", "none"):
             raise ValueError(
-                f"class {needs_ngram[0]!r} offers in runs, which drafter "
-                f"{self._machine.drafter!r} does not; use a machine with an n-gram drafter"
+                f"class {needs_ngram[0]!r} has a match_start or match_stay below 1, which drafter "
+                f"{self._machine.drafter!r} does not support; use a machine with an n-gram drafter"
             )
 
     def _cancel_beyond(self, num_kept: int) -> None:
-        """Requests beyond the oldest `num_kept` are gone; a step under way computes them still."""
+        """Cancel all requests but the oldest `num_kept`; a step under way still computes them."""
         while len(self._waiting) > max(num_kept - len(self._running), 0):
             self._waiting.pop()
         self._batch.release(self._running[num_kept:])
@@ -145,7 +145,7 @@ class SimulatedEngine:
         return True
 
     def _schedule(self, ceiling: int) -> _Step | None:
-        """Put the next step together and have the policy plan; None when there is nothing to do."""
+        """Schedule the next step and let the policy plan; None when there are no requests."""
         batch, machine = self._batch, self._machine
         slots, tokens = self._share_budget()
         if len(slots) == 0:
@@ -159,7 +159,7 @@ class SimulatedEngine:
             num_waiting=len(self._waiting),
             max_draft_length=ceiling,
             has_replay_scoring=machine.drafter == "rests",
-            has_first_token_verdicts=machine.tells_first_tokens,
+            has_first_token_verdicts=machine.reports_first_tokens,
         )
         plan = self._policy.plan(load)
         length = plan.draft_length
@@ -178,13 +178,13 @@ class SimulatedEngine:
             num_verified=num_verified,
             emits=emits,
             load=load,
-            requested_draft_length=self._asked,
+            requested_draft_length=self._requested,
             draft_length=length,
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
             replay_scoring_tokens=plan.replay_scoring_tokens if load.has_replay_scoring else 0,
         )
-        self._asked = length
+        self._requested = length
         return step
 
     def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:
@@ -199,7 +199,7 @@ class SimulatedEngine:
         return np.where(is_prefill, 0, tokens - 1), (left == 0).astype(np.int64)
 
     def _catch_up(self, slots: Ints, length: int) -> tuple[int, bool]:
-        """How many missed tokens a resting draft model makes up for, and whether some are left."""
+        """How many missed tokens a resting draft model computes, and whether some are left."""
         if self._machine.drafter != "rests" or length == 0:
             return 0, False
         missed = self._batch.missed[slots]
@@ -208,11 +208,11 @@ class SimulatedEngine:
         return int(missed.sum() - self._batch.missed[slots].sum()), bool(left[-1] > 0)
 
     def _share_budget(self) -> tuple[Ints, Ints]:
-        """Which requests get how many tokens in the next step; admits from the queue."""
+        """Slots and token counts of the next step; admits requests from the queue."""
         batch, machine = self._batch, self._machine
         slots = self._running
         if machine.is_async:
-            # A step under way that surely ends the request makes another one needless.
+            # A request that a step under way is certain to end needs no further step.
             slots = slots[batch.output_left[slots] > batch.in_flight[slots]]
         tokens = batch.drafts[slots] + 1
         if self._num_prefilling:
@@ -238,7 +238,7 @@ class SimulatedEngine:
         return slots, tokens
 
     def _finish(self, step: _Step, log: LogWriter) -> None:
-        """Let the step take its time, hand out its tokens, and show it to the policy."""
+        """Advance the clock by the step, hand out its tokens, and pass its sample to the policy."""
         batch, machine = self._batch, self._machine
         slots = step.slots
         alive = batch.serial[slots] == step.serials
@@ -247,28 +247,28 @@ class SimulatedEngine:
         outputs = np.minimum(step.emits * (accepted + 1), batch.output_left[slots]) * alive
         ended = alive & (step.emits > 0) & (outputs == batch.output_left[slots])
         batch.output_left[slots] -= outputs
-        going = alive & ~ended
+        remaining = alive & ~ended
         if np.count_nonzero(ended):
             self._running = self._running[~np.isin(self._running, slots[ended])]
             batch.release(slots[ended])
-        kept = slots[going]
-        batch.computed[kept] -= (step.verified - accepted)[going]
-        batch.in_flight[kept] -= step.emits[going]
-        batch.advance(kept, outputs[going])
+        kept = slots[remaining]
+        batch.computed[kept] -= (step.verified - accepted)[remaining]
+        batch.in_flight[kept] -= step.emits[remaining]
+        batch.advance(kept, outputs[remaining])
         length = 0 if step.is_behind else step.draft_length
         if machine.drafter == "rests" and length == 0:
-            batch.missed[kept] += (step.scheduled - step.verified + accepted)[going]
+            batch.missed[kept] += (step.scheduled - step.verified + accepted)[remaining]
         if not machine.is_async:
-            emitting = kept[outputs[going] > 0]
-            self._propose(emitting, outputs[going & (outputs > 0)], length)
-        look = self._look_back(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
-        expected_s = self._expected_s(step, look)
-        replay_scoring_s = 0.0 if look is None else expected_s - self._expected_s(step)
-        started_s = self._now_s if self._went_on else step.scheduled_s
+            emitting = kept[outputs[remaining] > 0]
+            self._propose(emitting, outputs[remaining & (outputs > 0)], length)
+        replay = self._replay(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
+        expected_s = self._expected_s(step, replay)
+        replay_scoring_s = 0.0 if replay is None else expected_s - self._expected_s(step)
+        started_s = self._now_s if self._is_back_to_back else step.scheduled_s
         self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
         self._hand_out(slots[outputs > 0], slots[ended], log)
-        self._show(step, accepted, going, started_s, first_tokens)
-        self._report = None if look is None else look.report(replay_scoring_s)
+        self._show(step, accepted, remaining, started_s, first_tokens)
+        self._report = None if replay is None else replay.report(replay_scoring_s)
         log.steps.append(
             (
                 self._now_s - started_s,
@@ -285,12 +285,12 @@ class SimulatedEngine:
             )
         )
 
-    def _look_back(self, max_tokens: int) -> SimulatedReplay:
+    def _replay(self, max_tokens: int) -> SimulatedReplay:
         # No pass takes more tokens than a step may.
         room = min(max_tokens, self._machine.token_budget)
-        return look_back(self._batch, self._running, room, self._machine.max_draft_length)
+        return score_finished_text(self._batch, self._running, room, self._machine.max_draft_length)
 
-    def _expected_s(self, step: _Step, look: SimulatedReplay | None = None) -> float:
+    def _expected_s(self, step: _Step, replay: SimulatedReplay | None = None) -> float:
         shape = StepShape(
             num_requests=len(step.slots),
             verified_draft_tokens=step.num_verified,
@@ -298,14 +298,14 @@ class SimulatedEngine:
             context_tokens=step.load.context_tokens,
             draft_passes=0 if step.is_behind else self._machine.draft_passes(step.draft_length),
             catch_up_tokens=step.catch_up_tokens,
-            replay_scoring_requests=0 if look is None else look.num_requests,
-            replay_scoring_tokens=0 if look is None else look.computed_tokens,
+            replay_scoring_requests=0 if replay is None else replay.num_requests,
+            replay_scoring_tokens=0 if replay is None else replay.computed_tokens,
         )
         return self._machine.cost.step_s(shape)
 
     def _hand_out(self, slots: Ints, ended: Ints, log: LogWriter) -> None:
-        """Note how long each of these requests waited for its output, and the pace of those that
-        have ended with it."""
+        """Log each request's wait for its output, and the time per output token of those that
+        ended with it."""
         batch, now_s = self._batch, self._now_s
         last_s = batch.last_output_s[slots]
         is_first = np.isnan(last_s)
@@ -315,13 +315,13 @@ class SimulatedEngine:
             log.firsts.append(now_s - batch.arrived_s[firsts])
             batch.first_output_s[firsts] = now_s
         batch.last_output_s[slots] = now_s
-        paced = ended[batch.output_tokens[ended] > 1]
-        if len(paced):
-            took_s = now_s - batch.first_output_s[paced]
-            log.paces.append(took_s / (batch.output_tokens[paced] - 1))
+        with_rate = ended[batch.output_tokens[ended] > 1]
+        if len(with_rate):
+            took_s = now_s - batch.first_output_s[with_rate]
+            log.paces.append(took_s / (batch.output_tokens[with_rate] - 1))
 
     def _propose(self, slots: Ints, emitted: Ints, length: int) -> None:
-        """The drafter drafts for requests that have just got output."""
+        """Let the drafter draft for requests that have just received output."""
         batch = self._batch
         if self._machine.drafter == "ngram":
             batch.drafts[slots] = length * batch.match(slots, emitted)
@@ -329,9 +329,9 @@ class SimulatedEngine:
             batch.drafts[slots] = length
 
     def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
-        """Where nothing was asked for: 1 for each request that emits the token that the draft model
-        has computed for it. By the draw that would have decided on it as a draft."""
-        if not self._machine.tells_first_tokens or step.requested_draft_length > 0:
+        """At requested length 0: 1 for each request that emits the token that the draft model has
+        computed for it, by the draw that would have decided on it as a draft."""
+        if not self._machine.reports_first_tokens or step.requested_draft_length > 0:
             return ()
         decoding = step.slots[
             alive & (step.scheduled == 1) & (self._batch.position[step.slots] > 0)
@@ -343,24 +343,24 @@ class SimulatedEngine:
         self,
         step: _Step,
         accepted: Ints,
-        going: Bools,
+        remaining: Bools,
         started_s: float,
         first_tokens: tuple[int, ...],
     ) -> None:
-        """Give the policy the sample of the step, as the observer would make it."""
-        rests, asked = self._machine.drafter == "rests", step.requested_draft_length
-        still_behind = rests and asked > 0 and step.num_verified == 0
-        catches_up = rests and step.draft_length > 0 and (asked == 0 or still_behind)
-        judged = going & ((step.verified > 0) | (step.scheduled == 1))
-        if asked == 0 or still_behind:
+        """Pass the sample of the step to the policy, as the observer would make it."""
+        rests, requested = self._machine.drafter == "rests", step.requested_draft_length
+        still_behind = rests and requested > 0 and step.num_verified == 0
+        catches_up = rests and step.draft_length > 0 and (requested == 0 or still_behind)
+        judged = remaining & ((step.verified > 0) | (step.scheduled == 1))
+        if requested == 0 or still_behind:
             judged[:] = False
         load = step.load
-        is_back_to_back = self._went_on
-        self._went_on = bool(self._waiting or len(self._running))
+        is_clean = self._is_back_to_back
+        self._is_back_to_back = bool(self._waiting or len(self._running))
         self._policy.observe(
             StepSample(
                 num_requests=load.num_requests,
-                requested_draft_length=asked,
+                requested_draft_length=requested,
                 drafted=tuple(step.verified[judged].tolist()),
                 accepted=tuple(accepted[judged].tolist()),
                 verified_draft_tokens=step.num_verified,
@@ -368,7 +368,7 @@ class SimulatedEngine:
                 prefill_tokens=load.prefill_tokens,
                 context_tokens=load.context_tokens,
                 duration_s=self._now_s - started_s,
-                is_clean=is_back_to_back and not catches_up and step.replay_scoring_tokens == 0,
+                is_clean=is_clean and not catches_up and step.replay_scoring_tokens == 0,
                 catches_up=catches_up,
                 judged=tuple(map(str, step.serials[judged].tolist())),
                 replay_scores=self._report,

@@ -1,8 +1,8 @@
-"""Which traffic is known by name? Phases scaled to a profile's loads and pace.
+"""Named traces: phases scaled to a profile's loads and speed.
 
 A phase lasts as long as `_PHASE_STEPS` undrafted steps at the profile's middle load, so that a
-trace means the same on a CPU and on eight GPUs. Closed loops where throughput is the question, an
-open loop where waiting is.
+trace is comparable on a CPU and on eight GPUs. Closed loops measure throughput, an open loop
+measures waiting.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from paceline.policy_simulator.evaluation.oracle import best_rate
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.profiles import Profile
-from paceline.policy_simulator.traffic.traffic import (
+from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -24,7 +24,7 @@ _PHASE_STEPS = 1000
 
 # Acceptance of model drafters. Measured on small pairs: 0.68 at position 1 for greedy code, 0.58
 # for probabilistic and 0.20 for greedy drafts at temperature 1; 0.86 to 0.91 in reports from large
-# pairs (vllm-project/vllm pull 47111). The slopes over positions are chosen by hand.
+# pairs (vllm-project/vllm pull 47111). The slopes over positions are chosen empirically.
 _MODEL = {
     TextKind.PREDICTABLE: DraftTruth((0.90, 0.92, 0.93)),
     TextKind.MIDDLING: DraftTruth((0.68, 0.66, 0.64)),
@@ -32,7 +32,7 @@ _MODEL = {
     TextKind.VARIED: DraftTruth((0.68, 0.70), spread=1.2),
 }
 # Acceptance of n-gram drafts when there is a match: 0.32 and 0.69 measured at position 1 for one
-# and for 16 requests; how often and how long matches come is chosen by hand.
+# and for 16 requests; how often and how long matches come is chosen empirically.
 _NGRAM = {
     TextKind.PREDICTABLE: DraftTruth((0.88, 0.94, 0.95), match_start=0.2, match_stay=0.95),
     TextKind.MIDDLING: DraftTruth((0.69, 0.75), match_start=0.1, match_stay=0.85),
