@@ -1,4 +1,4 @@
-"""Memory and cost arithmetic of models on hardware: values and pure functions that any part may use.
+"""Memory and cost arithmetic: values and pure functions that every part may import.
 
-`roofline` computes the time of a forward pass.
+`kv_cache` computes memory, `roofline` the time of a forward pass. It imports no other part.
 """
