@@ -37,7 +37,7 @@ def _wrap_bookkeeping() -> None:
     misfit = unfit_for("seeded_generator", check_hooks("seeded_generator"))
     if misfit:
         logger.warning(
-            "Paceline: the seeded generator fix is off, because this vLLM does not fit its hooks: %s",
+            "Paceline: the seed fix is off, because this vLLM does not fit its hooks: %s",
             misfit,
         )
         return
