@@ -189,10 +189,10 @@ class DraftLengthController:
             }
 
     def _policy_for(self, name: str, given: dict[str, Any]) -> Policy:
-        """The policy with the parameters `given` beside those of the settings.
+        """Return the policy with the parameters `given` in addition to those of the settings.
 
-        It is kept, so that a learning policy loses nothing while another one is in force; other
-        parameters build a new one.
+        Policies are kept, so that switching back loses no estimates. Different parameters build a
+        new policy.
         """
         parameters = self._settings.parameters_for(name) | given
         kept = self._policies.get(name)
@@ -217,8 +217,8 @@ class DraftLengthController:
             )
         if name is None or "draft_length" in command:
             raise ValueError(
-                "policy_parameters is given without policy; allowed is policy_parameters beside "
-                "policy, and without draft_length"
+                "policy_parameters is given without policy or together with draft_length; give "
+                "policy and policy_parameters, without draft_length"
             )
         check_policy_parameters(self._settings, name, given)
         return dict(given)

@@ -31,10 +31,10 @@ class PluginSettings:
     """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of `policy` by name, as docs/policies.md lists them."""
+    """Parameters of `policy` by name; docs/policies.md lists them."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
-        """The parameters that these settings give to the policy called `policy`."""
+        """Return the parameters that these settings give to the policy called `policy`."""
         parameters = {"draft_length": self.draft_length, "schedule": self.schedule}
         given = {name: value for name, value in parameters.items() if value is not None}
         return given | dict(self.policy_parameters) if policy == self.policy else given
@@ -55,7 +55,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
             raise ValueError(
                 f'"paceline" has the unknown key {key!r}; allowed are {", ".join(_KEYS)}; {_WHERE}'
             )
-    load_policies()  # now, so that a change of policy at run time imports nothing
+    load_policies()  # at start, so that switching the policy at run time imports nothing
     settings = PluginSettings(
         policy=_check_name(given.get("policy", DEFAULT_POLICY)),
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
@@ -74,8 +74,10 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
 def check_policy_parameters(
     settings: PluginSettings, policy: str, given: Mapping[str, Any]
 ) -> None:
-    """ValueError unless the policy called `policy` takes the parameters `given`, beside those that
-    the settings give to every policy."""
+    """Raise ValueError unless the policy called `policy` accepts the parameters `given`.
+
+    They are checked together with those that the settings give to every policy.
+    """
     definition = find_policy(policy)
     declared = {parameter.name for parameter in definition.parameters}
     shared = {
@@ -115,7 +117,8 @@ def _check_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
     twice = sorted({"draft_length", "schedule"} & set(given) & set(value))
     if twice:
         raise ValueError(
-            f"{twice[0]} is given twice; leave it out of policy_parameters or beside it; {_WHERE}"
+            f"{twice[0]} is given twice; remove it from policy_parameters or from the level above; "
+            f"{_WHERE}"
         )
     return dict(value)
 
