@@ -1,7 +1,7 @@
-"""What does an engine's error mean, and what of it may the client read?
+"""Translate an engine's error into a `Problem` that the client may read.
 
-Engines differ: vLLM has integer codes, pydantic reports with the offending input, paths of its
-own files. This is the one place that knows; the result is a `Problem` of ours.
+Engines differ: vLLM's errors have integer codes, pydantic reports that quote the input, and paths
+of its own files. Only this module knows these forms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paceline.gateway.requests.routes import Route
 
 _MAX_MESSAGE_CHARS = 1000
 _MAX_SCRUBBED_CHARS = 4 * _MAX_MESSAGE_CHARS
-"""What stands behind is cut off first: some of the patterns take time that grows faster than the
+"""Longer messages are cut to this before scrubbing: the time of some patterns grows faster than the
 text, and an engine may quote a whole prompt of blanks."""
 
 _SCRUB = (
@@ -50,8 +50,8 @@ _NO_ROUTE = re.compile(
     r"|does not support (embeddings|\w+ API)"
 )
 _TRANSIENT = (401, 403, 502, 503, 504)
-"""Statuses that say themselves that it passes; and those about the key between gateway and engine,
-which the client can neither cause nor mend."""
+"""Statuses of a temporary failure, and those about the key between gateway and engine, which the
+client can neither cause nor fix."""
 _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
@@ -70,7 +70,8 @@ def problem_of(
     if status >= 500 and status != 501:
         return Problem(
             500,
-            "The engine failed on this request and serves on; the same is likely to fail again.",
+            "The engine failed on this request and still serves; the same request is likely to "
+            "fail again.",
             "engine_error",
         )
     if is_context_error(message):

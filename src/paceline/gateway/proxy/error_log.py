@@ -1,8 +1,8 @@
-"""What of an engine's error may stand in the log?
+"""Describe an engine's error for the log without quoting prompts or answers.
 
-Errors quote what the client sent, or what the engine was writing, in forms that no pattern knows
-in full. So the log names the kind of error; the words only where the operator asks for them
-(`server.log_prompts`). The engine's own log has more under the same request id.
+Errors quote what the client sent, or what the engine had generated, in forms that no pattern covers
+in full. So the log names the type of error, and its text only with `server.log_prompts`. The
+engine's own log has more under the same request id.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _KIND = re.compile(r"[A-Za-z_]{1,60}")
 
 
 def describe_error(body: bytes, log_prompts: bool) -> str:
-    """An error's body in a form that is fit for the log.
+    """The type and size of an error's body; with `log_prompts` its first bytes.
 
-    >>> describe_error(b'{"error": {"type": "InternalServerError", "message": "Dear Ann"}}', False)
-    'InternalServerError, 65 bytes (server.log_prompts would show them)'
+    >>> describe_error(b'{"error": {"type": "InternalServerError", "message": "Hello Ann"}}', False)
+    'InternalServerError, 66 bytes (server.log_prompts would show them)'
     """
     if log_prompts:
         return repr(body[:_MAX_BYTES])

@@ -1,7 +1,7 @@
-"""An attempt has ended: what becomes of the request?
+"""`next_step`: decide what follows a failed attempt of a request.
 
-One pure function from values to the next step. Carrying the step out, and spending the budgets, is
-left to `journey`.
+One pure function from values to the next step. `request_runner` carries the step out and spends the
+budgets.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Step(StrEnum):
     RETRY_ELSEWHERE = "retry_elsewhere"
     """Make the request again, on a replica that has not failed it. Spends a retry."""
     CONTINUE_ELSEWHERE = "continue_elsewhere"
-    """Have another replica go on after the last token sent. Spends a continuation."""
+    """Continue the stream on another replica, after the last token sent. Spends a continuation."""
     WAIT_FOR_REPLICA = "wait_for_replica"
-    """Nobody can take it now. Wait for a replica, the one that failed included; then retry or
-    continue, which is spent then. The first attempt of a request is free."""
+    """No replica can take the request now. Wait for one, those that failed included; then retry or
+    continue, which spends the budget then. The first attempt of a request is free."""
     GIVE_UP = "give_up"
-    """Tell the client that it failed."""
+    """Send the client the problem."""
 
 
 class RetryReason(StrEnum):
@@ -56,23 +56,24 @@ class FailureContext:
     """Everything that the next step depends on, as of the end of an attempt."""
 
     outcome: Outcome
-    """How the attempt ended. The request's own deadline is no case: it ends the whole journey."""
+    """How the attempt ended. Never the request's own deadline, which ends the request."""
     has_client_bytes: bool
     """Whether the client has received anything of the answer, from any attempt."""
     can_continue: bool
-    """Whether what it has received can be continued token by token. Not read before that."""
+    """Whether what it has received can be continued token by token; meaningless before that."""
     num_attempts: int
-    """Attempts made until now that began the answer anew, this one included; those that did not
-    reach an engine are left out."""
+    """Attempts so far that began the answer anew, this one included; those that did not reach an
+    engine are left out."""
     num_continuations: int
-    """Attempts that continued it, this one included, since the last one that brought it forward."""
+    """Attempts that continued it, this one included, since the last one that added at least
+    `PROGRESS_TOKENS` tokens."""
     num_continuations_in_all: int
-    """With those before it."""
+    """All attempts that continued it, this one included."""
     num_repeating_errors: int
-    """Attempts, this one included, that ended with an error which is likely to come again with the
-    same request: an engine's 500 after which it serves on."""
+    """Attempts, this one included, that ended with an error which the same request is likely to
+    cause again: an engine's 500 after which the engine still serves."""
     waited_s: float
-    """How long this request has waited for a replica until now, over all its waits."""
+    """How long this request has waited for a replica so far, over all its waits."""
     has_other_replica: bool
     """Whether a replica that has not failed this request can take it now."""
     num_retries_left: int
@@ -90,7 +91,7 @@ _ENDS = {
     Outcome.REFUSED: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
     Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
 }
-"""Outcomes after which another replica could do nothing better."""
+"""Outcomes that another replica would not change."""
 
 
 def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
@@ -100,13 +101,13 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
        fault itself: GIVE_UP. A 4xx is never tried again, but a client that has bytes cannot be
        given it as its answer: GIVE_UP.
     2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
-    3. An error that repeats has come twice: GIVE_UP. The second engine settles that the request is
-       to blame; a third would only do the work again.
+    3. An error that repeats has occurred twice: GIVE_UP. The second engine shows that the request
+       is the cause; a third would only repeat the work.
     4. No attempt of this kind, or no budget left: GIVE_UP.
     5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
-    6. It ran into a deadline, or an error that repeats has come: GIVE_UP. The replica that let it
-       wait or failed on it would be the next one again.
+    6. The attempt timed out, or an error that repeats has occurred: GIVE_UP. The next replica would
+       be the one that timed out or failed.
     7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
     """
     if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:

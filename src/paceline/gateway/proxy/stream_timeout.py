@@ -1,7 +1,7 @@
-"""How is a time limit kept that moves with every chunk of a stream?
+"""`StreamTimeout`: a time limit that moves with every chunk of a stream.
 
-`asyncio.timeout` whose limit may be moved thousands of times a second: moving it notes the new
-moment, and only when the one timer fires is it set again, for what is then left.
+Like `asyncio.timeout`, but the limit may be moved thousands of times a second: a move records the
+new moment, and only when its one timer fires is the timer set again, for the time that is left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StreamTimeout:
         self._at_s: float | None = self._loop.time() + after_s
 
     def move(self, after_s: float) -> None:
-        """The limit is so many seconds from now."""
+        """Set the limit to this many seconds from now."""
         at_s = self._at_s = self._loop.time() + after_s
         if self._timer is None or at_s < self._fires_at_s:
             self._set_timer(at_s)
@@ -64,14 +64,14 @@ class StreamTimeout:
         self._stop_timer()
         if self._task is not None and not self._has_expired:
             self._fires_at_s = at_s
-            self._timer = self._loop.call_at(at_s, self._look)
+            self._timer = self._loop.call_at(at_s, self._check)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._at_s is None or self._task is None:
             return  # `move` sets the timer again

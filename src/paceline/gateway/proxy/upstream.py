@@ -1,7 +1,7 @@
-"""How does the gateway talk to a replica?
+"""`Upstreams`: send requests to replicas, over HTTP on a Unix socket or a URL.
 
-HTTP over the replica's Unix socket or URL. aiohttp's exceptions end here: callers see
-`Unreachable` (no connection) and `Broken` (the answer ended too early).
+aiohttp's exceptions are translated here: callers see `Unreachable` (no connection) and `Broken`
+(the answer ended too early).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from paceline.gateway.settings import GatewaySettings
 
 
 class Unreachable(Exception):
-    """There was no connection to the replica: it knows nothing of the request."""
+    """There was no connection to the replica: it has not received the request."""
 
 
 class Broken(Exception):
-    """The replica had the request, and its answer ended before it was complete, or began."""
+    """The replica had the request; its answer ended before it was complete, or before it began."""
 
 
 class UpstreamResponse:
@@ -31,10 +31,10 @@ class UpstreamResponse:
         self._response = response
         self.status = response.status
         self.is_event_stream = response.content_type == "text/event-stream"
-        _tell_the_body_of_the_end(response)
+        _raise_when_cut_off(response)
 
     async def read_some(self) -> bytes:
-        """The bytes that are there, at least one; empty at the end. May raise `Broken`."""
+        """The bytes that have arrived, at least one; empty at the end. May raise `Broken`."""
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
@@ -61,7 +61,7 @@ class Upstreams:
 
     An async context manager. Replicas keep their address over restarts, so the sessions are few.
     Every request has a connection of its own: vLLM closes idle ones after 5 s and after some of
-    its errors, and a request sent into a closing one fails without anybody's fault.
+    its errors, and a request sent on a closing connection would fail.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -82,7 +82,7 @@ class Upstreams:
         self._sessions.clear()
 
     async def keep_only(self, addresses: Collection[str]) -> None:
-        """Close what is kept for other addresses; DNS names change theirs for ever."""
+        """Close the sessions of other addresses: those of DNS names keep changing."""
         for address in self._sessions.keys() - set(addresses):
             await self._sessions.pop(address).close()
 
@@ -130,23 +130,23 @@ class Upstreams:
         return session, "http://engine" if replica.is_unix else replica.address.rstrip("/")
 
 
-def _tell_the_body_of_the_end(response: aiohttp.ClientResponse) -> None:
-    """A body that is incomplete when its connection has closed raises, whatever the reason.
+def _raise_when_cut_off(response: aiohttp.ClientResponse) -> None:
+    """Make a body that is incomplete when its connection closes raise, whatever the reason.
 
-    aiohttp's compiled parser drops the body without a word when a later packet has a malformed
-    chunk; whoever reads it would then wait for ever (seen with 3.14.5).
+    aiohttp's compiled parser drops the body silently when a later packet has a malformed chunk; the
+    reader would then wait forever (seen with 3.14.5).
     """
     body = response.content
 
     def closed(future: asyncio.Future[None] | None) -> None:
         if future is not None and not future.cancelled():
-            future.exception()  # else asyncio logs that nobody asked for it
+            future.exception()  # else asyncio logs that it was never retrieved
         if not body.is_eof() and body.exception() is None:
             body.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
 
     connection = response.connection
     if connection is None or connection.protocol is None:
-        return  # given back, since the body is complete
+        return  # released, since the body is complete
     closing = connection.protocol.closed
     if closing is None:
         closed(None)
@@ -155,7 +155,7 @@ def _tell_the_body_of_the_end(response: aiohttp.ClientResponse) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """For the log. Not in aiohttp's words where these quote the bytes of the answer."""
+    """For the log; the type alone where aiohttp's message may quote bytes of the answer."""
     may_quote = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError))
     if may_quote or not str(error):
         return type(error).__name__

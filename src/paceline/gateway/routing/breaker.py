@@ -1,8 +1,7 @@
-"""Which replicas should get no new requests because of how the last ones ended?
+"""`Breakers`: one circuit breaker per replica, which keeps requests away from one that fails.
 
-One circuit breaker per replica, as seen by this gateway. It decides on values: who is admitted now,
-and what one more ended attempt means. Whether a replica is ready at all is told by its state, which
-attempt goes where is decided in `journey` and `routing`.
+Decisions on values: which replicas are admitted now, and what one more ended attempt means. Whether
+a replica is ready at all is its state; `router` chooses among the admitted ones.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _FAILURES = frozenset(
     {Outcome.UNREACHABLE, Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR}
 )
 _JITTER_FRACTION = 0.2
-"""Chosen by hand: replicas that failed together are tried again over a fifth of the time."""
+"""Chosen empirically: replicas that failed together are tried again at different moments."""
 
 _NUM_EAGER_TRIALS = 3
-"""So often an idle fleet tries a replica again of its own accord. Chosen by hand: a client may have
-to wait for such a trial to fail."""
+"""An idle fleet prefers a half-open replica for this many trips, then avoids it. Chosen
+empirically: a client may have to wait for such a trial to fail."""
 
 
 class BreakerState(StrEnum):
@@ -37,14 +36,14 @@ class BreakerState(StrEnum):
     OPEN = "open"
     """It takes none."""
     HALF_OPEN = "half_open"
-    """Its time out is over: one request at a time tries it."""
+    """Its open time has passed: one request at a time tries it."""
 
 
 class _Role(Enum):
     SAMPLE = auto()
     PROBE = auto()
     FORCED = auto()
-    """Begun although the breaker was open, because every other one was too. Says nothing new."""
+    """Begun although the breaker was open, because all others were too. Its end is not counted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,28 +52,29 @@ class Ticket:
 
     name: str
     epoch: int
-    """The breaker's at the beginning: an attempt begun before a trip says nothing of what is."""
+    """The breaker's at the beginning: the end of an attempt begun before a trip is not counted."""
     role: _Role
     began_at_s: float
 
 
 class Breakers:
-    """The breakers of all replicas. Unknown names are closed; memory is kept per name `began`.
+    """The breakers of all replicas. Unknown names are closed; state is kept per name `began`.
 
     CLOSED → OPEN: one attempt was UNREACHABLE (a replica that refuses a connection refuses the next
-    one too, and being wrong costs `open_s`), or of at least `min_samples` attempts that ended
-    within `window_s` the share of failures is `max_failure_fraction` or more.
+    one too, and a wrong verdict costs `open_s`), or `min_samples` attempts or more ended within
+    `window_s` and the fraction of failures is `max_failure_fraction` or more.
     OPEN → HALF_OPEN: after open_s · 2^(trips - 1), at most `max_open_s`, shortened by up to a fifth
     by a jitter that depends on the name alone.
     HALF_OPEN → CLOSED: the probe answered or completed. HALF_OPEN → OPEN: the probe failed. A probe
-    that ends without a verdict (its client left, the engine refused the request) frees its place.
+    that ends without a verdict (its client left, the engine refused the request) admits another.
     Trips are counted from one again once the breaker was closed for `max_open_s`.
 
-    Failures are UNREACHABLE, BROKEN, TIMED_OUT and ENGINE_ERROR; COMPLETED is a success. All else
-    is no verdict: a 4xx is the request's fault, and must neither eject a replica nor hide failures.
+    Failures are UNREACHABLE, BROKEN, TIMED_OUT and ENGINE_ERROR; COMPLETED is a success. Other
+    outcomes are no verdict: a 4xx is the request's fault, and must neither eject a replica nor hide
+    failures.
 
-    Where it fails: a replica that answers every request with the wrong words, and one that only
-    answers what the engine refuses, look well to it.
+    Limitation: a replica that answers every request with wrong text, and one whose engine refuses
+    every request, count as healthy.
 
     >>> breakers = Breakers(FailureSettings())
     >>> breakers.ended(breakers.began("a", 0.0), Outcome.UNREACHABLE, 0.1)
@@ -111,8 +111,8 @@ class Breakers:
         return breaker.began(now_s)
 
     def answered(self, ticket: Ticket, now_s: float) -> None:
-        """The first bytes of a good answer came. A stream may go on for long: for a probe this is
-        the success, and what becomes of it later is not counted."""
+        """The first bytes of a good answer arrived. A stream may last long: for a probe this is
+        the success, and its end is not counted."""
         breaker = self._current(ticket)
         if breaker is not None and ticket.role is _Role.PROBE:
             breaker.close(now_s)
@@ -130,7 +130,7 @@ class Breakers:
             breaker.trip(now_s, is_mute=True)
 
     def reset(self, name: str) -> None:
-        """Forget what was: the replica is ready again after it was down."""
+        """Forget a replica's past: it is ready again after it was down."""
         self._breakers.pop(name, None)
 
     def forget(self, names_left: Collection[str]) -> None:
@@ -143,11 +143,11 @@ class Breakers:
         return {name: breaker.state(now_s) for name, breaker in self._breakers.items()}
 
     def order_among_equals(self, name: str, now_s: float) -> int:
-        """Of replicas that are equal otherwise, the lowest should take a request.
+        """Rank of the breaker among replicas with equal load; the lowest should take the request.
 
-        0: half open and not tried yet, which it would stay for as long as the others are idle.
-        1: closed. 2: half open, and a trial brought no success, or several before it did not: a
-        quiet service should not send it one request after the other.
+        0: half open and not tried yet, which it would remain while the others are idle.
+        1: closed. 2: half open, and this trial or several before it had no success: with little
+        traffic, not every request should go to it.
         """
         breaker = self._breakers.get(name)
         return 1 if breaker is None else breaker.order_among_equals(now_s)
@@ -163,7 +163,7 @@ class _Breaker:
 
     epoch: int
     is_mute: bool
-    """Whether it was tripped because it answers nobody: it refused a connection, or is hung."""
+    """Whether it was tripped because it does not answer: it refused a connection, or is hung."""
     _open_until_s: float | None
     """None while it is closed."""
     _probe: Ticket | None

@@ -27,11 +27,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RankedReplica:
-    """A place in the ranking."""
+    """One replica in the ranking."""
 
     replica: Replica
     reason: str
-    """Why it has this place, in a few words; never empty."""
+    """Why it is at this position, in a few words; never empty."""
 
 
 class ReplicaRanker(Protocol):

@@ -1,8 +1,8 @@
-"""Which replicas are hung although they accept connections and answer `/health`?
+"""`ProgressWatch`: find replicas that are hung although they accept connections.
 
-vLLM's API server lives on, and says it is well, while its engine stands still (vllm #39863).
-What tells is that no stream brings a byte. This decides from the times of bytes; failing the
-attempts, tripping the breaker and restarting the engine is left to others.
+vLLM's API server may answer `/health` while its engine is stalled (vllm #39863). The symptom is
+that no stream receives a byte. This decides from the times of bytes; `proxy.lease` ends the
+attempts and trips the breaker, and the caller of the gateway restarts the engine.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from enum import Enum, auto
 from paceline.gateway.settings import FailureSettings
 
 _TIMES_USUAL = 4.0
-"""A silence so many times the longest usual one is no usual one. Chosen by hand."""
+"""A silence this many times as long as the longest usual one is a stall. Chosen empirically."""
 _MAX_STREAMS = 3
-"""More silent streams than this are no stronger evidence. Chosen by hand."""
+"""More silent streams than this are no stronger evidence. Chosen empirically."""
 _MEMORY_S = 300.0
 """The longest silence is that of the last 5 to 10 minutes."""
 _MAX_CALL_GAP_S = 5.0
-"""When `stalled` was not asked for longer than this, the gateway itself stood still."""
+"""When `stalled` was not called for longer than this, the gateway itself was suspended."""
 
 
 class _State(Enum):
     FIRST = auto()
     """No byte yet."""
     LISTENING = auto()
-    """Its next bytes are waited for."""
+    """The gateway waits for its next bytes."""
     SENDING = auto()
-    """The client takes what came."""
+    """The client receives the last bytes."""
 
 
 class WatchedStream:
@@ -50,15 +50,15 @@ class ProgressWatch:
 
     where `usual` is the longest silence of this replica that ended, in the last 5 to 10 minutes.
     While streams that have begun wait, floor is `silence_s` / min(num_streams, 3): one stream may
-    be silent because the engine holds a tool call back until it is whole, several hardly are at the
-    same time; ceiling is the deadline of a single stream. While all that wait have had nothing
-    yet, floor is `first_silence_s`, and ceiling the deadline for first bytes. The two kinds of
-    silence are learned apart.
+    be silent because the engine holds a tool call until it is complete, several rarely are at the
+    same time; ceiling is the time limit of a single stream. While no waiting stream has received a
+    byte, floor is `first_silence_s`, and ceiling the time limit for first bytes. The two kinds of
+    silence are learned separately.
 
-    Streams whose client does not read do not count, nor does time in which the gateway itself stood
-    still. Where it fails: a prompt whose prefill takes longer than `first_silence_s` on a replica
-    that had only short ones, and does nothing else, looks hung; a replica without streams is never
-    found.
+    Streams whose client does not read do not count, nor does time in which the gateway itself was
+    suspended. Limitations: a replica that has had only short prompts and works on nothing but one
+    whose prefill takes longer than `first_silence_s` counts as hung; a replica without streams is
+    never found.
 
     >>> watch = ProgressWatch(FailureSettings(silence_s=30), 120, 300)
     >>> stream = watch.began("a", now_s=0.0)
@@ -71,15 +71,15 @@ class ProgressWatch:
     def __init__(
         self, settings: FailureSettings, stall_timeout_s: float, first_byte_timeout_s: float
     ) -> None:
-        """The two deadlines of a single stream are the ceilings."""
+        """The two time limits of a single stream are the ceilings."""
         self._settings = settings
         self._stall_timeout_s = stall_timeout_s
         self._first_byte_timeout_s = first_byte_timeout_s
         self._replicas: dict[str, _Replica] = {}
-        self._asked_at_s: float | None = None
+        self._called_at_s: float | None = None
 
     def began(self, name: str, now_s: float) -> WatchedStream:
-        """A streamed attempt was sent. Each must be given to `ended`, exactly once."""
+        """A streamed attempt was sent. Pass each result to `ended`, exactly once."""
         replica = self._replicas.get(name)
         if replica is None:
             replica = self._replicas[name] = _Replica()
@@ -89,14 +89,14 @@ class ProgressWatch:
         return WatchedStream(replica)
 
     def note_bytes(self, stream: WatchedStream, now_s: float) -> None:
-        """Bytes came; the stream waits for none until `note_sent`. Called for every chunk."""
+        """Bytes arrived; the stream waits for none until `note_sent`. Called for every chunk."""
         replica, state = stream._replica, stream._state
-        replica.heard(now_s)
+        replica.note_bytes(now_s)
         replica.leave(state)
         stream._state = _State.SENDING
 
     def note_sent(self, stream: WatchedStream, now_s: float) -> None:
-        """The client has taken what came; the next bytes are waited for."""
+        """The client has received them; the gateway waits for the next bytes."""
         replica = stream._replica
         if not replica.num_listening:
             replica.silent_since_s = now_s
@@ -104,15 +104,15 @@ class ProgressWatch:
         stream._state = _State.LISTENING
 
     def ended(self, stream: WatchedStream) -> None:
-        """The attempt is over, however."""
+        """The attempt has ended, in whatever way."""
         stream._replica.leave(stream._state)
 
     def stalled(self, now_s: float) -> list[str]:
-        """The replicas that are hung. To be asked about once a second."""
-        if self._asked_at_s is not None and now_s - self._asked_at_s > _MAX_CALL_GAP_S:
+        """The replicas that are hung. Call it about once a second."""
+        if self._called_at_s is not None and now_s - self._called_at_s > _MAX_CALL_GAP_S:
             for replica in self._replicas.values():
-                replica.silent_since_s += now_s - self._asked_at_s
-        self._asked_at_s = now_s
+                replica.silent_since_s += now_s - self._called_at_s
+        self._called_at_s = now_s
         return [
             name
             for name, replica in self._replicas.items()
@@ -141,7 +141,7 @@ class _Replica:
         self.num_first = 0
         self.num_listening = 0
         self.silent_since_s = 0.0
-        """Meaningful while somebody waits."""
+        """Meaningful while a stream waits."""
         self.longest = _RecentMaximum()
         self.longest_first = _RecentMaximum()
 
@@ -149,7 +149,7 @@ class _Replica:
     def num_waiting(self) -> int:
         return self.num_first + self.num_listening
 
-    def heard(self, now_s: float) -> None:
+    def note_bytes(self, now_s: float) -> None:
         longest = self.longest if self.num_listening else self.longest_first
         longest.note(now_s - self.silent_since_s, now_s)
         self.silent_since_s = now_s

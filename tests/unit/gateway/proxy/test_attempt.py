@@ -1,4 +1,4 @@
-"""In how many pieces does a stream reach the client?"""
+"""One exchange with a replica: the pieces in which a stream reaches the client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Observer:
 
 
 async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
-    """What the client is sent behind the head: bytes, and whether more comes."""
+    """The bodies sent to the client after the head: bytes, and whether more follow."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:

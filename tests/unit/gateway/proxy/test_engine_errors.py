@@ -1,4 +1,4 @@
-"""Are the engine's errors told in our shape, without its internals?"""
+"""Errors of engines reach the client in the gateway's form, without internals."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ async def test_engine_errors_become_ours(
     served.engine.mode = "refuse"
     served.engine.refusal = (status, error)
     answer = await served.http.post(CHAT, json=chat(stream=True, min_p=0.1))
-    told = answer.json()["error"]
-    assert (answer.status_code, told["code"], told["param"]) == expected
-    assert set(told) == {"message", "type", "param", "code"}
-    assert told["message"]
+    shown = answer.json()["error"]
+    assert (answer.status_code, shown["code"], shown["param"]) == expected
+    assert set(shown) == {"message", "type", "param", "code"}
+    assert shown["message"]
     for internal in ("SECRET", "parameter=", "/opt", "boom"):
-        assert internal not in told["message"]
+        assert internal not in shown["message"]
     assert ("retry-after" in answer.headers) is (expected[0] in (429, 503))
     assert answer.headers.get("x-should-retry") == ("false" if expected[0] == 500 else None)
     kind = "engine_error" if expected[0] >= 500 else "engine_refused"
@@ -90,35 +90,35 @@ async def test_a_request_that_trips_a_live_engine_is_not_sent_again_by_the_clien
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"error": 5}', b"[" * 100_000])
-async def test_errors_that_are_no_json_are_told_too(body: bytes) -> None:
+async def test_errors_that_are_no_json_are_translated_too(body: bytes) -> None:
     problem = problem_of(400, body, COMPLETIONS, frozenset(), 5)
     assert (problem.status, problem.code) == (400, "invalid_value")
     assert "did not say why" in problem.message
 
 
-async def test_plain_words_of_a_refusal_are_told() -> None:
+async def test_a_refusal_in_plain_text_is_passed_on() -> None:
     """TGI answers so to JSON of the wrong form."""
     problem = problem_of(422, b"Failed to parse at line 1", COMPLETIONS, frozenset(), 5, "tgi")
     assert (problem.status, problem.message) == (400, "Failed to parse at line 1")
 
 
-async def test_a_context_that_is_too_short_is_told_whatever_the_server() -> None:
+async def test_a_context_that_is_too_short_is_reported_for_every_server() -> None:
     body = b'{"error":{"code":400,"message":"the request exceeds the available context size"}}'
     problem = problem_of(400, body, COMPLETIONS, frozenset(), 5, "llamacpp")
     assert problem.code == "context_length_exceeded"
 
 
 async def test_messages_lose_paths_addresses_and_traces() -> None:
-    told = scrub(
+    shown = scrub(
         'bad <object at 0x7f00>\n  File "/a/b.py", line 3, in f\n    x()\n see /usr/lib/x.so and '
         "http://10.0.0.1:8000/x, and/or 1/2"
     )
-    assert told == "bad <object>\n see <path> and <address> and/or 1/2"
+    assert shown == "bad <object>\n see <path> and <address> and/or 1/2"
     assert len(scrub("x" * 5000)) == 1001
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "shown"),
     [
         ("open /root/.cache/hf/model.bin failed", "open <path> failed"),
         ("file:/opt/models/x missing", "file:<path> missing"),
@@ -149,8 +149,8 @@ async def test_messages_lose_paths_addresses_and_traces() -> None:
         ("value 1.5.2 is no version; ratio is 3:20, the time 12:30", None),
     ],
 )  # fmt: skip
-async def test_what_belongs_to_the_engine_is_taken_out(message: str, told: str | None) -> None:
-    assert scrub(message) == (message if told is None else told)
+async def test_what_belongs_to_the_engine_is_taken_out(message: str, shown: str | None) -> None:
+    assert scrub(message) == (message if shown is None else shown)
 
 
 @pytest.mark.parametrize("filler", [" ", "\n", "/a", "a.", "[", ":", "(parameter=", " [type=a, "])
@@ -171,8 +171,8 @@ async def test_an_error_inside_a_stream_is_put_into_our_shape(
     error = json.dumps(vllm_error(message, 500)).encode()
     served.engine.raw = b'data: {"a":1}\n\ndata: ' + error + b"\n\ndata: [DONE]\n\n"
     answer = await served.http.post(CHAT, json=chat(stream=True, presence_penalty=1))
-    first, told = answer.text.rstrip("\n").split("\n\n")
+    first, shown = answer.text.rstrip("\n").split("\n\n")
     assert first == 'data: {"a":1}'
-    assert json.loads(told.removeprefix("data: "))["error"]["code"] == code
-    assert "/opt" not in told
+    assert json.loads(shown.removeprefix("data: "))["error"]["code"] == code
+    assert "/opt" not in shown
     assert await served.outcomes() == {"engine_error": 1}

@@ -1,4 +1,4 @@
-"""What happens to a request when replicas fail, seen from outside: two fake engines, one client."""
+"""Requests whose replicas fail, as a client sees them: two fake engines, one client."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_keep_alives_of_an_engine_are_no_part_of_the_answer() -> None:
 
 @pytest.mark.parametrize("is_stream", [True, False])
 async def test_an_answer_that_the_engine_aborts_is_not_complete(is_stream: bool) -> None:
-    """vLLM says so of all it holds when it is told to end."""
+    """vLLM gives this finish reason to all its requests when it shuts down."""
     aborted = delta("", [], "abort")
     async with pair() as both:
         both.one.mode = "raw"
@@ -112,7 +112,7 @@ JSON = {"content-type": "application/json"}
 
 
 async def test_reasoning_does_not_come_out_as_content() -> None:
-    """An engine that parses sends chunks without content; its stream cannot go on unparsed."""
+    """An engine that parses sends chunks without content; such a stream is not continued."""
     async with pair() as both:
         both.one.mode, both.one.raw = "raw", sse(ROLE, delta(None, [7]))
         answer = await ask(both)
@@ -120,7 +120,7 @@ async def test_reasoning_does_not_come_out_as_content() -> None:
         assert both.two.num_begun == 0
 
 
-async def test_a_replica_that_cannot_continue_is_not_to_blame() -> None:
+async def test_a_failed_continuation_does_not_count_against_the_replica() -> None:
     async with pair(replace(FAILURES, min_samples=20)) as both:
         both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
         for _ in range(19):
@@ -129,7 +129,7 @@ async def test_a_replica_that_cannot_continue_is_not_to_blame() -> None:
         assert both.breaker("r1") == "closed"
 
 
-async def test_a_stream_goes_on_only_where_the_context_is_as_long_and_ids_are_told() -> None:
+async def test_a_stream_continues_only_where_the_context_is_as_long_and_ids_are_reported() -> None:
     async with pair() as both:
         both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
         first, second = both.source.current
@@ -140,7 +140,7 @@ async def test_a_stream_goes_on_only_where_the_context_is_as_long_and_ids_are_to
         assert both.two.paths == []
 
 
-async def test_a_whole_answer_is_closed_although_nobody_can_go_on() -> None:
+async def test_a_complete_answer_is_closed_although_no_replica_can_continue_it() -> None:
     failures = replace(FAILURES, max_continuations=0)
     async with pair(failures) as both:
         both.one.mode, both.one.raw = "raw", sse(ROLE, delta("all", [7], "stop"))
@@ -149,7 +149,7 @@ async def test_a_whole_answer_is_closed_although_nobody_can_go_on() -> None:
         assert "error" not in answer.text
 
 
-async def test_what_an_engine_says_behind_the_end_is_not_waited_for() -> None:
+async def test_the_gateway_does_not_wait_for_bytes_after_the_end() -> None:
     async with pair(stall_timeout_s=0.2) as both:
         both.one.mode = "stall_after_done"
         answer = await ask(both, presence_penalty=1)
@@ -157,7 +157,7 @@ async def test_what_an_engine_says_behind_the_end_is_not_waited_for() -> None:
         assert "error" not in answer.text
 
 
-async def test_one_request_takes_at_most_so_many_engines_with_it() -> None:
+async def test_one_request_is_sent_to_at_most_max_attempts_engines() -> None:
     """An engine that reads the request and closes may have died of it."""
     async with pair() as both:
         both.one.mode = both.two.mode = "dead"
@@ -166,7 +166,7 @@ async def test_one_request_takes_at_most_so_many_engines_with_it() -> None:
         assert both.one.num_begun + both.two.num_begun == FAILURES.max_attempts
 
 
-async def test_a_request_that_no_engine_has_had_needs_no_budget() -> None:
+async def test_a_request_that_no_engine_has_received_needs_no_budget() -> None:
     failures = replace(FAILURES, retry_reserve=0, retry_fraction=0.0)
     async with pair(failures) as both:
         first, second = both.source.current

@@ -1,4 +1,4 @@
-"""Does a limit that moves with every chunk end what stands still, and nothing else?"""
+"""A time limit that moves with every chunk ends a stalled block, and nothing else."""
 
 from __future__ import annotations
 

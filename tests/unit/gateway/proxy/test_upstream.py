@@ -1,4 +1,4 @@
-"""Does every way in which an answer breaks off reach the reader, and soon?"""
+"""Every way in which an answer breaks off reaches the reader, and soon."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_probe_that_streams_closes_with_its_first_bytes() -> None:
 
 
 @pytest.mark.parametrize("outcome", NO_VERDICTS)
-def test_probe_without_a_verdict_frees_its_place(outcome: Outcome) -> None:
+def test_probe_without_a_verdict_admits_another(outcome: Outcome) -> None:
     breakers = tripped()
     end_one(breakers, "a", outcome, 1.0)
     assert breakers.states(1.0) == {"a": BreakerState.HALF_OPEN}
