@@ -1,4 +1,4 @@
-"""Forward passes whose time is computed by hand."""
+"""Forward passes against times computed from their formula in the docstrings."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MAX = 8
 EASY, MIDDLING, HARD = DraftTruth((0.85,)), DraftTruth((0.6,)), DraftTruth((0.2,))
 _ENDLESS = 10**9
 
-# The measured proportions of a 139M target, and of a small one where drafting is dear.
+# The measured proportions of a 139M target, and of a small one where drafting is expensive.
 LARGE = LinearCost(
     base_s=0.028,
     request_s=0.0013,

@@ -52,7 +52,7 @@ def test_before_anything_is_known_nothing_is_held_back() -> None:
 
 
 def test_a_queue_drains_also_where_decoding_alone_is_too_slow() -> None:
-    """10 ms between tokens cannot be had; prompts go on all the same, a little at a time."""
+    """10 ms between tokens is out of reach; prompts still continue, a few tokens at a time."""
     assert ready(0.010).max_prefill_tokens(4, 0, 400, 0) == 16
 
 

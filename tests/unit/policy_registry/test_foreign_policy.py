@@ -121,7 +121,7 @@ def test_it_runs_in_the_engine_with_the_settings_of_the_command_line() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_operator_changes_to_it_and_back() -> None:
-    """It goes on where it was when it comes back with the same parameters."""
+    """With the same parameters the policy keeps its state; with others it starts anew."""
     controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
     change = check_governor_change({"policy": "stepped", "policy_parameters": {"hold": 1}})
     controller.set(change)

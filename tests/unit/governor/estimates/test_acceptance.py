@@ -1,4 +1,4 @@
-"""The acceptance model on verdicts worked out by hand."""
+"""The acceptance model on verdicts with computed expectations."""
 
 from __future__ import annotations
 

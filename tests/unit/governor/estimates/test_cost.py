@@ -111,7 +111,7 @@ def test_more_work_never_costs_less(seed: int) -> None:
 
 
 def test_the_number_of_shapes_is_bounded() -> None:
-    """Ten thousand different steps leave no more than the bound behind."""
+    """Ten thousand different steps keep no more cells than the bound."""
     draw = random.Random(3)
     model = CostModel()
     for _ in range(3000):
@@ -150,10 +150,10 @@ def gpu_s(n: int, verified: int, length: int, prompt: int = 0) -> float:
     return 0.0015 + max(0.004, 24e-6 * tokens) + 0.0006 * max(length, 1)
 
 
-def test_what_looks_alike_at_one_request_is_told_apart_by_others() -> None:
+def test_loads_of_many_requests_separate_passes_from_tokens() -> None:
     """Every length seen at one request, where passes and tokens grow alike; 256 at length 0 only.
 
-    Named tokens, what a pass takes at one request would be 256 times as dear: 150 ms for length 1.
+    Attributed to tokens, a pass at one request would cost 256 times as much: 150 ms for length 1.
     """
     model = CostModel()
     for turn in range(200):

@@ -64,7 +64,7 @@ def test_what_was_known_fades_while_nothing_is_drafted() -> None:
 
 
 def test_one_request_says_nothing() -> None:
-    """Nor do requests of which nobody tells which they are."""
+    """Neither one request nor requests without ids change the share."""
     learned = Dispersion()
     for step in range(200):
         learned.observe(sample({"only": step % 5}))

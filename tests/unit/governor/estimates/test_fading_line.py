@@ -38,7 +38,7 @@ def test_more_never_costs_less() -> None:
 
 
 def test_old_points_fade() -> None:
-    """Twice as dear from now on: after 60 points, hardly anything is left of those before."""
+    """The cost doubles: after 60 points, hardly any weight is left on the old ones."""
     old = [(float(size), 0.01 * size) for size in (64, 640)] * 30
     new = [(float(size), 0.02 * size) for size in (64, 640)] * 30
     assert line_through(*old, *new).slope == pytest.approx(0.02, rel=0.06)

@@ -1,4 +1,4 @@
-"""Weights worked out by hand."""
+"""Weights of requests against computed values."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_goodput_explores_within_its_budget(
 
 
 class Blind:
-    """A policy in an engine without hindsight."""
+    """A policy in an engine without replay scoring."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -119,7 +119,7 @@ class Blind:
 def test_catching_up_counts_as_exploration(
     num_steps: int, num_requests: int, catch_up_token_s: float
 ) -> None:
-    """Hopeless text, and a drafter that rests and has no hindsight: a burst costs what it missed.
+    """Hopeless text, and a drafter that rests, without replay scoring: a burst costs what it missed.
 
     Requests of 200 to 400 tokens take what they missed with them. The bound of exploration holds
     but for one catch-up: the first, whose price nobody knew.
@@ -153,8 +153,8 @@ def test_goodput_ends_a_burst_on_its_own_verdicts(
     assert all(lengths[first + 10 :])
 
 
-def test_goodput_has_a_way_back_however_dear_drafting_is() -> None:
-    """A burst of twice 4 steps' time overdraws a full account, and comes every 2000 steps."""
+def test_goodput_has_a_way_back_however_expensive_drafting_is() -> None:
+    """A burst of twice 4 steps' time overdraws a full budget, and comes every 2000 steps."""
     engine = SteadyEngine(GoodputPolicy(MAX), replace(SMALL, draft_pass_s=0.02))
     engine.run(1, hazard(0.0), 100)
     shown = show_bursts(engine.lengths(1, hazard(0.0), 6000))
@@ -171,7 +171,7 @@ def test_goodput_leaves_a_losing_length_within_fifty_steps() -> None:
 
 
 def test_goodput_shortens_as_load_grows() -> None:
-    """The same text at 1 and at 64 requests: verification gets dear, drafts get shorter."""
+    """The same text at 1 and at 64 requests: verification gets expensive, drafts get shorter."""
     engine = SteadyEngine(GoodputPolicy(MAX))
     alone = engine.lengths(1, EASY, 300)[-50:]
     crowded = engine.lengths(64, EASY, 300)[-50:]
@@ -275,7 +275,7 @@ def test_an_objective_for_the_step_bounds_the_length(max_step_s: float, longest:
 
 
 @pytest.mark.parametrize("num_requests", [4, 16, 64])
-def test_first_tokens_told_for_free_switch_on_within_fifty_steps(num_requests: int) -> None:
+def test_free_first_token_verdicts_switch_on_within_fifty_steps(num_requests: int) -> None:
     """Off for long on hopeless text, without one probe; then easy text: near the best in 50 steps.
 
     One request alone has 24 verdicts in 24 steps, so it is left out here.

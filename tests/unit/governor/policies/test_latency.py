@@ -1,4 +1,4 @@
-"""The latency objective on forecasts worked out by hand, and against the simulator's truth."""
+"""The latency objective on forecasts with computed values, and against the simulator's truth."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COST = LinearCost(
     draft_request_s=0.0,
 )
 MACHINE = Machine(COST, 8, 32, 2048, "keeps_up", is_async=False)
-TOLD_APART = (("easy", (0.9,)), ("hard", (0.05,)))
+DIFFERENT = (("easy", (0.9,)), ("hard", (0.05,)))
 ALL_ALIKE = (("text", (0.7,)),)
 
 
@@ -69,9 +69,9 @@ def tpot_p99_s(log: StepLog) -> float:
 
 def test_the_slowest_answers_of_mixed_traffic_are_as_fast_as_at_the_best_held_length() -> None:
     """Half easy, half hard: within 5 % of the best held length, where goodput is 20 % off."""
-    held = min(tpot_p99_s(serve(HeldLength(k), TOLD_APART)) for k in (0, 1, 2, 4))
-    assert tpot_p99_s(serve(LatencyPolicy(8), TOLD_APART)) < 1.05 * held
-    assert tpot_p99_s(serve(GoodputPolicy(8), TOLD_APART)) > 1.2 * held
+    held = min(tpot_p99_s(serve(HeldLength(k), DIFFERENT)) for k in (0, 1, 2, 4))
+    assert tpot_p99_s(serve(LatencyPolicy(8), DIFFERENT)) < 1.05 * held
+    assert tpot_p99_s(serve(GoodputPolicy(8), DIFFERENT)) > 1.2 * held
 
 
 def test_text_that_is_all_alike_is_served_as_by_goodput() -> None:
@@ -81,7 +81,7 @@ def test_text_that_is_all_alike_is_served_as_by_goodput() -> None:
 
 
 def test_while_requests_wait_goodput_is_the_objective() -> None:
-    """The same policy on the same mixed traffic drafts when others wait for a place."""
+    """The same policy on the same mixed traffic drafts when others wait for a slot."""
     policy = LatencyPolicy(8)
     last: dict[str, EngineLoad] = {}
 
@@ -93,7 +93,7 @@ def test_while_requests_wait_goodput_is_the_objective() -> None:
             last["load"] = load
             return policy.plan(load)
 
-    serve(Watching(), TOLD_APART)
+    serve(Watching(), DIFFERENT)
     load = last["load"]
     crowded = EngineLoad(
         load.num_requests, load.context_tokens, 0, num_waiting=50, max_draft_length=8

@@ -44,7 +44,7 @@ class Request:
 
 
 class RetoldEngine(SimulatedEngine):
-    """Tells every step to an observer as well."""
+    """Reports every step to an observer as well."""
 
     def __init__(self, on: Machine, policy: Recorder) -> None:
         super().__init__(on, policy)

@@ -1,4 +1,4 @@
-"""The simulated engine against runs worked out by hand."""
+"""The simulated engine against runs computed step by step."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_resting_drafter_pays_for_what_it_missed() -> None:
 def test_catching_up_is_bounded_by_the_budget_and_drafts_nothing_meanwhile() -> None:
     """Prompt of 20 at a budget of 8, off; then 20 missed tokens are made up for 8 at a time.
 
-    Each step that is behind misses its own token too: 20 - 8 + 1 = 13, 13 - 8 + 1 = 6, then none.
+    Each step of catching up misses its own token too: 20 - 8 + 1 = 13, 13 - 8 + 1 = 6, then none.
     """
     on = machine("rests", cost=linear(catch_up_token_s=0.001), token_budget=8, max_num_seqs=1)
     policy = Recorder(0, 0, 0, 2, 2, 2, 2)
@@ -242,7 +242,7 @@ def test_a_shift_of_truth_takes_hold_at_once() -> None:
 
 
 def test_requests_of_a_class_that_no_longer_comes_keep_their_truth() -> None:
-    """Hopeless ones arrive after a certain one, which goes on being accepted."""
+    """Hopeless ones arrive after a certain one, which is accepted as before."""
     engine = SimulatedEngine(machine(), Recorder(4))
     engine.run(steps(3, 1, text(1.0, output=(900, 900))))
     log = engine.run(steps(5, 1, text(0.0, name="other")))

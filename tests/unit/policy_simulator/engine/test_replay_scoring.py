@@ -1,4 +1,4 @@
-"""What a resting draft model sees when it looks back: verdicts by hand, and what they cost."""
+"""Replay scoring by a resting draft model: computed verdicts, and its cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
 def look(
     after: int, phase: Phase, *, num_tokens: int = 500, on: Machine | None = None
 ) -> ReplayScores:
-    """The report of one order, given with the last of so many steps at length 0."""
+    """The report of one request for scores, made in the last of `after` steps at length 0."""
     policy = Recorder(0, orders={after - 1: num_tokens})
     run(policy, phase, on=on)
     [report] = policy.reports
@@ -45,7 +45,7 @@ def look(
     ("hazards", "num_output", "drafted", "accepted"),
     [
         ((1.0,), 10, (8, 1), (8, 1)),  # eight and one of the target's own; then the text ends
-        ((1.0,), 9, (8,), (8,)),  # it ends with the target's own: no draft of none is told
+        ((1.0,), 9, (8,), (8,)),  # it ends with the target's own: no draft of length 0 is reported
         ((1.0,), 7, (7,), (7,)),
         ((0.0,), 3, (8, 8, 8), (0, 0, 0)),
         ((1.0, 0.0), 10, (8,) * 5, (1,) * 5),  # one accepted, one of the target's own
@@ -197,7 +197,7 @@ def test_while_drafting_the_last_output_is_judged(
 
 
 def test_while_drafting_it_sees_deeper_than_it_drafts() -> None:
-    """One drafted and accepted, the second hopeless: in hindsight the ceiling is judged."""
+    """One drafted and accepted, the second hopeless: scoring judges up to the ceiling."""
     policy = Recorder(1, orders={5: 6})
     run(policy, steps(7, 1, text(1.0, 0.0)))
     assert (policy.reports[0].drafted, policy.reports[0].accepted) == ((8, 8, 8), (1, 1, 1))
@@ -237,8 +237,8 @@ def test_what_was_looked_at_needs_no_catching_up() -> None:
 
 
 @pytest.mark.parametrize("drafter", ["keeps_up", "stateless", "ngram", "none"])
-def test_no_other_drafter_looks_back(drafter: Any) -> None:
-    """It is told that there is none, and an order changes nothing."""
+def test_no_other_drafter_has_replay_scoring(drafter: Any) -> None:
+    """The load says that there is no replay scoring, and a request for it changes nothing."""
     phase = steps(40, 4, text(0.7, prompt=(5, 50)))
     asking, quiet = Recorder(2, orders=dict.fromkeys(range(40), 50)), Recorder(2)
     logs = [run(policy, phase, on=machine(drafter))[0] for policy in (asking, quiet)]
@@ -252,7 +252,7 @@ def test_no_other_drafter_looks_back(drafter: Any) -> None:
     assert [load.has_replay_scoring for load in resting.loads] == [True]
 
 
-def test_looking_back_leaves_the_outputs_as_they_are() -> None:
+def test_replay_scoring_leaves_the_outputs_as_they_are() -> None:
     """Tokens and acceptance of every step are those of a policy that does not ask."""
     phase = steps(300, 6, text(0.7, prompt=(5, 50), output=(20, 300), spread=1.0))
     lengths = [0] * 20 + [3] * 10
@@ -268,8 +268,8 @@ def test_its_time_counts_as_exploring() -> None:
     on = machine("rests", cost=COST)
     phase = steps(20, 1, text(0.0, prompt=(5, 5), output=ENDLESS))
     [log] = run(Recorder(0, orders={9: 100}), phase, on=on)
-    [told] = Judge(on).summarize("by hand", [log]).phases
-    assert told.exploring_loss_fraction == pytest.approx(0.0059 / 0.2259, rel=1e-3)
+    [summary] = Judge(on).summarize("recorded", [log]).phases
+    assert summary.exploring_loss_fraction == pytest.approx(0.0059 / 0.2259, rel=1e-3)
 
 
 def test_a_report_outlives_its_phase() -> None:

@@ -22,13 +22,13 @@ def test_mixed_traffic(name: str) -> None:
     assert found.mean_phase_fraction >= 0.97
 
 
-@pytest.mark.parametrize("tells", [False, True], ids=["silent", "telling"])
-def test_shifting_traffic(tells: bool) -> None:
-    """Told of first tokens it adapts within 50 steps; without, no spacing of probes allows it."""
+@pytest.mark.parametrize("has_verdicts", [False, True], ids=["without", "with"])
+def test_shifting_traffic(has_verdicts: bool) -> None:
+    """It adapts within 50 steps with first-token verdicts; probes alone cannot do that."""
     profile = load_profile("7b-h200")
-    machine = profile.machine.reporting_first_tokens() if tells else profile.machine
+    machine = profile.machine.reporting_first_tokens() if has_verdicts else profile.machine
     trace = build_trace("shifting", profile)
     found = compare_arms(machine, trace, governed=("goodput",)).arm("goodput")
     assert found.fraction_of_oracle >= 0.97
     assert found.slowest_to_adapt is not None
-    assert found.slowest_to_adapt <= (50 if tells else 175)
+    assert found.slowest_to_adapt <= (50 if has_verdicts else 175)

@@ -55,7 +55,7 @@ def test_excursions_are_told_from_switches(lengths: str, excursions: str) -> Non
     assert "".join("x" if away else "." for away in found) == excursions
 
 
-def test_a_run_is_summed_up_by_hand() -> None:
+def test_the_summary_of_a_run() -> None:
     """Four endless requests, hazard 0.5: steady rates 286, 240 and 194 tokens/s (see the oracle).
 
     Of 20 steps at length 0 but one at 2, one of 36 ms beside 19 of 14: exploring takes 11.9 % of
@@ -66,17 +66,17 @@ def test_a_run_is_summed_up_by_hand() -> None:
     on = machine(max_draft_length=2)
     policy = Recorder(*[0] * 10, 2, *[0] * 9)
     log = SimulatedEngine(on, policy, disturbance=QUIET).run(phase)
-    [told] = Judge(on).summarize("by hand", [log]).phases
+    [summary] = Judge(on).summarize("recorded", [log]).phases
     rates = [rate.tokens_per_s for rate in steady_rates(phase, 4, on)]
     seconds = 19 * 0.014 + 0.036
     loss = (1 - rates[2] / rates[0]) * 0.036 / seconds
-    assert (told.best_length, told.common_length, told.steps_to_adapt) == (0, 0, 0)
-    assert told.exploring_loss_fraction == pytest.approx(loss, rel=1e-3)
-    assert told.steady_fraction == pytest.approx(1 - loss, rel=1e-3)
-    assert told.switching_fraction == 0.0
-    assert told.exploring_fraction == pytest.approx(log.duration_s[10] / log.duration_s.sum())
-    assert told.off_fraction == pytest.approx(1 - told.exploring_fraction)
-    assert told.inter_chunk_p50_s == pytest.approx(0.014)
+    assert (summary.best_length, summary.common_length, summary.steps_to_adapt) == (0, 0, 0)
+    assert summary.exploring_loss_fraction == pytest.approx(loss, rel=1e-3)
+    assert summary.steady_fraction == pytest.approx(1 - loss, rel=1e-3)
+    assert summary.switching_fraction == 0.0
+    assert summary.exploring_fraction == pytest.approx(log.duration_s[10] / log.duration_s.sum())
+    assert summary.off_fraction == pytest.approx(1 - summary.exploring_fraction)
+    assert summary.inter_chunk_p50_s == pytest.approx(0.014)
 
 
 def test_a_table_takes_the_best_length_of_every_range() -> None:

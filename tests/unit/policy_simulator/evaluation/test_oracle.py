@@ -1,4 +1,4 @@
-"""The oracle by hand, and against brute force in the simulator."""
+"""The oracle against computed rates, and against brute force in the simulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
 from unit.policy_simulator.setups import QUIET, Recorder, linear, machine, steps, text
 
 
-def test_rates_by_hand() -> None:
+def test_steady_rates() -> None:
     """Four endless requests, hazard 0.5: 1, 1.5, 1.75 tokens a step each.
 
     10 + 4 ms, then 4 draft tokens and a pass more for each length: 14, 25, 36 ms.

@@ -1,4 +1,4 @@
-"""Cost functions worked out by hand, and the profiles that hold their figures."""
+"""Cost functions against computed step times, and the profiles that hold their figures."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def test_the_cpu_twin_reproduces_its_table(
 def _content() -> dict[str, Any]:
     names = ("base_s", "request_s", "judge_s", "token_s", "context_ktoken_s", "draft_pass_s")
     figures: dict[str, Any] = {
-        name: {"value": 0.001, "source": "by hand"}
+        name: {"value": 0.001, "source": "test"}
         for name in (*names, "draft_request_s", "catch_up_token_s")
     }
     for name in ("max_draft_length", "max_num_seqs", "token_budget"):
-        figures[name] = {"value": 4, "source": "by hand"}
+        figures[name] = {"value": 4, "source": "test"}
     return {
         "description": "a test",
         "cost": "linear",
@@ -176,7 +176,7 @@ def test_a_profile_is_read_from_its_file() -> None:
     ("change", "complaint"),
     [
         ({"base_s": None}, "figure 'base_s' is missing"),
-        ({"colour": {"value": 1, "source": "by hand"}}, "unknown figure 'colour'"),
+        ({"colour": {"value": 1, "source": "test"}}, "unknown figure 'colour'"),
         ({"base_s": {"value": 1}}, "needs a value and a source"),
         ({"base_s": {"value": 1, "source": ""}}, "needs a value and a source"),
     ],

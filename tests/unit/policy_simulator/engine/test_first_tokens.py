@@ -1,4 +1,4 @@
-"""An engine that tells at draft length 0 whether its first draft token came."""
+"""First-token verdicts at draft length 0."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import pytest
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from unit.policy_simulator.setups import Recorder, machine, steps, text
 
-TELLING = machine("keeps_up").reporting_first_tokens()
+REPORTING = machine("keeps_up").reporting_first_tokens()
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_it_tells_what_a_draft_would_have_met(is_async: bool) -> None:
-    """One request: where it drafts one token, the draft fares as was told of that position.
+def test_a_verdict_is_that_of_a_real_draft(is_async: bool) -> None:
+    """One request: where it drafts one token, the draft has the verdict reported for that position.
 
-    The tokens told of are the second on; a draft that is accepted skips one of them.
+    Verdicts start with the second token; a draft that is accepted skips one of them.
     """
     phase = steps(60, 1, text(0.6))
-    telling, drafting = Recorder(0), Recorder(1)
-    for policy in (telling, drafting):
-        SimulatedEngine(replace(TELLING, is_async=is_async), policy).run(phase)
-    told = [verdict for sample in telling.samples for verdict in sample.first_token_verdicts]
-    assert len(told) >= 50
+    reporting, drafting = Recorder(0), Recorder(1)
+    for policy in (reporting, drafting):
+        SimulatedEngine(replace(REPORTING, is_async=is_async), policy).run(phase)
+    verdicts = [verdict for sample in reporting.samples for verdict in sample.first_token_verdicts]
+    assert len(verdicts) >= 50
     position = 0
     for sample in drafting.samples:
         assert not (sample.first_token_verdicts and sample.drafted)
         for accepted in sample.accepted:
-            if position < len(told):
-                assert accepted == told[position]
+            if position < len(verdicts):
+                assert accepted == verdicts[position]
             position += 1 + accepted
 
 
-def test_it_tells_of_every_decoding_request_and_only_at_length_0() -> None:
-    """Lengths in turn: a step judges drafts, or tells, by what the one before it drafted."""
+def test_verdicts_cover_every_decoding_request_and_only_at_length_0() -> None:
+    """Lengths in turn: a step judges the drafts of the step before it, or else reports verdicts."""
     policy = Recorder(0, 0, 2)
-    SimulatedEngine(TELLING, policy).run(steps(30, 4, text(0.5, output=(1000, 1000))))
+    SimulatedEngine(REPORTING, policy).run(steps(30, 4, text(0.5, output=(1000, 1000))))
     counts = [(len(s.first_token_verdicts), len(s.drafted)) for s in policy.samples[1:]]
     assert counts[:6] == [(4, 0), (4, 0), (0, 4), (4, 0), (4, 0), (0, 4)]
 
 
-def test_others_tell_nothing() -> None:
+def test_other_engines_report_no_verdicts() -> None:
     policy = Recorder(0)
     SimulatedEngine(machine("keeps_up"), policy).run(steps(10, 2, text(0.5)))
     assert not any(sample.first_token_verdicts for sample in policy.samples)
