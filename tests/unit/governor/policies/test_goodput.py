@@ -119,7 +119,7 @@ class Blind:
 def test_catching_up_counts_as_exploration(
     num_steps: int, num_requests: int, catch_up_token_s: float
 ) -> None:
-    """Hopeless text, and a drafter that rests, without replay scoring: a burst costs what it missed.
+    """Hopeless text; a drafter that rests, without replay scoring: a burst costs what was missed.
 
     Requests of 200 to 400 tokens take what they missed with them. The bound of exploration holds
     but for one catch-up: the first, whose price nobody knew.
