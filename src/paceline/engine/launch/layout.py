@@ -1,7 +1,7 @@
 """Choose how an engine uses a machine: number format, threads, processes and KV cache.
 
-A pure decision from a `Hardware` value, with the reason of each choice; docs/experiments.md has the
-measurements. It concerns CPUs; on a GPU vLLM's own defaults apply.
+A pure decision from a `Hardware` value, with the reason of each choice; the measurements are in
+docs/experiments/vllm-on-cpus.md. It concerns CPUs; on a GPU vLLM's own defaults apply.
 """
 
 from __future__ import annotations

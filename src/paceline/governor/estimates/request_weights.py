@@ -10,9 +10,9 @@ is the one with the highest
 and not the one with the most tokens in the next step. Easy requests are fast already: drafting for
 them alone ends them sooner, and leaves a batch of hard ones. In simulation, with everything known,
 maximising the tokens of each step yields 98 to 99 % of the best single length on mixed traffic,
-this rule 99.6 to 101.7 % (docs/experiments.md). Hence verdicts are weighted by 1 / T_i, and the
-survival learned from them (see `acceptance`) is the one whose sum is maximised. Where all requests
-are alike, the weights change nothing.
+this rule 99.6 to 101.7 % (docs/experiments/simulated-machines.md). Hence verdicts are weighted by
+1 / T_i, and the survival learned from them (see `acceptance`) is the one whose sum is maximised.
+Where all requests are alike, the weights change nothing.
 
 T_i is a fading mean of the tokens that the request's steps yielded, shrunk towards the mean of all
 requests, with which a new request starts:

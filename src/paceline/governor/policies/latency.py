@@ -21,8 +21,8 @@ weighs more than any draft length.
 The objective is not the P99 over all gaps between two tokens, where the tokens of one chunk have a
 gap of 0. That percentile is nearly always lowest at draft length 0, since a step takes longer the
 more is drafted in it, and one gap in 100 is a whole step at any length (measured:
-docs/experiments.md). To bound it, set an objective for it (`max_step_s`): it is a constraint here
-as in `goodput`.
+docs/experiments/latency-policy.md). To bound it, set an objective for it (`max_step_s`): it is a
+constraint here as in `goodput`.
 
 Assumes that the lasting share is the same at every length. With one request at a time it is
 unknown and taken as 0.
