@@ -1,8 +1,10 @@
-"""Token-exact continuation: a stream whose replica died goes on, on another one.
+"""Token-exact continuation: another replica continues a stream whose replica failed.
 
-vLLM tells the token ids of prompt and answer where it is asked to (`return_token_ids`). The gateway
-asks, keeps them per stream (`trail`, `tracked_relay`), and when the replica dies has another one go
-on behind prompt and answer so far (`seam`, `resume`), in the shape of the stream that the client
-already has (`spliced_relay`, `stop_strings`). For which streams that is possible says
-`eligibility`; `continuing` holds it together.
+vLLM reports the token ids of prompt and answer on request (`return_token_ids`). The gateway
+requests and records them for every stream (`token_history`, `tracked_relay`). When the replica
+fails, another one continues after the last token (`resume_point`, `resume`), and its events get the
+form of the stream that the client already has (`continued_relay`, `stop_strings`). `eligibility`
+says for which requests that is possible.
+
+Other rooms use `ResumableStream`, `CannotContinue` and `DetokeniseFailed` of `resumable_stream`.
 """

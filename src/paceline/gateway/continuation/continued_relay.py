@@ -1,8 +1,8 @@
-"""How does a continued stream look to its client? As if nothing had happened.
+"""`ContinuedRelay`: give the events of the continuing replica the form of the stream begun before.
 
-The other replica answers a completions request; its events are put into the shape of the stream
-that was begun: the same id, time, model and kind of chunk, usage over the whole answer, stop
-strings over the seam.
+The continuing replica answers a completions request. Its events become chunks of the same stream:
+the same id, time, model and kind of chunk, usage over the whole answer, and stop strings across the
+resume point.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ContinuedRelay:
-    """Events of the replica that goes on in, events for the client out; the trail grows on."""
+    """Events of the continuing replica in, events for the client out; extends the history."""
 
-    def __init__(self, request: Mapping[str, Any], trail: TokenHistory, seam: ResumePoint) -> None:
-        """`trail` can be continued, and is rewound to the seam here."""
-        trail.rewind(seam.num_ids)
-        self._trail = trail
-        self._tail = StreamTail(request, trail)
+    def __init__(
+        self, request: Mapping[str, Any], history: TokenHistory, point: ResumePoint
+    ) -> None:
+        """`history` can be continued; it is rewound to the resume point here."""
+        history.rewind(point.num_ids)
+        self._history = history
+        self._tail = StreamTail(request, history)
         self._stops = StopScanner(
             stop_strings_of(request),
             shows_stop=bool(request.get("include_stop_str_in_output")),
-            delivered=trail.delivered_text,
+            delivered=history.delivered_text,
         )
-        self._owed = seam.owed_text
+        self._unsent = point.unsent_text
         self._shows_ids = bool(request.get("return_token_ids"))
         self._relay = EventRelay(MAX_HELD_BYTES)
         self.saw_done = False
-        """The stream is complete, though the engine may have more to say."""
+        """The stream is complete, even if the engine sends more."""
 
     @property
     def error(self) -> bytes | None:
@@ -46,15 +48,15 @@ class ContinuedRelay:
 
     @property
     def is_inside_event(self) -> bool:
-        """Never: whole events are made here."""
+        """Never: this relay renders whole events."""
         return False
 
     @property
     def num_output_tokens(self) -> int | None:
-        return len(self._trail.emitted_ids) or None
+        return len(self._history.emitted_ids) or None
 
     def feed(self, data: bytes) -> bytes:
-        """Events for the client. ValueError for what is no event of a completions stream."""
+        """Events for the client. ValueError for bytes that are no event of a completions stream."""
         if self.saw_done:
             return b""
         out: list[bytes] = []
@@ -68,9 +70,9 @@ class ContinuedRelay:
                 chunk = decode_chunk(line[6:])
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"an event is no chunk of a stream: {error}") from error
-            if self._trail.finish_reason is None:
+            if self._history.finish_reason is None:
                 out.extend(map(self._chunk, chunk.choices))
-        if self._trail.finish_reason is not None and (
+        if self._history.finish_reason is not None and (
             self._relay.saw_done or self._stops.matched is not None
         ):
             out.append(self._tail.render_end())
@@ -78,36 +80,36 @@ class ContinuedRelay:
         return b"".join(out)
 
     def finish(self, reason: str) -> bytes:
-        """The end of an answer whose tokens are all there: what is owed, and the rest."""
-        text = self._stops.feed(self._owed) + self._stops.flush()
-        self._trail.extend((), text, reason)
+        """The end of an answer that has all its tokens: the unsent text and the closing events."""
+        text = self._stops.feed(self._unsent) + self._stops.flush()
+        self._history.extend((), text, reason)
         self.saw_done = True
         return self._tail.render_chunk(text, (), reason, None) + self._tail.render_end()
 
     def _chunk(self, choice: Choice) -> bytes:
         ids = choice.token_ids or []
         ends = choice.finish_reason is not None
-        shown_ids = self._trail.unseen(ids, ends=ends) if self._shows_ids else ids
-        text = self._stops.feed(self._owed + (choice.text or ""))
-        self._owed = ""
+        shown_ids = self._history.unseen(ids, ends=ends) if self._shows_ids else ids
+        text = self._stops.feed(self._unsent + (choice.text or ""))
+        self._unsent = ""
         reason: str | None = choice.finish_reason
         stop_reason = choice.stop_reason
         if self._stops.matched is not None:
             reason, stop_reason = "stop", self._stops.matched
         elif reason is not None:
             text += self._stops.flush()
-        self._trail.extend(ids, text, reason)
+        self._history.extend(ids, text, reason)
         return self._tail.render_chunk(text, shown_ids, reason, stop_reason)
 
 
 class StreamTail:
-    """Renders events of a begun stream, in the order of vLLM's fields."""
+    """Renders further events of a stream, with the fields in vLLM's order."""
 
-    def __init__(self, request: Mapping[str, Any], trail: TokenHistory) -> None:
-        assert trail.head is not None
+    def __init__(self, request: Mapping[str, Any], history: TokenHistory) -> None:
+        assert history.head is not None
         options = request.get("stream_options") or {}
-        self._trail = trail
-        self._head = trail.head
+        self._history = history
+        self._head = history.head
         self._is_chat = "messages" in request
         self._shows_ids = bool(request.get("return_token_ids"))
         self._shows_usage = bool(options.get("include_usage"))
@@ -120,7 +122,7 @@ class StreamTail:
         finish_reason: str | None,
         stop_reason: int | str | None,
     ) -> bytes:
-        """One chunk; call it when the trail holds these ids."""
+        """One chunk; call it when the history holds these ids."""
         choice: dict[str, object] = {"index": 0}
         if self._is_chat:
             choice["delta"] = {"content": text}
@@ -135,11 +137,11 @@ class StreamTail:
         return self._render([choice], with_usage=self._shows_usage_always)
 
     def render_end(self) -> bytes:
-        """The usage, if it was asked for and has not been sent, and the mark of the end."""
+        """The usage, if it was requested and has not been sent, and the mark of the end."""
         usage = b""
-        if self._shows_usage and not self._trail.has_usage:
+        if self._shows_usage and not self._history.has_usage:
             usage = self._render([], with_usage=True)
-            self._trail.has_usage = True
+            self._history.has_usage = True
         return usage + DONE
 
     def _render(self, choices: list[dict[str, object]], *, with_usage: bool) -> bytes:
@@ -151,7 +153,10 @@ class StreamTail:
             "choices": choices,
         }
         if with_usage:
-            num_prompt, num_output = len(self._trail.prompt_ids or ()), len(self._trail.emitted_ids)
+            num_prompt, num_output = (
+                len(self._history.prompt_ids or ()),
+                len(self._history.emitted_ids),
+            )
             chunk["usage"] = {
                 "prompt_tokens": num_prompt,
                 "total_tokens": num_prompt + num_output,
@@ -166,7 +171,7 @@ def stop_strings_of(request: Mapping[str, Any]) -> list[str]:
 
 
 def max_held_chars(request: Mapping[str, Any]) -> int:
-    """Characters that the engine holds back for stop strings, as vLLM does."""
+    """Characters that vLLM holds back for stop strings."""
     stops = stop_strings_of(request)
     if not stops or request.get("include_stop_str_in_output"):
         return 0

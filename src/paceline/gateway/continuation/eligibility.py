@@ -1,10 +1,10 @@
-"""Can this request's stream be continued on another replica, token for token?
+"""Decide whether a request's stream can be continued on another replica, token for token.
 
-An allow-list: a field that is not known to survive the seam makes the request not eligible. What
-the lost engine knew and the ids do not tell cannot be rebuilt: a grammar in progress, counts of
-output tokens alone (presence and frequency penalty: the other engine takes the answer so far for
-prompt), log-probabilities, several choices. Counts over prompt and answer together (repetition
-penalty) come out the same.
+An allow-list: a field that is not known to survive continuation makes the request ineligible. State
+of the lost engine that the token ids do not contain cannot be rebuilt: a grammar in progress,
+counts of output tokens alone (presence and frequency penalty: the other engine treats the answer so
+far as prompt), log-probabilities, several choices. Counts over prompt and answer together
+(repetition penalty) are the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SURVIVES = frozenset(
         "repetition_penalty", "stop_token_ids", "ignore_eos",
         # where the answer ends
         "max_tokens", "max_completion_tokens", "min_tokens", "stop", "include_stop_str_in_output",
-        # what is asked, and how it is told
+        # the prompt, and the form of the answer
         "model", "messages", "prompt", "stream", "stream_options", "return_token_ids",
         "add_generation_prompt", "continue_final_message", "add_special_tokens",
         "truncate_prompt_tokens", "truncation_side", "stream_interval", "parallel_tool_calls",

@@ -1,7 +1,7 @@
-"""What does a stream need so that it can go on elsewhere, and how does it go on?
+"""`ResumableStream`: the state of one stream that another replica may have to continue.
 
-The shell around the decisions of this package: asks the other replica for the text of the ids, and
-says what to send it and how its answer is to be put into the client's stream.
+The shell around the decisions of this package: it asks the continuing replica for the text of the
+token ids, and returns the request to send and the relay for the answer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from paceline.gateway.continuation.continued_relay import ContinuedRelay, StreamTail, max_held_chars
 from paceline.gateway.continuation.eligibility import why_not_continued
 from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
-from paceline.gateway.continuation.resume_point import find_seam
+from paceline.gateway.continuation.resume_point import find_resume_point
 from paceline.gateway.continuation.token_history import TokenHistory
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 
 
 class CannotContinue(Exception):
-    """This stream cannot go on, here or anywhere; the message says why."""
+    """No replica can continue this stream; the message says why."""
 
 
 class DetokeniseFailed(Exception):
@@ -29,7 +29,7 @@ class DetokeniseFailed(Exception):
 
 
 class AskReplica(Protocol):
-    """Sends a JSON request to the replica that is to go on."""
+    """Sends a JSON request to the continuing replica."""
 
     async def __call__(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer. May raise `Unreachable` and `Broken`."""
@@ -38,7 +38,7 @@ class AskReplica(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a stream goes on."""
+    """The request that continues a stream, and the relay for its answer."""
 
     path: str
     body: bytes
@@ -46,81 +46,81 @@ class Resumption:
 
 
 class ResumableStream:
-    """Of one stream that may have to be continued. A fresh attempt begins a fresh one."""
+    """Of one stream. An attempt that begins the answer anew needs a new one."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._request = request
         self._why_not = why_not_continued(request)
-        self._trail = TokenHistory()
+        self._history = TokenHistory()
 
     @property
     def why_not(self) -> str | None:
         """Why the stream could not be continued if it broke off now; None when it can."""
-        if self._why_not is not None or self._trail.lost is not None:
-            return self._why_not or self._trail.lost
-        return None if self._trail.can_be_continued else "the engine does not tell token ids"
+        if self._why_not is not None or self._history.lost is not None:
+            return self._why_not or self._history.lost
+        return None if self._history.can_be_continued else "the engine does not report token ids"
 
     @property
     def is_tracked(self) -> bool:
-        """Whether it pays to ask the engine for token ids."""
+        """Whether the engine should report token ids: the request is eligible."""
         return self._why_not is None
 
     @property
     def needs_no_engine(self) -> bool:
-        """The answer is whole; only what stands behind it in the stream is missing."""
-        return self._trail.finish_reason is not None
+        """The answer is complete; only the closing events of the stream are missing."""
+        return self._history.finish_reason is not None
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the answer until now."""
-        return len(self._trail.emitted_ids)
+        """Tokens of the answer so far."""
+        return len(self._history.emitted_ids)
 
     def relay(self) -> TrackedRelay:
-        """For the stream as it comes from the first replica."""
-        return TrackedRelay(self._trail, shows_ids=bool(self._request.get("return_token_ids")))
+        """For the stream of the first replica."""
+        return TrackedRelay(self._history, shows_ids=bool(self._request.get("return_token_ids")))
 
     def closing_events(self) -> bytes:
-        """What is missing of a stream whose answer is whole."""
-        return StreamTail(self._request, self._trail).render_end()
+        """The events that a stream with a complete answer lacks."""
+        return StreamTail(self._request, self._history).render_end()
 
     async def resume(
         self, ask: AskReplica, max_model_len: int | None, extra: Mapping[str, object]
     ) -> Resumption | bytes:
-        """How this replica is to go on; or the last events, when no token is left to generate.
+        """The continuation on this replica; or the last events, when no token is left to generate.
 
         Raises `CannotContinue`, and what `ask` raises.
         """
-        trail = self._trail
-        assert trail.prompt_ids is not None
+        history = self._history
+        assert history.prompt_ids is not None
 
         async def detokenise(ids: Sequence[int]) -> str:
             return await _text_of(ask, str(self._request["model"]), ids)
 
-        num_emitted = len(trail.emitted_ids)
-        seam = await find_seam(
-            trail.prompt_ids,
-            trail.emitted_ids,
-            trail.delivered_text,
+        num_emitted = len(history.emitted_ids)
+        point = await find_resume_point(
+            history.prompt_ids,
+            history.emitted_ids,
+            history.delivered_text,
             max_held_chars(self._request),
             detokenise,
         )
-        if seam is None:
+        if point is None:
             raise CannotContinue("the token ids do not give the text that was sent")
         is_greedy = self._request.get("temperature") == 0
-        if seam.num_ids < num_emitted and self._request.get("return_token_ids") and not is_greedy:
+        if point.num_ids < num_emitted and self._request.get("return_token_ids") and not is_greedy:
             raise CannotContinue("sampled ids that have no text yet were shown and may not recur")
         left = tokens_left(
             self._request,
-            num_prompt=len(trail.prompt_ids),
-            num_emitted=seam.num_ids,
+            num_prompt=len(history.prompt_ids),
+            num_emitted=point.num_ids,
             max_model_len=max_model_len,
         )
         if left is None:
-            raise CannotContinue("neither the request nor the replica says how long it may get")
-        relay = ContinuedRelay(self._request, trail, seam)
+            raise CannotContinue("neither the request nor the replica limits its length")
+        relay = ContinuedRelay(self._request, history, point)
         if left <= 0:
             return relay.finish("length")
-        body = resume_body(self._request, trail.prompt_ids, trail.emitted_ids, left, extra)
+        body = resume_body(self._request, history.prompt_ids, history.emitted_ids, left, extra)
         return Resumption(PATH, body, relay)
 
 

@@ -1,7 +1,7 @@
-"""What is the other replica asked, so that it goes on where the first one stopped?
+"""Build the request with which another replica continues a stream.
 
-A completions request whose prompt is token ids: the prompt's and those of the answer so far. For a
-chat too, so the template is not applied again.
+It is a completions request whose prompt is token ids: those of the prompt and those of the answer
+so far. A chat is continued in this way too, so that the template is not applied again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 PATH = "/v1/completions"
 
 _COMPLETIONS_DEFAULT_TOKENS = 16
-"""Of the completions route where the client names none, in OpenAI's API and in vLLM."""
+"""`max_tokens` of the completions route by default, in OpenAI's API and in vLLM."""
 
 _CARRIED = (
     "model", "temperature", "top_p", "top_k", "min_p", "logit_bias", "allowed_token_ids",
@@ -24,19 +24,19 @@ _CARRIED = (
 )  # fmt: skip
 
 _SEED_STEP = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio: seeds of neighbouring seams lie far apart."""
+"""2^64 divided by the golden ratio: seeds of successive resume points are far apart."""
 
 
 def tokens_left(
     request: Mapping[str, Any], *, num_prompt: int, num_emitted: int, max_model_len: int | None
 ) -> int | None:
-    """How many tokens the answer may still have; None when that cannot be told."""
+    """How many tokens the answer may still have; None when nothing limits it."""
     limits = []
-    asked = request.get("max_completion_tokens") or request.get("max_tokens")
-    if asked is None and "messages" not in request:
-        asked = _COMPLETIONS_DEFAULT_TOKENS
-    if asked is not None:
-        limits.append(asked - num_emitted)
+    max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
+    if max_tokens is None and "messages" not in request:
+        max_tokens = _COMPLETIONS_DEFAULT_TOKENS
+    if max_tokens is not None:
+        limits.append(max_tokens - num_emitted)
     if max_model_len is not None:
         limits.append(max_model_len - num_prompt - num_emitted)
     return min(limits) if limits else None
@@ -51,8 +51,9 @@ def resume_body(
 ) -> bytes:
     """The body. `extra` are fields of the gateway's own, such as the tenant's cache salt.
 
-    A seed is changed by the number of tokens: with the same one the random numbers of the first
-    tokens would be drawn again. Stop strings are the gateway's business, see `stop_strings`.
+    The seed is changed by the number of tokens: with the same seed the random numbers of the first
+    tokens would be drawn again. Stop strings are left out: the gateway applies them, see
+    `stop_strings`.
     """
     body: dict[str, Any] = {
         name: request[name] for name in _CARRIED if request.get(name) is not None

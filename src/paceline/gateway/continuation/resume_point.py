@@ -1,16 +1,17 @@
-"""Behind which token does the other replica go on, and which text is still owed to the client?
+"""`find_resume_point`: the token after which another replica continues, and the text not yet sent.
 
-Ids run ahead of text: a character whose bytes are spread over tokens is held back until it is
-whole, and with stop strings the engine holds back some characters more. Going on behind an
-unfinished character would lose it, or worse: vLLM's decode stream, begun with a prompt that ends
-so, gives out the whole prompt once the character is whole. So the seam is put where the text of the
-ids is whole, a few ids back if need be; those are generated again. They never reached the client,
-so a greedy stream comes out the same, and a sampled one keeps its distribution. (A client that
-asked for the ids has had them; see `TokenHistory.unseen`.)
+Ids run ahead of text: a character whose bytes are spread over several tokens is held back until it
+is complete, and with stop strings the engine holds back more characters. A continuation after an
+incomplete character would lose it; moreover, vLLM's decode stream, started with such a prompt,
+sends the whole prompt once the character is complete. So the resume point is where the text of the
+ids is complete, a few ids back if necessary, and those ids are generated again. They never reached
+the client, so a greedy stream is the same, and a sampled one keeps its distribution. (A client that
+requested the ids has received them; see `TokenHistory.unseen`.)
 
-Engines do not show special tokens, but their /detokenize does. Where the texts part, the id that
-gives the text which was not shown is found by bisection, and left out of what is compared. Behind
-the text that was delivered nothing shows that it was such a token: it is generated again.
+Engines do not show special tokens, but their /detokenize does. Where the two texts differ, the id
+of the text that was not shown is found by bisection, and left out of the comparison. After the
+delivered text, nothing distinguishes such a token from one that was held back: it is generated
+again.
 """
 
 from __future__ import annotations
@@ -19,43 +20,43 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 MAX_REWIND_IDS = 8
-"""A character has at most four bytes, so at most three ids are pending; more is another fault."""
+"""A character has at most four bytes, so at most three ids are pending; 8 leaves a margin."""
 
 CONTEXT_IDS = 4
-"""Ids of the prompt decoded along: some tokenizers drop the blank before a text's first word."""
+"""Ids of the prompt that are decoded too: some tokenizers drop the blank before the first word."""
 
 MAX_HIDDEN_IDS = 4
-"""Different special tokens in one answer. There are some only with `ignore_eos` or where a model
-writes control tokens; each takes about log2(ids) questions to find."""
+"""Different special tokens in one answer. They occur only with `ignore_eos` or where a model
+writes control tokens; each takes about log2(ids) requests to find."""
 
 _UNFINISHED = "\ufffd"
 
 Detokenise = Callable[[Sequence[int]], Awaitable[str]]
-"""Text of these ids. May raise what the replica's failing raises."""
+"""Text of these ids. May raise what a failed request to the replica raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a stream is taken up again."""
+    """Where a stream is continued."""
 
     num_ids: int
-    """Ids of the answer that stand."""
-    owed_text: str
-    """Text of these that the client has not had."""
+    """Ids of the answer that are kept."""
+    unsent_text: str
+    """Text of these that the client has not received."""
 
 
-async def find_seam(
+async def find_resume_point(
     prompt_ids: Sequence[int],
     emitted_ids: Sequence[int],
     delivered: str,
-    max_owed_chars: int,
+    max_unsent_chars: int,
     detokenise: Detokenise,
 ) -> ResumePoint | None:
-    """The seam, or None when the ids do not give the text that went out.
+    """The resume point, or None when the ids do not decode to the text that was delivered.
 
-    At most `max_owed_chars` were held back for stop strings. More text than that behind what was
-    delivered is text that the engine did not show, such as a special token's: the seam is put
-    before it.
+    At most `max_unsent_chars` were held back for stop strings. More text than that after the
+    delivered one is text that the engine did not show, such as a special token's: the resume point
+    is before it.
     """
     if not emitted_ids:
         return ResumePoint(0, "") if not delivered else None
@@ -71,8 +72,8 @@ async def find_seam(
         return _agrees(delivered, text, before)
 
     def is_within(text: str) -> bool:
-        owed = owed_text(delivered, text, before)
-        return owed is None or len(owed) <= max_owed_chars
+        unsent = unsent_text(delivered, text, before)
+        return unsent is None or len(unsent) <= max_unsent_chars
 
     text = await text_of(emitted_ids)
     while not agrees(text):
@@ -86,16 +87,16 @@ async def find_seam(
     for num_ids in range(end, max(end - MAX_REWIND_IDS, 0) - 1, -1):
         if num_ids < len(emitted_ids):
             text = await text_of(emitted_ids[:num_ids])
-        owed = owed_text(delivered, text, before)
-        if owed is not None and len(owed) <= max_owed_chars:
-            return ResumePoint(num_ids, owed)
+        unsent = unsent_text(delivered, text, before)
+        if unsent is not None and len(unsent) <= max_unsent_chars:
+            return ResumePoint(num_ids, unsent)
     return None
 
 
 async def _first_to_part(
     ids: Sequence[int], text_of: Detokenise, agrees: Callable[[str], bool]
 ) -> int:
-    """The place of the id with which the text no longer agrees; call it only where all do not."""
+    """The index of the id with which the text stops agreeing; call it only if it does."""
     num_agreeing, num_parted = 0, len(ids)
     while num_parted - num_agreeing > 1:
         middle = (num_agreeing + num_parted) // 2
@@ -107,15 +108,15 @@ async def _first_to_part(
 
 
 def _agrees(delivered: str, decoded: str, before: str) -> bool:
-    """Whether one is the beginning of the other, but for a character that is not whole."""
+    """Whether one begins with the other, apart from an incomplete character at the end."""
     if not decoded.startswith(before):
         return False
     text = decoded[len(before) :].rstrip(_UNFINISHED)
     return text.startswith(delivered) or delivered.startswith(text)
 
 
-def owed_text(delivered: str, decoded: str, before: str) -> str | None:
-    """What of the decoded text behind `before` has not been delivered; None if there is no seam."""
+def unsent_text(delivered: str, decoded: str, before: str) -> str | None:
+    """Decoded text after `before` that is not delivered; None where no stream can be continued."""
     if not decoded.startswith(before) or decoded.endswith(_UNFINISHED):
         return None
     text = decoded[len(before) :]

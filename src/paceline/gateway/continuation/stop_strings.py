@@ -1,9 +1,9 @@
-"""Does the answer end here, although its stop string began before the seam?
+"""`StopScanner`: find stop strings in a continued stream, also across the resume point.
 
-The engine that goes on looks for stop strings in its own output alone, so it is not asked to: the
-gateway looks, in the text of both. As vLLM does (`check_stop_strings`): of several stop strings the
-one that is complete first wins, of equals the first of the list; and unless they are to be shown,
-as many characters are held back as could be the beginning of one.
+The continuing engine would look for stop strings in its own output alone, so it gets none: the
+gateway looks for them in the text of both engines. The rule is vLLM's (`check_stop_strings`): of
+several stop strings the one that is complete first ends the answer, of equals the first of the
+list; unless stop strings are shown, characters that may begin one are held back.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 
 class StopScanner:
-    """Text in, text that may go out."""
+    """Text in, text that may be sent out."""
 
     def __init__(self, stops: Sequence[str], *, shows_stop: bool, delivered: str) -> None:
-        """`delivered` is the text that went out already; a stop string may begin in it."""
+        """`delivered` is the text already sent; a stop string may begin in it."""
         self._stops = stops
         self._shows_stop = shows_stop
         self._reach = max(map(len, stops), default=1) - 1
@@ -26,7 +26,7 @@ class StopScanner:
         """The stop string that ended the answer."""
 
     def feed(self, text: str) -> str:
-        """What may go out now; nothing more after a match."""
+        """The text that may be sent now; nothing more after a match."""
         if self.matched is not None:
             return ""
         self._text += text
@@ -42,7 +42,7 @@ class StopScanner:
         return out
 
     def flush(self) -> str:
-        """What was held back; call it when the engine has ended the answer by itself."""
+        """The text held back; call it when the engine has ended the answer by itself."""
         if self.matched is not None:
             return ""
         out = self._text[self._num_sent :]

@@ -1,8 +1,7 @@
-"""What has the client of one stream had so far, in tokens and in text?
+"""`TokenHistory`: what the client of one stream has received so far, in tokens and in text.
 
-The memory from which a stream is continued: the ids of prompt and answer, the text that went out,
-and the head of the chunks. It grows with the answer: four bytes per token, and one to four per
-character of text.
+A stream is continued from it: the ids of prompt and answer, the delivered text, and the head of the
+chunks. It grows with the answer: four bytes per token, and one to four per character of text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 
 
 class Delta(msgspec.Struct):
-    """Of a chat chunk; only what the trail must see."""
+    """Of a chat chunk; only the fields that the history needs."""
 
     content: str | msgspec.UnsetType | None = msgspec.UNSET
     reasoning: str | None = None
@@ -60,24 +59,24 @@ class ChunkHead:
 
 
 class TokenHistory:
-    """One stream's memory. Mutated by the relays, one event at a time."""
+    """Of one stream. The relays mutate it, one event at a time."""
 
     def __init__(self) -> None:
         self.head: ChunkHead | None = None
-        """None until a chunk has come."""
+        """None until the first chunk."""
         self.prompt_ids: Sequence[int] | None = None
-        """None until the engine has told them."""
+        """None until the engine has reported them."""
         self.emitted_ids = array("I")
         """Ids of the answer, also those whose text is still held back."""
         self.finish_reason: str | None = None
         """Not None: the answer is complete, only usage and [DONE] may be missing."""
         self.has_usage = False
-        """The chunk with the usage went out."""
+        """The chunk with the usage was sent."""
         self.lost: str | None = None
-        """Why the trail does not hold the whole stream; such a stream cannot be continued."""
+        """Why the history lacks part of the stream, which then cannot be continued; else None."""
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
         self._rewound_ids = array("I")
-        """Ids behind the seam that a client which asked for ids has had already."""
+        """Ids after the resume point that a client which requested ids has already received."""
 
     @property
     def can_be_continued(self) -> bool:
@@ -85,11 +84,11 @@ class TokenHistory:
 
     @property
     def delivered_text(self) -> str:
-        """The text that went out."""
+        """The text that was sent."""
         return self._text.getvalue()
 
     def note(self, chunk: Chunk) -> None:
-        """A chunk of the engine's that goes out as it is."""
+        """Record a chunk of the engine that is sent as it is."""
         if self.head is None:
             self.head = ChunkHead(chunk.id, chunk.created, chunk.model)
         if chunk.prompt_token_ids is not None:
@@ -100,7 +99,7 @@ class TokenHistory:
             self._note_choice(choice)
 
     def extend(self, ids: Sequence[int], text: str, finish_reason: str | None) -> None:
-        """Tokens of the answer, and the text that went out with them."""
+        """Record tokens of the answer, and the text that was sent with them."""
         self.emitted_ids.extend(ids)
         self._text.write(text)
         if finish_reason is not None:
@@ -108,22 +107,22 @@ class TokenHistory:
 
     @property
     def has_begun(self) -> bool:
-        """There is something of the answer, or it is clear that it cannot be continued."""
+        """The answer has begun, or the stream is known not to be continuable."""
         return bool(self.emitted_ids) or self.finish_reason is not None or self.lost is not None
 
     def rewind(self, num_ids: int) -> None:
-        """Forget the ids behind the first `num_ids`; their text never went out."""
+        """Drop the ids after the first `num_ids`; their text was never sent."""
         self._rewound_ids = self.emitted_ids[num_ids:] + self._rewound_ids
         del self.emitted_ids[num_ids:]
 
     def unseen(self, ids: Sequence[int], *, ends: bool) -> list[int]:
-        """Those of the next ids that a client which asked for ids has not had before a rewind.
+        """The next ids without those that the client has already received before a rewind.
 
-        ValueError when they come out differently from what it has had, as sampled ones may.
+        ValueError when they differ from those it has received, as sampled ones may.
         """
         num_seen = len(self._rewound_ids) if ends else min(len(ids), len(self._rewound_ids))
         if list(self._rewound_ids[:num_seen]) != list(ids[:num_seen]):
-            raise ValueError("tokens that the client has had come out differently")
+            raise ValueError("tokens that the client has received were generated differently")
         del self._rewound_ids[:num_seen]
         return list(ids[num_seen:])
 
@@ -140,5 +139,5 @@ class TokenHistory:
         if choice.index != 0:
             self.lost = "the stream has several answers"
         if text and choice.token_ids is None:
-            self.lost = "the engine does not tell token ids"
+            self.lost = "the engine does not report token ids"
         self.extend(choice.token_ids or (), text or "", choice.finish_reason)

@@ -1,12 +1,11 @@
-"""What must the gateway see of a stream that it may have to continue?
+"""`TrackedRelay`: pass a stream on and record what is needed to continue it.
 
-Its events pass through like any other's, but the token ids in them are noted, and taken out again
-unless the client asked for them: what is left is byte for byte what the engine sends without (an
-engine that parses answers into reasoning or tool calls sends some empty chunks more).
+Its events pass unchanged, but the token ids in them are recorded, and removed again unless the
+client requested them: the rest is byte for byte what the engine sends without ids (an engine that
+parses answers into reasoning or tool calls sends some more empty chunks).
 
-What comes before the first token (a chat's chunk with the role, which vLLM sends together with it)
-is held back until then: a stream of which the client has had no token can be made again from the
-beginning.
+Events before the first token (a chat's chunk with the role, which vLLM sends together with it) are
+held back until that token: a stream of which the client has received no token can begin anew.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _DATA = b"data:"
 
 
 class TrackedRelay:
-    """Bytes of the engine in, whole events for the client out; the trail grows on the way."""
+    """Bytes of the engine in, whole events for the client out; extends the history."""
 
-    def __init__(self, trail: TokenHistory, *, shows_ids: bool) -> None:
-        self._trail = trail
+    def __init__(self, history: TokenHistory, *, shows_ids: bool) -> None:
+        self._history = history
         self._shows_ids = shows_ids
         self._relay = EventRelay(MAX_HELD_BYTES)
         self._before_first = b""
@@ -53,20 +52,20 @@ class TrackedRelay:
 
     @property
     def num_output_tokens(self) -> int | None:
-        return len(self._trail.emitted_ids) or self._relay.num_output_tokens
+        return len(self._history.emitted_ids) or self._relay.num_output_tokens
 
     def feed(self, data: bytes) -> bytes:
-        """What may go to the client now: whole events, or nothing."""
+        """The events that may be sent to the client now; possibly none."""
         events = self._relay.feed(data)
         if not events:
             return events
         if self._relay.is_inside_event:
-            self._trail.lost = f"an event is longer than {MAX_HELD_BYTES} bytes"
-        if self._trail.lost is None:
+            self._history.lost = f"an event is longer than {MAX_HELD_BYTES} bytes"
+        if self._history.lost is None:
             self._note(events)
         if not self._shows_ids and _IDS_MARK in events:
             events = _IDS.sub(b"null", events)
-        if not (self._trail.has_begun or self.saw_done or are_comments(events)):
+        if not (self._history.has_begun or self.saw_done or are_comments(events)):
             self._before_first += events
             return b""
         if self._before_first and not are_comments(events):
@@ -82,7 +81,7 @@ class TrackedRelay:
             if payload.startswith(b"[DONE]"):
                 return
             try:
-                self._trail.note(decode_chunk(payload))
+                self._history.note(decode_chunk(payload))
             except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
-                self._trail.lost = "an event is no chunk of a stream"
+                self._history.lost = "an event is no chunk of a stream"
                 return

@@ -26,7 +26,7 @@ COMPLETION = {"model": "m", "prompt": "def f():", "stream": True}
         {"min_tokens": 0, "stop": "x"},
     ],
 )
-def test_what_the_ids_tell_survives(changes: dict[str, Any]) -> None:
+def test_what_the_ids_determine_survives(changes: dict[str, Any]) -> None:
     assert why_not_continued({**CHAT, **changes}) is None
 
 
@@ -48,7 +48,7 @@ def test_what_the_ids_tell_survives(changes: dict[str, Any]) -> None:
         ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
     ],
 )
-def test_what_the_ids_do_not_tell_is_lost(changes: dict[str, Any], reason: str) -> None:
+def test_what_the_ids_do_not_determine_is_lost(changes: dict[str, Any], reason: str) -> None:
     why = why_not_continued({**CHAT, **changes})
     assert why is not None
     assert reason in why
@@ -66,7 +66,7 @@ def test_one_prompt_may_be_text_or_ids_but_not_several() -> None:
 
 
 def test_every_field_that_survives_or_is_harmless_is_one_that_clients_can_send() -> None:
-    """A name nobody can send would be a slip of the pen."""
+    """Any other name would be a typing error."""
     from paceline.gateway.continuation import eligibility
 
     known = {*CHAT_FIELDS, *COMPLETION_FIELDS, "n", "cache_salt", "ignore_eos", "use_beam_search"}

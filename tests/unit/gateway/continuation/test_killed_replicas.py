@@ -87,8 +87,8 @@ async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
 async def read_stream(
     gateway: RunningGateway, path: str, body: dict[str, Any], kill: SpawnedMockVllm, after: int
 ) -> Transcript:
-    """The whole stream; the replica that serves it is killed after so many events."""
-    told = Transcript([], False, None)
+    """The whole stream; the replica that serves it is killed after this many events."""
+    transcript = Transcript([], False, None)
     async with (
         httpx.AsyncClient(base_url=gateway.url, timeout=20) as client,
         client.stream("POST", path, json={**body, "stream": True}) as response,
@@ -97,17 +97,17 @@ async def read_stream(
         num_events = 0
         async for line in lines_of(response):
             if line == "data: [DONE]":
-                told.is_done = True
+                transcript.is_done = True
             elif line.startswith("data: "):
                 num_events += 1
                 chunk = json.loads(line[6:])
                 if "error" in chunk:
-                    told.error = chunk["error"]
+                    transcript.error = chunk["error"]
                 else:
-                    told.chunks.append(chunk)
+                    transcript.chunks.append(chunk)
                 if num_events == after:
                     await asyncio.to_thread(kill.kill)
-    return told
+    return transcript
 
 
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Tell me 🚲 things."}]}
@@ -115,7 +115,7 @@ COMPLETION = {"model": MODEL, "prompt": "Once upon"}
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 7, 20, 39])
-async def test_a_chat_goes_on_with_the_tokens_it_would_have_had(
+async def test_a_chat_continues_with_the_tokens_that_it_would_have_had(
     pair: tuple[SpawnedMockVllm, SpawnedMockVllm], after: int
 ) -> None:
     body = {**CHAT, "max_tokens": 40, "temperature": 0}
@@ -123,26 +123,26 @@ async def test_a_chat_goes_on_with_the_tokens_it_would_have_had(
     prompt = encode_chat([("user", "Tell me 🚲 things.")], add_generation_prompt=True)
     expected = expected_answer(prompt, 40)
     async with gateway_over(pair) as gateway:
-        told = await read_stream(gateway, "/v1/chat/completions", body, pair[0], after)
-    assert told.is_done
-    assert told.text == expected.text
-    assert told.finish_reasons == [expected.finish_reason]
-    usage = told.chunks[-1]["usage"]
+        transcript = await read_stream(gateway, "/v1/chat/completions", body, pair[0], after)
+    assert transcript.is_done
+    assert transcript.text == expected.text
+    assert transcript.finish_reasons == [expected.finish_reason]
+    usage = transcript.chunks[-1]["usage"]
     assert usage["completion_tokens"] == len(expected.ids)
-    assert len({chunk["id"] for chunk in told.chunks}) == 1
-    assert [c for c in told.chunks if "role" in (c["choices"] or [{}])[0].get("delta", {})] == [
-        told.chunks[0]
-    ]
+    assert len({chunk["id"] for chunk in transcript.chunks}) == 1
+    assert [
+        c for c in transcript.chunks if "role" in (c["choices"] or [{}])[0].get("delta", {})
+    ] == [transcript.chunks[0]]
 
 
-async def test_a_seeded_stream_goes_on_although_its_tokens_differ(
+async def test_a_seeded_stream_continues_although_its_tokens_differ(
     pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
 ) -> None:
     body = {**COMPLETION, "max_tokens": 40, "temperature": 1, "seed": 5, "ignore_eos": True}
     async with gateway_over(pair, granted_fields=frozenset({"ignore_eos"})) as gateway:
-        told = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
-    assert told.is_done
-    assert told.finish_reasons == ["length"]
+        transcript = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
+    assert transcript.is_done
+    assert transcript.finish_reasons == ["length"]
 
 
 async def test_two_deaths_in_one_stream(pair: tuple[SpawnedMockVllm, SpawnedMockVllm]) -> None:
@@ -154,9 +154,9 @@ async def test_two_deaths_in_one_stream(pair: tuple[SpawnedMockVllm, SpawnedMock
         await asyncio.sleep(10 * TPOT_MS / 1000)
         await asyncio.to_thread(pair[0].start)
         await asyncio.to_thread(pair[1].kill)
-        told = await reading
-    assert told.is_done
-    assert told.text == expected.text
+        transcript = await reading
+    assert transcript.is_done
+    assert transcript.text == expected.text
 
 
 async def test_all_replicas_dead_then_one_back(
@@ -170,9 +170,9 @@ async def test_all_replicas_dead_then_one_back(
         await until(lambda: pair[0].returncode is not None)
         await asyncio.sleep(0.5)
         await asyncio.to_thread(pair[1].start)
-        told = await reading
-    assert told.is_done
-    assert told.text == expected.text
+        transcript = await reading
+    assert transcript.is_done
+    assert transcript.text == expected.text
 
 
 async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
@@ -180,14 +180,14 @@ async def test_a_stream_that_cannot_be_continued_ends_with_an_error(
 ) -> None:
     body = {**COMPLETION, "max_tokens": 300, "temperature": 0, "presence_penalty": 1}
     async with gateway_over(pair) as gateway:
-        told = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
-    assert not told.is_done
-    assert told.error is not None
-    assert told.error["code"] == "engine_unavailable"
+        transcript = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
+    assert not transcript.is_done
+    assert transcript.error is not None
+    assert transcript.error["code"] == "engine_unavailable"
 
 
 @pytest.mark.parametrize("is_stream", [True, False])
-async def test_a_request_that_has_nothing_yet_is_made_again(
+async def test_a_request_whose_client_has_received_nothing_is_made_again(
     pair: tuple[SpawnedMockVllm, SpawnedMockVllm], is_stream: bool
 ) -> None:
     """Without streaming nothing is sent before the end, so any kind of request can be retried."""
@@ -209,10 +209,10 @@ async def test_a_request_that_has_nothing_yet_is_made_again(
 
 
 @pytest.mark.parametrize("shows_stop", [False, True])
-async def test_a_stop_string_over_the_seam(
+async def test_a_stop_string_over_the_resume_point(
     pair: tuple[SpawnedMockVllm, SpawnedMockVllm], shows_stop: bool
 ) -> None:
-    """At every token a seam is laid through a stop string and what is held back for it."""
+    """The stream is broken at every token of a stop string and of the text held back for it."""
     prompt = encode_text(str(COMPLETION["prompt"]))
     text = expected_answer(prompt, 60).text
     stop = text[20:28]
@@ -222,8 +222,8 @@ async def test_a_stop_string_over_the_seam(
     body["include_stop_str_in_output"] = shows_stop
     for after in (4, 9, 14):
         async with gateway_over(pair) as gateway:
-            told = await read_stream(gateway, "/v1/completions", body, pair[0], after)
-        assert told.is_done
-        assert told.text == expected.text
-        assert told.finish_reasons == ["stop"]
-        assert told.chunks[-1]["choices"][0]["stop_reason"] == stop
+            transcript = await read_stream(gateway, "/v1/completions", body, pair[0], after)
+        assert transcript.is_done
+        assert transcript.text == expected.text
+        assert transcript.finish_reasons == ["stop"]
+        assert transcript.chunks[-1]["choices"][0]["stop_reason"] == stop

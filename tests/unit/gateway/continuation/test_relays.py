@@ -1,4 +1,4 @@
-"""Streams before and behind the seam, byte for byte."""
+"""Streams before and after the resume point, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WITHOUT = role_chunk(None) + chat_chunk('é "token_ids":[9] 🚲', None) + chat_
 
 
 def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[TokenHistory, bytes]:
-    trail = TokenHistory()
-    return trail, TrackedRelay(trail, shows_ids=shows_ids).feed(data)
+    history = TokenHistory()
+    return history, TrackedRelay(history, shows_ids=shows_ids).feed(data)
 
 
 def begun(data: bytes = WITH_IDS) -> TokenHistory:
@@ -38,40 +38,40 @@ def begun(data: bytes = WITH_IDS) -> TokenHistory:
 
 
 def test_the_client_gets_the_bytes_of_a_stream_without_ids() -> None:
-    trail, sent = tracked(WITH_IDS)
+    history, sent = tracked(WITH_IDS)
     assert sent == WITHOUT
-    assert list(trail.prompt_ids or ()) == [1, 2, 3]
-    assert list(trail.emitted_ids) == [4, 5, 6]
-    assert trail.delivered_text == 'é "token_ids":[9] 🚲!'
-    assert trail.can_be_continued
+    assert list(history.prompt_ids or ()) == [1, 2, 3]
+    assert list(history.emitted_ids) == [4, 5, 6]
+    assert history.delivered_text == 'é "token_ids":[9] 🚲!'
+    assert history.can_be_continued
 
 
-def test_a_client_that_asked_for_ids_keeps_them() -> None:
+def test_a_client_that_requested_ids_keeps_them() -> None:
     assert tracked(WITH_IDS, shows_ids=True)[1] == WITH_IDS
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, len(WITH_IDS)), max_size=10))
 def test_pieces_make_no_difference(cuts: list[int]) -> None:
-    trail = TokenHistory()
-    relay = TrackedRelay(trail, shows_ids=False)
+    history = TokenHistory()
+    relay = TrackedRelay(history, shows_ids=False)
     edges = [0, *sorted(cuts), len(WITH_IDS)]
     sent = b"".join(relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges))
     assert sent == WITHOUT
-    assert list(trail.emitted_ids) == [4, 5, 6]
+    assert list(history.emitted_ids) == [4, 5, 6]
 
 
 def test_half_an_event_is_not_remembered() -> None:
     whole = role_chunk([1]) + chat_chunk("a", [4])
-    trail, sent = tracked(whole + chat_chunk("b", [5])[:-1])
-    assert list(trail.emitted_ids) == [4]
+    history, sent = tracked(whole + chat_chunk("b", [5])[:-1])
+    assert list(history.emitted_ids) == [4]
     assert text_in(sent) == "a"
 
 
 @pytest.mark.parametrize(
     ("event_bytes", "reason"),
     [
-        (chat_chunk("a", None), "does not tell token ids"),
+        (chat_chunk("a", None), "does not report token ids"),
         (event({"choices": [{"index": 1, "delta": {}, "token_ids": [1]}]}), "several answers"),
         (event({"choices": [{"delta": {"reasoning": "hm"}, "token_ids": [1]}]}), "reasoning"),
         (event({"choices": [{"delta": {"tool_calls": [{}]}, "token_ids": [1]}]}), "tool calls"),
@@ -79,33 +79,33 @@ def test_half_an_event_is_not_remembered() -> None:
         (event({"choices": [{"text": "a", "token_ids": [2**40]}]}), "no chunk"),
     ],
 )
-def test_a_stream_that_tells_less_cannot_be_continued(event_bytes: bytes, reason: str) -> None:
-    trail, sent = tracked(role_chunk([1]) + event_bytes)
-    assert not trail.can_be_continued
-    assert reason in (trail.lost or "")
+def test_a_stream_that_reports_less_cannot_be_continued(event_bytes: bytes, reason: str) -> None:
+    history, sent = tracked(role_chunk([1]) + event_bytes)
+    assert not history.can_be_continued
+    assert reason in (history.lost or "")
     assert sent.startswith(role_chunk(None))
     assert len(sent) > len(role_chunk(None)), "what cannot be continued still passes"
 
 
 def test_a_continued_chat_looks_like_one_stream() -> None:
-    trail = begun()
-    relay = ContinuedRelay(CHAT, trail, ResumePoint(3, ""))
+    history = begun()
+    relay = ContinuedRelay(CHAT, history, ResumePoint(3, ""))
     sent = relay.feed(completion_chunk(" on", [7], prompt_ids=[1, 2, 3, 4, 5, 6]))
     assert sent == chat_chunk(" on", None)
     sent = relay.feed(completion_chunk("", [8], finish="stop") + DONE)
     assert sent == chat_chunk("", None, finish="stop") + DONE
     assert relay.saw_done
-    assert list(trail.emitted_ids) == [4, 5, 6, 7, 8]
+    assert list(history.emitted_ids) == [4, 5, 6, 7, 8]
 
 
 def test_a_continued_completion_keeps_its_id() -> None:
-    trail = begun(completion_chunk("a", [4], prompt_ids=[1]))
-    relay = ContinuedRelay({"model": "m", "prompt": "x"}, trail, ResumePoint(1, ""))
+    history = begun(completion_chunk("a", [4], prompt_ids=[1]))
+    relay = ContinuedRelay({"model": "m", "prompt": "x"}, history, ResumePoint(1, ""))
     other = completion_chunk("b", [5]).replace(b"cmpl-2", b"cmpl-9").replace(b":18,", b":99,")
     assert relay.feed(other) == completion_chunk("b", None)
 
 
-def test_usage_counts_the_answer_on_both_sides_of_the_seam() -> None:
+def test_usage_counts_the_answer_on_both_sides_of_the_resume_point() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
     relay = ContinuedRelay(request, begun(), ResumePoint(3, ""))
     sent = relay.feed(completion_chunk("b", [7, 8], finish="length") + DONE)
@@ -115,40 +115,42 @@ def test_usage_counts_the_answer_on_both_sides_of_the_seam() -> None:
     assert sent.endswith(DONE)
 
 
-def test_usage_is_not_told_unless_asked_for() -> None:
+def test_usage_is_not_sent_unless_requested() -> None:
     relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
     sent = relay.feed(completion_chunk("b", [7], finish="length") + DONE)
     assert b"usage" not in sent
 
 
-def test_continuous_usage_goes_on() -> None:
+def test_continuous_usage_continues() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     relay = ContinuedRelay({**CHAT, "stream_options": options}, begun(), ResumePoint(3, ""))
     (chunk,) = chunks_in(relay.feed(completion_chunk("b", [7])))
     assert chunk["usage"]["completion_tokens"] == 4
 
 
-def test_owed_text_comes_first_and_ids_behind_the_seam_are_forgotten() -> None:
-    trail = begun()
-    relay = ContinuedRelay(CHAT, trail, ResumePoint(2, "owed "))
-    assert text_in(relay.feed(completion_chunk("new", [9]))) == "owed new"
-    assert list(trail.emitted_ids) == [4, 5, 9]
+def test_unsent_text_comes_first_and_ids_after_the_resume_point_are_dropped() -> None:
+    history = begun()
+    relay = ContinuedRelay(CHAT, history, ResumePoint(2, "unsent "))
+    assert text_in(relay.feed(completion_chunk("new", [9]))) == "unsent new"
+    assert list(history.emitted_ids) == [4, 5, 9]
 
 
 def test_a_client_of_ids_does_not_get_those_again_that_are_generated_again() -> None:
     request = {**CHAT, "return_token_ids": True}
-    trail = begun()
-    relay = ContinuedRelay(request, trail, ResumePoint(1, ""))
+    history = begun()
+    relay = ContinuedRelay(request, history, ResumePoint(1, ""))
     sent = [relay.feed(completion_chunk("a", [5])), relay.feed(completion_chunk("b", [6, 7]))]
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(b"".join(sent))] == [[], [7]]
-    assert list(trail.emitted_ids) == [4, 5, 6, 7]
+    assert list(history.emitted_ids) == [4, 5, 6, 7]
 
 
-def test_ids_generated_again_before_the_next_seam_are_not_lost_from_memory() -> None:
+def test_ids_generated_again_before_the_next_resume_point_stay_in_the_history() -> None:
     request = {**CHAT, "return_token_ids": True}
-    trail = begun()
-    ContinuedRelay(request, trail, ResumePoint(1, "")).feed(completion_chunk("a", [5]))
-    sent = ContinuedRelay(request, trail, ResumePoint(1, "")).feed(completion_chunk("a", [5, 6, 7]))
+    history = begun()
+    ContinuedRelay(request, history, ResumePoint(1, "")).feed(completion_chunk("a", [5]))
+    sent = ContinuedRelay(request, history, ResumePoint(1, "")).feed(
+        completion_chunk("a", [5, 6, 7])
+    )
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(sent)] == [[7]]
 
 
@@ -157,20 +159,20 @@ def test_ids_that_come_out_differently_cannot_be_taken_back(
     ids: list[int], finish: str | None
 ) -> None:
     relay = ContinuedRelay({**CHAT, "return_token_ids": True}, begun(), ResumePoint(1, ""))
-    with pytest.raises(ValueError, match="come out differently"):
+    with pytest.raises(ValueError, match="generated differently"):
         relay.feed(completion_chunk("a", ids, finish))
 
 
-def test_a_stop_string_over_the_seam_ends_the_answer_and_the_engine() -> None:
-    trail = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
-    relay = ContinuedRelay({**CHAT, "stop": ["END"]}, trail, ResumePoint(3, "E"))
+def test_a_stop_string_over_the_resume_point_ends_the_answer_and_the_engine() -> None:
+    history = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
+    relay = ContinuedRelay({**CHAT, "stop": ["END"]}, history, ResumePoint(3, "E"))
     sent = relay.feed(completion_chunk("ND rest", [7, 8]))
     (last,) = chunks_in(sent)
     assert last["choices"][0]["delta"]["content"] == ""
     assert last["choices"][0]["finish_reason"] == "stop"
     assert last["choices"][0]["stop_reason"] == "END"
     assert sent.endswith(DONE)
-    assert relay.saw_done, "the engine would go on writing"
+    assert relay.saw_done, "the engine would keep generating"
     assert relay.feed(completion_chunk("more", [9])) == b""
 
 
@@ -181,9 +183,9 @@ def test_an_answer_with_no_tokens_left_is_ended_without_an_engine() -> None:
 
 def test_a_whole_answer_without_its_end_is_closed() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
-    trail = begun(WITH_IDS + chat_chunk("", [7], finish="stop"))
-    assert trail.finish_reason == "stop"
-    sent = StreamTail(request, trail).render_end()
+    history = begun(WITH_IDS + chat_chunk("", [7], finish="stop"))
+    assert history.finish_reason == "stop"
+    sent = StreamTail(request, history).render_end()
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks_in(sent)] == [4]
     assert sent.endswith(DONE)
 
@@ -191,11 +193,11 @@ def test_a_whole_answer_without_its_end_is_closed() -> None:
 def test_usage_that_went_out_is_not_sent_again() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
     usage = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 3}})
-    trail = begun(WITH_IDS + chat_chunk("", [7], finish="stop") + usage)
-    assert StreamTail(request, trail).render_end() == DONE
+    history = begun(WITH_IDS + chat_chunk("", [7], finish="stop") + usage)
+    assert StreamTail(request, history).render_end() == DONE
 
 
-def test_an_error_of_the_engine_that_goes_on_is_no_chunk() -> None:
+def test_an_error_of_the_continuing_engine_is_no_chunk() -> None:
     relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
     assert relay.feed(b'data: {"error":{"message":"x","code":500}}\n\n' + DONE) == b""
     assert relay.error is not None

@@ -1,4 +1,4 @@
-"""What a begun stream is told to go on with."""
+"""The request that continues a stream, and streams that cannot be continued."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def resume(**request: object) -> Resumption | bytes:
 def test_ids_inside_a_character_are_generated_again_when_greedy(shows_ids: bool) -> None:
     resumption = resume(temperature=0, return_token_ids=shows_ids)
     assert isinstance(resumption, Resumption)
-    asked = json.loads(resumption.body)
-    assert asked["prompt"] == [120, *b"a"]
-    assert asked["max_tokens"] == 8
+    sent_body = json.loads(resumption.body)
+    assert sent_body["prompt"] == [120, *b"a"]
+    assert sent_body["max_tokens"] == 8
 
 
 def test_sampled_ids_that_were_shown_cannot_be_generated_again() -> None:
-    """They could come out differently, and the replica that goes on would be blamed for it."""
+    """They could differ, and the failure would count against the continuing replica."""
     assert isinstance(resume(temperature=1), Resumption)
     with pytest.raises(CannotContinue, match="may not recur"):
         resume(temperature=1, return_token_ids=True)

@@ -1,4 +1,4 @@
-"""What the other replica is asked."""
+"""The request that continues a stream."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_prompt_and_answer_so_far_are_the_prompt() -> None:
     }
 
 
-def test_stop_strings_and_usage_are_the_gateways_business() -> None:
+def test_stop_strings_and_usage_are_left_to_the_gateway() -> None:
     request = {**CHAT, "stop": ["x"], "stream_options": {"include_usage": True}}
     assert {"stop", "stream_options"}.isdisjoint(body(request))
 
 
-def test_a_seed_differs_from_the_first_engines_and_from_seam_to_seam() -> None:
+def test_a_seed_differs_from_the_first_engines_and_between_resume_points() -> None:
     one = json.loads(resume_body({**CHAT, "seed": 7}, [1], [2], 5, {}))["seed"]
     two = json.loads(resume_body({**CHAT, "seed": 7}, [1], [2, 3], 5, {}))["seed"]
     assert len({7, one, two}) == 3
@@ -59,7 +59,7 @@ def test_least_tokens_count_those_that_are_there(asked: int, left: int | None) -
         ({"max_tokens": 3}, 100, 0),
     ],
 )
-def test_a_chat_may_go_on_to_its_limit_or_the_context(
+def test_a_chat_continues_up_to_its_limit_or_the_context(
     request_changes: dict[str, Any], max_model_len: int | None, expected: int | None
 ) -> None:
     left = tokens_left(

@@ -1,4 +1,4 @@
-"""Where a stream is taken up again."""
+"""The token after which a stream is continued, and the text that is not yet sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.gateway.continuation.resume_point import ResumePoint, find_seam, owed_text
+from paceline.gateway.continuation.resume_point import ResumePoint, find_resume_point, unsent_text
 
 PROMPT = list(b"Say it: ")
 MAX_HELD = 3
@@ -25,53 +25,54 @@ async def with_a_special_token(ids: Sequence[int]) -> str:
     return "".join("<|tool|>" if i == SPECIAL else chr(i) for i in ids)
 
 
-def seam_after(emitted: bytes, delivered: str) -> ResumePoint | None:
-    return asyncio.run(find_seam(PROMPT, list(emitted), delivered, MAX_HELD, bytes_as_tokens))
+def resume_point_after(emitted: bytes, delivered: str) -> ResumePoint | None:
+    return asyncio.run(
+        find_resume_point(PROMPT, list(emitted), delivered, MAX_HELD, bytes_as_tokens)
+    )
 
 
-def test_behind_the_last_id_when_all_its_text_went_out() -> None:
-    assert seam_after(b"abc", "abc") == ResumePoint(3, "")
+def test_after_the_last_id_when_all_its_text_was_sent() -> None:
+    assert resume_point_after(b"abc", "abc") == ResumePoint(3, "")
 
 
 @pytest.mark.parametrize("num_bytes", [1, 2, 3])
 def test_before_an_unfinished_character(num_bytes: int) -> None:
     emitted = b"ab" + "🚲".encode()[:num_bytes]
-    assert seam_after(emitted, "ab") == ResumePoint(2, "")
+    assert resume_point_after(emitted, "ab") == ResumePoint(2, "")
 
 
-def test_behind_a_finished_character() -> None:
-    assert seam_after("ab🚲".encode(), "ab🚲") == ResumePoint(6, "")
+def test_after_a_complete_character() -> None:
+    assert resume_point_after("ab🚲".encode(), "ab🚲") == ResumePoint(6, "")
 
 
 def test_an_unfinished_character_at_the_very_beginning() -> None:
-    assert seam_after("🚲".encode()[:2], "") == ResumePoint(0, "")
+    assert resume_point_after("🚲".encode()[:2], "") == ResumePoint(0, "")
 
 
 def test_nothing_emitted() -> None:
-    assert seam_after(b"", "") == ResumePoint(0, "")
-    assert seam_after(b"", "text without ids") is None
+    assert resume_point_after(b"", "") == ResumePoint(0, "")
+    assert resume_point_after(b"", "text without ids") is None
 
 
-def test_text_held_back_for_stop_strings_is_owed() -> None:
-    assert seam_after(b"abcdef", "abc") == ResumePoint(6, "def")
+def test_text_held_back_for_stop_strings_is_unsent() -> None:
+    assert resume_point_after(b"abcdef", "abc") == ResumePoint(6, "def")
 
 
-def test_text_held_back_before_an_unfinished_character_is_owed_too() -> None:
-    assert seam_after(b"abcd" + "é".encode()[:1], "abc") == ResumePoint(4, "d")
+def test_text_held_back_before_an_unfinished_character_is_unsent_too() -> None:
+    assert resume_point_after(b"abcd" + "é".encode()[:1], "abc") == ResumePoint(4, "d")
 
 
-def test_text_that_the_engine_did_not_show_is_not_owed() -> None:
-    """A special token's, say: the seam is put before it, and it is generated again."""
-    assert seam_after(b"abc" + b"<eot>"[:4], "abc") == ResumePoint(6, "<eo")
+def test_text_that_the_engine_did_not_show_is_not_unsent() -> None:
+    """For example a special token's: the resume point is before it, and it is generated again."""
+    assert resume_point_after(b"abc" + b"<eot>"[:4], "abc") == ResumePoint(6, "<eo")
     emitted = [*b"abc", SPECIAL]
-    assert asyncio.run(find_seam(PROMPT, emitted, "abc", 0, with_a_special_token)) == ResumePoint(
-        3, ""
-    )
+    found = find_resume_point(PROMPT, emitted, "abc", 0, with_a_special_token)
+    assert asyncio.run(found) == ResumePoint(3, "")
 
 
-def test_ids_that_do_not_give_the_delivered_text_have_no_seam() -> None:
-    assert seam_after(b"abc", "abd") is None
-    assert seam_after(b"abc", "abcd") is None
+def test_ids_that_do_not_give_the_delivered_text_have_no_resume_point() -> None:
+    assert resume_point_after(b"abc", "abd") is None
+    assert resume_point_after(b"abc", "abcd") is None
 
 
 @pytest.mark.parametrize("hidden", [b"\x01", b"\x01\x02\x03\x04"])
@@ -85,8 +86,8 @@ def test_special_tokens_in_the_middle_are_not_compared(hidden: bytes) -> None:
         )
 
     delivered = "long ago in a far land "
-    seam = asyncio.run(find_seam(PROMPT, list(emitted), delivered, 0, writes_them_out))
-    assert seam == ResumePoint(len(emitted) - 1, "")
+    point = asyncio.run(find_resume_point(PROMPT, list(emitted), delivered, 0, writes_them_out))
+    assert point == ResumePoint(len(emitted) - 1, "")
 
 
 def test_special_tokens_at_the_end_are_generated_again() -> None:
@@ -96,26 +97,25 @@ def test_special_tokens_at_the_end_are_generated_again() -> None:
         return b"".join(b"<|end|>" if i == 1 else bytes([i]) for i in ids).decode()
 
     emitted = [*b"over", *[1] * 30]
-    seam = asyncio.run(find_seam(PROMPT, emitted, "over", 0, writes_them_out))
-    assert seam == ResumePoint(4, "")
+    point = asyncio.run(find_resume_point(PROMPT, emitted, "over", 0, writes_them_out))
+    assert point == ResumePoint(4, "")
 
 
-def test_too_many_special_tokens_have_no_seam() -> None:
+def test_too_many_special_tokens_have_no_resume_point() -> None:
     emitted = b"a\x01\x02\x03\x04\x05" + b"b" * 20
-    assert seam_after(emitted, "a" + "b" * 20) is None
+    assert resume_point_after(emitted, "a" + "b" * 20) is None
 
 
 def test_the_blank_before_the_first_word_is_kept() -> None:
-    """A tokenizer that drops a text's first blank gives it back behind some of the prompt."""
+    """A tokenizer that drops a text's first blank returns it after some of the prompt."""
 
     async def drops_first_blank(ids: Sequence[int]) -> str:
         return (await bytes_as_tokens(ids)).removeprefix(" ")
 
     emitted = list(b" word")
-    assert asyncio.run(find_seam(PROMPT, emitted, " word", 0, drops_first_blank)) == ResumePoint(
-        5, ""
-    )
+    found = find_resume_point(PROMPT, emitted, " word", 0, drops_first_blank)
+    assert asyncio.run(found) == ResumePoint(5, "")
 
 
-def test_a_text_that_changes_what_was_before_has_no_seam() -> None:
-    assert owed_text("b", "xb", "a") is None
+def test_a_text_that_changes_what_was_before_has_no_resume_point() -> None:
+    assert unsent_text("b", "xb", "a") is None

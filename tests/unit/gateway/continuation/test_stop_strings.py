@@ -1,4 +1,4 @@
-"""Stop strings over the seam, against vLLM's rule on the whole text."""
+"""Stop strings across the resume point, against vLLM's rule on the whole text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.gateway.continuation.stop_strings import StopScanner
 
 
 def whole_answer(text: str, stops: list[str], shows_stop: bool) -> str:
-    """What vLLM gives for this text when it comes a character at a time."""
+    """The text that vLLM returns when this text arrives one character at a time."""
     ends = [(text.find(stop) + len(stop), stops.index(stop)) for stop in stops if stop in text]
     if not ends:
         return text
@@ -71,5 +71,5 @@ def test_any_split_gives_the_answer_of_the_whole() -> None:
         )
         if not has_ended:
             sent = text[:cut] if shows_stop else text[: max(cut - reach, 0)]
-            seam = scan([text[len(sent) : cut], *text[cut:]], stops, shows_stop, sent)
-            assert seam == expected, (text, stops, shows_stop, cut)
+            point = scan([text[len(sent) : cut], *text[cut:]], stops, shows_stop, sent)
+            assert point == expected, (text, stops, shows_stop, cut)

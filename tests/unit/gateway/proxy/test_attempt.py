@@ -90,5 +90,5 @@ async def test_the_last_events_leave_together_with_the_end_of_the_answer() -> No
     assert await bodies_of(TOKEN, DONE) == [(TOKEN, True), (DONE, False)]
 
 
-async def test_an_answer_that_comes_at_once_is_one_piece() -> None:
+async def test_an_answer_that_arrives_at_once_is_one_piece() -> None:
     assert await bodies_of(TOKEN + DONE) == [(TOKEN + DONE, False)]

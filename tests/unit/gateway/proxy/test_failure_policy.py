@@ -1,4 +1,4 @@
-"""What becomes of a request when an attempt has ended."""
+"""The step that follows a failed attempt."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: Re
     assert next_step(end, SETTINGS) == Decision(step, reason)
 
 
-def test_no_case_sends_bytes_twice_or_goes_on_for_ever() -> None:
+def test_no_case_sends_bytes_twice_or_never_ends() -> None:
     """All combinations of the values that matter."""
     for outcome, has_bytes, can_continue, num, has_other, left, waited_s in itertools.product(
         Outcome, (False, True), (False, True), (0, 1, 2, 3, 4), (False, True), (0, 1), (0.0, 10.0)

@@ -59,7 +59,7 @@ def test_failures_leave_the_window_with_time() -> None:
 
 
 @pytest.mark.parametrize("outcome", NO_VERDICTS)
-def test_what_the_client_or_the_gateway_causes_ejects_nobody(outcome: Outcome) -> None:
+def test_what_the_client_or_the_gateway_causes_ejects_no_replica(outcome: Outcome) -> None:
     breakers = Breakers(SETTINGS)
     for _ in range(100):
         end_one(breakers, "a", outcome, 0.0)
@@ -75,7 +75,7 @@ def test_bad_requests_do_not_hide_failures() -> None:
     assert breakers.admitted(["a", "b"], 0.0) == ["b"]
 
 
-def test_half_open_lets_one_request_through_at_a_time() -> None:
+def test_half_open_admits_one_request_at_a_time() -> None:
     breakers = tripped()
     assert breakers.admitted(["a", "b"], 1.0) == ["a", "b"]
     probe = breakers.began("a", 1.0)
@@ -122,7 +122,7 @@ def test_after_three_failed_trials_an_idle_fleet_leaves_it_alone() -> None:
     assert orders == [0, 0, 0, 2, 2]
 
 
-def test_probe_that_says_nothing_lets_the_next_one_in_after_a_while() -> None:
+def test_probe_without_an_answer_admits_the_next_one_after_a_while() -> None:
     breakers = tripped()
     first = breakers.began("a", 1.0)
     assert breakers.admitted(["a", "b"], 30.9) == ["b"]

@@ -9,7 +9,7 @@ SETTINGS = FailureSettings(silence_s=30, first_silence_s=60)
 
 
 class Watched:
-    """A watch that is asked every second of simulated time, as the gateway does."""
+    """A watch that is called every second of simulated time, as in the gateway."""
 
     def __init__(self) -> None:
         self.watch = ProgressWatch(SETTINGS, stall_timeout_s=120, first_byte_timeout_s=300)

@@ -1,0 +1,47 @@
+"""Counts of one request's attempts."""
+
+from __future__ import annotations
+
+from paceline.gateway.http.errors import INTERNAL
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import AttemptEnd
+from paceline.gateway.proxy.attempt_history import AttemptHistory
+from paceline.gateway.proxy.failure_policy import FailureContext
+from paceline.gateway.settings.failures import PROGRESS_TOKENS
+
+BROKEN = AttemptEnd(Outcome.BROKEN)
+
+
+def context(history: AttemptHistory) -> FailureContext:
+    return history.failure_context(
+        Outcome.BROKEN,
+        has_client_bytes=False,
+        can_continue=False,
+        waited_s=0.0,
+        has_other_replica=False,
+        num_retries_left=0,
+        num_continuations_left=0,
+    )
+
+
+def test_attempts_that_reach_no_engine_are_not_counted() -> None:
+    history = AttemptHistory()
+    history.note(AttemptEnd(Outcome.UNREACHABLE), continues=False, num_new_tokens=0)
+    history.note(BROKEN, continues=False, num_new_tokens=0)
+    assert history.num_attempts == 1
+
+
+def test_a_continuation_with_progress_restarts_the_count_in_a_row() -> None:
+    history = AttemptHistory()
+    for num_new_tokens in (0, PROGRESS_TOKENS - 1, PROGRESS_TOKENS, 0):
+        history.note(BROKEN, continues=True, num_new_tokens=num_new_tokens)
+    counts = context(history)
+    assert (counts.num_continuations, counts.num_continuations_in_all) == (1, 4)
+    assert counts.num_attempts == 0
+
+
+def test_errors_that_repeat_are_counted() -> None:
+    history = AttemptHistory()
+    history.note(AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL), continues=False, num_new_tokens=0)
+    history.note(BROKEN, continues=False, num_new_tokens=0)
+    assert context(history).num_repeating_errors == 1
