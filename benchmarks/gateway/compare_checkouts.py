@@ -1,11 +1,12 @@
-"""Compare the gateways of two checkouts: CPU time per request and per chunk, TTFT, gaps.
+r"""Compare the gateways of two checkouts: CPU time per request and per chunk, TTFT, gaps.
 
 Both gateways and a second copy of the first one are up at the same time, in front of the same mock
 replicas, and take turns every few seconds. The two copies of the same checkout show the noise. Two
 loads, one of short answers and one of long streams, separate the cost of a request from that of a
-chunk: cpu_s = requests × per_request + chunks × per_chunk.
+chunk: cpu_s = requests * per_request + chunks * per_chunk.
 
-    python benchmarks/gateway/compare_checkouts.py --before ../paceline-before --results benchmarks/results
+    python benchmarks/gateway/compare_checkouts.py --before ../before --before-commit 9aa0e42 \
+        --after-commit HEAD --results benchmarks/results
 """
 
 from __future__ import annotations
