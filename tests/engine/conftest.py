@@ -17,6 +17,7 @@ _SHARES_ONE_WORKER = "in_process"
 """The tests of this folder import vLLM into the worker: one import serves them all."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file together, for they share an engine; long files first."""
     rank = {name: number for number, name in enumerate(_LONGEST_FIRST)}
