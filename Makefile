@@ -64,17 +64,19 @@ $(CLIENTS_IN): $(DEV)
 serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
 
+# In `make test` lint and unit tests run beside the chaos tests, whose time limits are tight: `nice`
+# leaves those the processor.
 lint: $(DEV)
 	@$(BIN)/ruff check src tests tools benchmarks
 	@$(BIN)/ruff format --check src tests tools benchmarks
-	@$(BIN)/mypy
+	@nice $(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/typos
 	@PYTHONPATH=tools $(BIN)/python -m plain_words
 
 # Many of these tests wait for processes and time limits, so more of them run than there are cores.
 test-unit: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 3 tests/unit
+	@nice $(BIN)/python -m pytest -q --numprocesses 3 tests/unit
 
 # An engine's start keeps one core busy. The tests of a file share an engine (tests/engine/conftest.py).
 test-engine: $(DEV) $(CLIENTS_IN)
@@ -101,7 +103,7 @@ check: lint test-unit
 # Most of the time goes into waiting for killed processes. The tests of a file share a gateway and its
 # replicas.
 chaos: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile tests/chaos
+	@$(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile tests/chaos
 
 # Needs an idle machine: it measures time and memory.
 soak: $(DEV)

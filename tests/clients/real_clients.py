@@ -12,6 +12,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent.parent / ".clients" / "python"
+_SESSION_TIMEOUT_S = 300.0
+"""A session takes 5 to 15 s; on a busy machine importing a client alone can take a minute."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ async def run_session(
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(_SESSION_TIMEOUT_S):
             output, errors_text = await process.communicate()
     finally:
         if process.returncode is None:
