@@ -76,7 +76,7 @@ lint: $(DEV)
 
 # Many of these tests wait for processes and time limits, so more of them run than there are cores.
 test-unit: $(DEV)
-	@nice $(BIN)/python -m pytest -q --numprocesses 3 tests/unit
+	@nice $(BIN)/python -m pytest -q --numprocesses 3 --dist worksteal tests/unit
 
 # An engine's start keeps one core busy. The tests of a file share an engine (tests/engine/conftest.py).
 test-engine: $(DEV) $(CLIENTS_IN)
