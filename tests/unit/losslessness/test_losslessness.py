@@ -47,7 +47,7 @@ def test_greedy_needs_a_position_for_every_token() -> None:
 def test_processed_distribution(
     temperature: float, top_k: int, top_p: float, expected: dict[int, float]
 ) -> None:
-    """Temperature, then top-k, then top-p, worked out by hand."""
+    """Temperature, then top-k, then top-p, with expected values worked out manually."""
     found = processed_distribution(LOGPROBS, temperature=temperature, top_k=top_k, top_p=top_p)
     assert found == pytest.approx(expected)
 
