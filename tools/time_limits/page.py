@@ -90,7 +90,7 @@ def _descriptions(module: ModuleType, class_name: str | None = None) -> dict[str
         )
     found = {}
     for node, following in itertools.pairwise(body):
-        target = node.target if isinstance(node, ast.AnnAssign) else None
+        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign):
             target = node.targets[0]
         text = following.value if isinstance(following, ast.Expr) else None
