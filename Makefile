@@ -78,9 +78,9 @@ lint: $(DEV)
 test-unit: $(DEV)
 	@nice $(BIN)/python -m pytest -q --numprocesses 3 --dist worksteal tests/unit
 
-# An engine's start keeps one core busy. The tests of a file share an engine (tests/engine/conftest.py).
+# An engine's start keeps one core busy. The tests of a file share an engine.
 test-engine: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup --no-loadscope-reorder \
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder \
 	    --durations 10 tests/engine
 
 # Each client is a process that takes seconds to import and waits for Retry-After.
@@ -89,7 +89,7 @@ test-clients: $(DEV) $(CLIENTS_IN)
 
 # Minutes: what guards against bad luck with random numbers alone (marked `slow`).
 test-slow: $(DEV)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup -m slow tests
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests
 
 # Not part of `make test`. CASES=1000000 takes 11 to 28 minutes on two cores.
 CASES ?= 100000

@@ -1,4 +1,4 @@
-"""The order and the grouping of the engine tests over pytest's workers."""
+"""The order in which pytest's workers get the files of the engine tests."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ _LONGEST_FIRST = (
     "test_tenants.py",
 )
 """A long file at the end would keep one worker busy and leave the other idle."""
-_SHARES_ONE_WORKER = "in_process"
-"""The tests of this folder import vLLM into the worker: one import serves them all."""
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, for they share an engine; long files first."""
+    """Start the long files first; the others keep their order."""
     rank = {name: number for number, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
-    for item in items:
-        folder = item.path.parent.name
-        group = folder if folder == _SHARES_ONE_WORKER else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
