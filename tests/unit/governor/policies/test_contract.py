@@ -27,7 +27,7 @@ from paceline.policy_simulator.traffic.phases import (
 
 MAX = 8
 _VALUES: dict[str, Any] = {"schedule": [[1, 4, 5], [5, 32, 2], [33, 512, 0]], "draft_length": 3}
-"""Values for parameters that have no default."""
+"""Values for parameters that declare neither a default nor choices nor a lowest value."""
 
 
 def parameters_of(name: str) -> dict[str, Any]:
@@ -39,8 +39,12 @@ def parameters_of(name: str) -> dict[str, Any]:
 
 
 def _value(parameter: Parameter) -> Any:
-    assert parameter.name in _VALUES, f"parameter {parameter.name}: add a value to _VALUES"
-    return _VALUES[parameter.name]
+    """A value that the declaration allows, so that a new parameter needs no entry here."""
+    declared = (_VALUES.get(parameter.name), parameter.default, *parameter.choices)
+    lowest = None if parameter.lowest is None else parameter.type(parameter.lowest)
+    found = next((value for value in (*declared, lowest) if value is not None), None)
+    assert found is not None, f"parameter {parameter.name}: add a value to _VALUES"
+    return found
 
 
 def test_every_policy_class_belongs_to_a_definition() -> None:
