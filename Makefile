@@ -28,7 +28,7 @@ ARGS ?=
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
-    requirements-suffix.lock pyproject.toml)
+    requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
 
 CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
@@ -52,7 +52,8 @@ $(RUNTIME):
 
 $(DEV): $(RUNTIME)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements-dev.lock requirements-suffix.lock
+	    bash scripts/install.sh requirements-dev.lock requirements-suffix.lock \
+	    requirements-benchmarks.lock
 	@rm -f $(VENV)/.installed-dev-*
 	@touch $@
 

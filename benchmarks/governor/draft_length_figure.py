@@ -2,9 +2,8 @@
 
     python benchmarks/governor/draft_length_figure.py RAW_RESULT docs/images/draft-length.svg
 
-`RAW_RESULT` is a result file of `run.py`. Needs matplotlib, which is imported when drawing:
-
-    .venv/bin/python -m pip install --no-deps -r requirements-benchmarks.lock
+`RAW_RESULT` is a result file of `run.py`. Needs matplotlib, which `make install-dev`
+installs.
 """
 
 from __future__ import annotations

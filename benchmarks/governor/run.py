@@ -4,9 +4,8 @@ Two servers, one without and one with speculation, are up all the time; only one
 tuning pass runs the fixed lengths and derives the table of the arm `table`; the drafting server
 then restarts with that table. The repeats run every arm in turn, in a different order each time.
 The results (compressed JSON) are saved after every run; a report in markdown and plots follow at
-the end. The plots need matplotlib:
-
-    .venv/bin/python -m pip install --no-deps -r requirements-benchmarks.lock
+the end. The plots need matplotlib, which
+`make install-dev` installs.
 
 `runs/twin` in the examples is the bundled 11M target padded to the cost of about 120M parameters
 with layers that add nothing: `python -m paceline.demo.recipe.deepen`.

@@ -15,6 +15,7 @@ from pathlib import Path
 LOCKS = {
     "requirements.lock": "Installed by `make serve`",
     "requirements-dev.lock": "Added by `make test` and `make check`",
+    "requirements-benchmarks.lock": "Added for the plots of the benchmarks",
     "requirements-suffix.lock": "Added for vLLM's suffix drafter",
 }
 NOTES = {

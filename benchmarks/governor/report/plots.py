@@ -1,8 +1,7 @@
 """Plots of a run as SVG text: rates by phase, the decisions of an arm, tokens lost to the oracle.
 
-matplotlib is no dependency of Paceline or of its tests, so it is imported when a plot is drawn:
-
-    .venv/bin/python -m pip install --no-deps -r requirements-benchmarks.lock
+Paceline does not depend on matplotlib, so it is imported when a plot is drawn. `make install-dev`
+installs it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import pytest
-
 from benchmarks.governor.report import files
 from benchmarks.results_file import read_result, write_result
 from unit.benchmarks.governor.documents import REPORT_TOKENS, document_of
@@ -31,17 +29,5 @@ def check_files(written: list[Path]) -> None:
         assert ElementTree.parse(plot).getroot().tag.endswith("svg")
 
 
-def test_report_and_plots_are_written_beside_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the drawing replaced: it needs matplotlib, which `make test` does not install."""
-    for name in ("plot_throughput", "plot_decisions", "plot_regret"):
-        monkeypatch.setattr(files, name, lambda *_: "<svg/>")
-    check_files(files.write_report(write_made_up_result(tmp_path)))
-
-
-def test_the_plots_are_drawn_as_svg(tmp_path: Path) -> None:
-    pytest.importorskip(
-        "matplotlib", reason="matplotlib is not installed: see requirements-benchmarks.lock"
-    )
+def test_report_and_plots_are_written_beside_the_result(tmp_path: Path) -> None:
     check_files(files.write_report(write_made_up_result(tmp_path)))
