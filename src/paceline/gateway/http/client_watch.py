@@ -38,8 +38,10 @@ class ClientWatch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._watcher.cancel()
-        await asyncio.gather(self._watcher, return_exceptions=True)
+        watcher = self._watcher
+        del self._watcher  # the traceback of its cancellation refers to this object: no cycle stays
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
         if not self._has_left:
             return
         if self._work.uncancel() <= self._num_cancelling and kind is asyncio.CancelledError:

@@ -16,7 +16,7 @@ from paceline.gateway.admission.queue import Slot
 from paceline.gateway.http.asgi import Receive, Scope
 from paceline.gateway.http.body import ClientGone, check_headers, read_body
 from paceline.gateway.http.client_watch import ClientWatch
-from paceline.gateway.http.errors import INTERNAL, STOPPING, Refusal
+from paceline.gateway.http.errors import INTERNAL, STOPPING, Problem, Refusal
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.metrics.metrics import Continuation, RequestTimes
@@ -81,9 +81,11 @@ class RequestRunner:
         except ClientGone:
             outcome = Outcome.CLIENT_GONE
         except Refusal as refusal:
-            outcome = await self._refuse(refusal)
+            outcome = refusal.outcome
+            await self._send(refusal.problem)
         except Overloaded as overloaded:
-            outcome = await self._refuse(self._refusal_of(overloaded))
+            outcome, problem = self._explain(overloaded)
+            await self._send(problem)
         except asyncio.CancelledError:
             outcome = Outcome.SHUT_DOWN
             await self._reply.problem(STOPPING)
@@ -245,17 +247,17 @@ class RequestRunner:
 
     # Ends
 
-    async def _refuse(self, refusal: Refusal) -> Outcome:
-        if refusal.problem.closes_connection:
-            await self._reply.problem_before_body(refusal.problem, self._receive)
+    async def _send(self, problem: Problem) -> None:
+        if problem.closes_connection:
+            await self._reply.problem_before_body(problem, self._receive)
         else:
-            await self._reply.problem(refusal.problem)
-        return refusal.outcome
+            await self._reply.problem(problem)
 
-    def _refusal_of(self, overloaded: Overloaded) -> Refusal:
+    def _explain(self, overloaded: Overloaded) -> tuple[Outcome, Problem]:
         if overloaded.reason is RefusalReason.NO_REPLICA:
-            return self._unready()
-        return Refusal(overloaded.problem, Outcome.OVERLOADED)
+            refusal = self._unready()
+            return refusal.outcome, refusal.problem
+        return Outcome.OVERLOADED, overloaded.problem
 
     def _unready(self) -> Refusal:
         services = self._services

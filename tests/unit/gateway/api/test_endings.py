@@ -13,6 +13,10 @@ import openai
 import pytest
 
 from paceline.gateway import serve_gateway
+from paceline.gateway.data_port import DataPort
+from paceline.gateway.http.listening import bind
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.outcomes import Outcome
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, Served, chat, until
 from unit.gateway.fake_engine import MODEL
 
@@ -300,3 +304,22 @@ async def test_stopping_ends_streams_that_do_not_drain_with_an_error_event(serve
     await until(lambda: served.engine.num_aborted == 1)
     assert repr(gateway.traffic) == "LeaseTable({})"
     await client.aclose()
+
+
+async def test_a_refusal_keeps_its_outcome_when_the_gateway_stops_as_it_is_sent() -> None:
+    """The gateway still reads the refused body when it stops."""
+    metrics, listener = GatewayMetrics(), bind("127.0.0.1", 0, "port")
+    port = DataPort(SETTINGS, metrics)
+    async with port.serving(FixedReplicas([]), listener, lambda _: None):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"content-type: text/plain\r\ncontent-length: 9\r\n\r\n")
+        await reader.readuntil(b"}}")
+    writer.close()
+    counted = {
+        outcome.value: metrics.registry.get_sample_value(
+            "paceline_requests_total", {"outcome": outcome.value}
+        )
+        for outcome in (Outcome.REFUSED, Outcome.INTERNAL_ERROR)
+    }
+    assert counted == {"refused": 1, "internal_error": 0}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from paceline.gateway.http.body import ClientGone
 from paceline.gateway.http.client_watch import ClientWatch
+from paceline.gateway.http.errors import Refusal
+from paceline.gateway.requests.deadline import Deadline
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,3 +63,52 @@ async def test_an_error_of_the_work_passes_and_no_task_is_left() -> None:
         async with ClientWatch(Client()):
             _ = 1 / 0
     assert len(asyncio.all_tasks()) == num_before
+
+
+async def test_a_cancellation_counts_more_than_a_client_that_leaves() -> None:
+    """Both happen before the task runs again."""
+    client = Client()
+
+    async def work() -> None:
+        async with ClientWatch(client):
+            await asyncio.sleep(30)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0.01)
+    client.has_left.set()
+    await asyncio.sleep(0)
+    task.cancel()
+    assert task.cancelling() == 2
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+async def test_a_deadline_that_ends_the_work_counts_less_than_a_client_that_leaves(
+    has_left: bool,
+) -> None:
+    client = Client()
+    if has_left:
+        client.has_left.set()
+    with pytest.raises(ClientGone if has_left else Refusal):
+        async with ClientWatch(client), Deadline(0.0):
+            await asyncio.sleep(30)
+    await asyncio.sleep(0)  # nothing of the cancellations is left
+
+
+async def test_no_reference_cycle_is_left() -> None:
+    """A cycle would keep the request's head and connection until a garbage collection."""
+
+    async def work() -> None:
+        async with ClientWatch(Client()):
+            await asyncio.sleep(0)
+
+    await asyncio.create_task(work())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            await asyncio.create_task(work())
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
