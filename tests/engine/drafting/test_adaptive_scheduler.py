@@ -119,7 +119,7 @@ def test_the_governors_counts_equal_vllms(engine: EngineHost, prompts: list[list
     assert state["policy_errors_total"] == 0
     assert state["goodput_tokens_per_s"] > 0
     assert state["sampled_speculation"] == "on"
-    assert set(state["hooks"].values()) == {"ok"}
+    assert set(state["seams"].values()) == {"ok"}
 
 
 @pytest.mark.parametrize("policy", ["goodput", "latency", "threshold", "off"])

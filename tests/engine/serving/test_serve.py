@@ -126,7 +126,7 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
     (state,) = httpx.get(f"{serving.admin_url}/admin/governor").json()["replicas"].values()
     assert state["method"] == "draft_model"
     assert state["max_draft_length"] == 8
-    assert set(state["hooks"].values()) == {"ok"}
+    assert set(state["seams"].values()) == {"ok"}
 
 
 @pytest.mark.parametrize("victim", ["^VLLM::EngineCore", r"^\S+ -m vllm\.entrypoints"])

@@ -72,7 +72,7 @@ class GovernorDriver:
         return {
             **self._controller.state(),
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
-            "hooks": dict(self._hooks),
+            "seams": dict(self._hooks),  # the key that operators know
         }
 
     def set(self, command: Any) -> None:
