@@ -14,7 +14,7 @@ class Policy(Protocol):
     must take microseconds. They may raise; the caller then falls back to the engine's static
     setting and counts the error.
 
-    `contract.broken_promises` checks what these docstrings promise.
+    `contract.find_broken_promises` checks what these docstrings promise.
     """
 
     def observe(self, sample: StepSample) -> None:

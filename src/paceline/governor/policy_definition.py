@@ -16,7 +16,8 @@ from paceline.governor.policy import Policy
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_RESERVED = ("max_draft_length", "max_step_s")
+_RESERVED = ("max_draft_length", "max_step_s", "name", "policy")
+"""Arguments of `create_policy` and `check_policy`, which take a policy's parameters beside them."""
 _TYPE_WORDS = {
     bool: "true or false",
     int: "a whole number",
@@ -58,7 +59,7 @@ class Parameter:
         if not _PARAMETER_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise ValueError(
                 f"parameter name is {self.name!r}; allowed are lower-case letters, digits and _, "
-                f"but not {' or '.join(_RESERVED)}"
+                f"but not {', '.join(_RESERVED[:-1])} or {_RESERVED[-1]}"
             )
         if self.type not in _TYPE_WORDS:
             raise ValueError(
@@ -89,11 +90,21 @@ class Parameter:
         converted = value
         if self.type is float and type(value) is int:
             converted = float(value)
-        elif self.type is list and isinstance(value, tuple):
-            converted = list(value)
+        elif self.type is list and isinstance(value, list | tuple):
+            converted = list(value)  # a new one, so that policies do not share a default
         if type(converted) is not self.type or not self._is_in_bounds(converted):
             raise ValueError(f"{self.name} is {_shown(value)}; allowed is {self.allowed}")
-        return converted if self.parse is None else self.parse(converted)
+        if self.parse is None:
+            return converted
+        try:
+            return self.parse(converted)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"{self.name} is {_shown(value)}, which cannot be read: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def _is_in_bounds(self, value: Any) -> bool:
         if self.choices and value not in self.choices:
@@ -154,7 +165,7 @@ class PolicyDefinition:
                     f"policy {self.name} needs the parameter {name}: {parameter.description}"
                 )
             elif parameter.default is not None:
-                values[name] = parameter.default
+                values[name] = parameter.read(parameter.default)
         return values
 
     def build(
@@ -164,11 +175,18 @@ class PolicyDefinition:
         parameters: Mapping[str, Any],
         max_step_s: float = math.inf,
     ) -> Policy:
-        """A new policy; ValueError says which value is wrong."""
+        """A new policy; ValueError says which value is wrong, or what its constructor raised."""
         values = self.read_parameters(parameters)
         if self.takes_max_step_s:
             values["max_step_s"] = max_step_s
-        return self.create(max_draft_length, **values)
+        try:
+            return self.create(max_draft_length, **values)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"policy {self.name} cannot be built: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _shown(value: object) -> str:

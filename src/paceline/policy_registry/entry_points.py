@@ -29,27 +29,31 @@ def registered_names() -> tuple[str, ...]:
     return tuple(_entry_points())
 
 
-@functools.cache
 def load_definition(name: str) -> PolicyDefinition:
-    """Import the registered policy called `name`; BrokenEntryPoint, logged once, when it fails."""
-    try:
-        return _load(_entry_points()[name])
-    except BrokenEntryPoint as error:
-        if name not in _logged:
-            _logged.add(name)
-            logger.error("Policy %s is left out: %s", name, error, exc_info=error.__cause__)
-        raise
+    """Import the registered policy called `name`; BrokenEntryPoint when it fails.
+
+    Tries once: a broken module is neither imported nor logged again.
+    """
+    loaded = _load_once(name)
+    if isinstance(loaded, BrokenEntryPoint):
+        raise BrokenEntryPoint(str(loaded)) from loaded
+    return loaded
 
 
 def forget_entry_points() -> None:
     """Read the installed packages anew on the next call."""
     registered_names.cache_clear()
-    load_definition.cache_clear()
+    _load_once.cache_clear()
     _entry_points.cache_clear()
-    _logged.clear()
 
 
-_logged: set[str] = set()
+@functools.cache
+def _load_once(name: str) -> PolicyDefinition | BrokenEntryPoint:
+    try:
+        return _load(_entry_points()[name])
+    except BrokenEntryPoint as error:
+        logger.error("Policy %s is left out: %s", name, error, exc_info=error.__cause__)
+        return error
 
 
 @functools.cache

@@ -74,7 +74,9 @@ def test_defaults_and_required_parameters() -> None:
     ("arguments", "message"),
     [
         ({"name": "Max"}, "parameter name is 'Max'"),
-        ({"name": "max_draft_length"}, "but not max_draft_length or max_step_s"),
+        ({"name": "max_draft_length"}, "but not max_draft_length, max_step_s, name or policy"),
+        ({"name": "name"}, "parameter name is 'name'"),
+        ({"name": "policy"}, "parameter name is 'policy'"),
         ({"type": dict}, "allowed are bool, int, float, str, list"),
         ({"description": ""}, "has no description"),
         ({"default": "3"}, "x is '3'; allowed is a whole number"),
@@ -106,3 +108,44 @@ def test_the_objective_reaches_a_policy_that_takes_it() -> None:
     definition = PolicyDefinition("test", "A test.", create, takes_max_step_s=True)
     definition.build(max_draft_length=5, parameters={}, max_step_s=0.1)
     assert given == {"ceiling": 5, "max_step_s": 0.1}
+
+
+def test_a_default_is_read_like_a_given_value() -> None:
+    """A whole number for a float becomes a float, and `parse` converts it."""
+    definition = declared(
+        Parameter("share", float, "Share.", default=1),
+        Parameter("table", list, "Table.", default=[1, 2], parse=tuple),
+    )
+    values = definition.read_parameters({})
+    assert values == {"share": 1.0, "table": (1, 2)}
+    assert type(values["share"]) is float
+
+
+def test_policies_do_not_share_a_default_list() -> None:
+    """What one policy does to its list, the next one does not see."""
+    definition = declared(Parameter("table", list, "Table.", default=[1]))
+    definition.read_parameters({})["table"].append(2)
+    assert definition.read_parameters({}) == {"table": [1]}
+
+
+@pytest.mark.parametrize("value", [[], ["a"]])
+def test_a_check_that_fails_otherwise_refuses_the_value(value: list[object]) -> None:
+    """An exception of `parse` that is no ValueError names the parameter all the more."""
+    parameter = Parameter("table", list, "Table.", parse=lambda given: 1 / given[0])
+    with pytest.raises(ValueError, match=r"table is \[.*\], which cannot be read: \w+Error: "):
+        parameter.read(value)
+
+
+def test_any_error_of_the_constructor_names_the_policy() -> None:
+    """A ValueError is the policy's own message and stays as it is."""
+
+    def create(ceiling: int, *, table: list[int]) -> FixedPolicy:
+        return FixedPolicy(table[0])
+
+    definition = PolicyDefinition(
+        "test", "A test.", create, (Parameter("table", list, "Table.", default=[]),)
+    )
+    with pytest.raises(ValueError, match="policy test cannot be built: IndexError: list index"):
+        definition.build(max_draft_length=5, parameters={})
+    with pytest.raises(ValueError, match=r"^draft_length is -1; allowed"):
+        definition.build(max_draft_length=5, parameters={"table": [-1]})

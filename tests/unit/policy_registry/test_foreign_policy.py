@@ -17,6 +17,7 @@ from paceline import PolicyDefinition, check_policy, create_policy, policy_names
 from paceline.cli import main
 from paceline.config import ConfigError, load_settings
 from paceline.engine.launch.command import EngineSpec
+from paceline.engine.scheduler.control_channel import answer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 from paceline.gateway.admin.admin_app import check_governor_change
@@ -191,3 +192,38 @@ def test_it_is_found_through_pythonpath(tmp_path: Path) -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "stepped"
+
+
+def test_a_policy_that_cannot_be_built_is_refused_with_a_message(
+    tmp_path: Path, installed: Path
+) -> None:
+    """Any exception of its constructor: the operator gets an answer, and nothing changes."""
+    module = "class UnbuildablePolicy:\n"
+    module += "    def __init__(self, max_draft_length):\n        raise KeyError('table')\n"
+    module += "    def plan(self, load):\n        ...\n"
+    (tmp_path / "unbuildable_policy.py").write_text(module)
+    entry_points = "[paceline.policies]\nunbuildable = unbuildable_policy:UnbuildablePolicy\n"
+    install(tmp_path, entry_points, name="unbuildable-policy")
+    forget_entry_points()
+    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    reply = answer(b'{"op": "set", "policy": "unbuildable"}', controller)
+    assert reply == {
+        "ok": False,
+        "error": "policy unbuildable cannot be built: KeyError: 'table'",
+    }
+    assert controller.state()["policy"] == "goodput"
+
+
+def test_a_broken_module_is_imported_once(tmp_path: Path, installed: Path) -> None:
+    """At start; a change at run time, which holds the controller's lock, imports nothing."""
+    (tmp_path / "slow_policy.py").write_text(
+        "import sys\nsys.paceline_imports = getattr(sys, 'paceline_imports', 0) + 1\n1 / 0\n"
+    )
+    install(tmp_path, "[paceline.policies]\nslow = slow_policy:POLICY\n", name="slow-policy")
+    forget_entry_points()
+    load_policies()
+    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    for _ in range(3):
+        with pytest.raises(ValueError, match=r"policy slow cannot be used: .*ZeroDivisionError"):
+            controller.set({"policy": "slow"})
+    assert vars(sys).pop("paceline_imports") == 1

@@ -73,11 +73,7 @@ class DraftLengthController:
             self._steps_total += 1
             try:
                 plan = self._policy.plan(load)
-                if not 0 <= plan.draft_length <= self._max_draft_length:
-                    raise ValueError(
-                        f"the policy planned draft length {plan.draft_length}; allowed is 0 to "
-                        f"{self._max_draft_length}"
-                    )
+                self._check(plan)
             except Exception as error:  # noqa: BLE001 - serving continues with the static setting
                 return self._take_safe_plan("plan", error)
             if plan.draft_length > self._ceiling:
@@ -222,6 +218,21 @@ class DraftLengthController:
             )
         check_policy_parameters(self._settings, name, given)
         return dict(given)
+
+    def _check(self, plan: DraftPlan) -> None:
+        """Raise unless vLLM can carry out the plan and the control channel can send it as JSON."""
+        if type(plan.draft_length) is not int or not 0 <= plan.draft_length <= (
+            self._max_draft_length
+        ):
+            raise ValueError(
+                f"the policy planned draft length {plan.draft_length!r}; allowed is a whole number "
+                f"from 0 to {self._max_draft_length}"
+            )
+        if not isinstance(plan.reason, str):
+            raise TypeError(f"the reason of the plan is {plan.reason!r}; it must be a text")
+        expected = plan.expected_tokens_per_s
+        if expected is not None and not isinstance(expected, float | int):
+            raise TypeError(f"expected_tokens_per_s is {expected!r}; it must be a float or None")
 
     def _safe_length(self) -> int:
         static = self._settings.draft_length

@@ -217,8 +217,11 @@ def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
             f"the draft length is {plan.draft_length} under a ceiling of {load.max_draft_length} "
             f"{when}"
         )
-    if not plan.reason:
-        raise _Broken(f"the plan has no reason {when}")
+    if not isinstance(plan.reason, str) or not plan.reason:
+        raise _Broken(f"the plan has no reason {when}; its reason is {plan.reason!r}")
+    expected = plan.expected_tokens_per_s
+    if expected is not None and not isinstance(expected, float | int):
+        raise _Broken(f"expected_tokens_per_s is {expected!r}, no float and not None, {when}")
     if plan.replay_scoring_tokens and not load.has_replay_scoring:
         raise _Broken(f"the plan requests replay scores, which the engine cannot give, {when}")
     if plan.requests_first_tokens and not load.has_first_token_verdicts:

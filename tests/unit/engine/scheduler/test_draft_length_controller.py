@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
@@ -13,6 +15,7 @@ from paceline.governor.values import DraftPlan, EngineLoad
 from unit.engine.scheduler.controllers import (
     LOAD,
     FailingPolicy,
+    Planned,
     failing,
     make_controller,
     make_sample,
@@ -167,3 +170,28 @@ def test_an_idle_engine_shows_the_set_length(command: dict[str, Any], length: in
     controller.set(command)
     state = controller.state()
     assert (state["draft_length"], state["reason"]) == (length, "as set; the next step plans")
+
+
+@pytest.mark.parametrize("planned", [2.5, 3.0, True, "3"])
+def test_a_planned_length_that_is_no_whole_number_is_an_error(planned: Any) -> None:
+    """vLLM's worker counts passes with the length; a fraction would end the engine."""
+    controller = failing(planned, draft_length=4)
+    assert controller.plan(LOAD).draft_length == 4
+    assert controller.state()["policy_errors_total"] == 1
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [DraftPlan(3, b"planned"), DraftPlan(3, "planned", expected_tokens_per_s=np.float32(1.5))],  # type: ignore[arg-type]
+)
+def test_the_state_is_json_for_every_plan_in_force(plan: DraftPlan) -> None:
+    """What JSON lacks is an error of the policy: the control channel answers in any case."""
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed", draft_length=4),
+        max_draft_length=8,
+        method="ngram",
+        make_policy=lambda name, **_: Planned(plan),
+    )
+    assert controller.plan(LOAD).draft_length == 4
+    json.dumps(controller.state())
+    assert controller.state()["policy_errors_total"] == 1

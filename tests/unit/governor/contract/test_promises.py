@@ -139,6 +139,16 @@ class GivesNoReason(Sound):
         return DraftPlan(0, "")
 
 
+class GivesBytes(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, b"off")  # type: ignore[arg-type]
+
+
+class ExpectsText(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(0, "off", expected_tokens_per_s="many")  # type: ignore[arg-type]
+
+
 def test_a_sound_policy_breaks_nothing() -> None:
     assert find_broken_promises(lambda: Sound(MAX), MAX) == []
     check_policy(Sound, max_draft_length=MAX)
@@ -162,6 +172,8 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
         (PlansAFraction, "plans before the first sample", "is 2.0, no whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),
+        (GivesBytes, "plans before the first sample", "its reason is b'off'"),
+        (ExpectsText, "plans before the first sample", "expected_tokens_per_s is 'many'"),
     ],
 )
 def test_a_broken_promise_is_named(broken: type, promise: str, finding: str) -> None:
