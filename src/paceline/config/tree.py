@@ -139,7 +139,10 @@ class EngineSettings(_Frozen):
         definition = find_policy(self.policy)
         declared = {parameter.name for parameter in definition.parameters}
         shared = {name: value for name, value in own.items() if name in declared}
-        definition.read_parameters(shared | dict(self.policy_parameters))
+        parameters = shared | dict(self.policy_parameters)
+        definition.read_parameters(parameters)
+        if self.policy_parameters:  # a bound may depend on the ceiling: only building it shows that
+            definition.build(max_draft_length=self.draft_length_max, parameters=parameters)
         return self
 
 

@@ -183,3 +183,15 @@ def _field(key: tuple[str, ...]) -> FieldInfo:
     for section in sections:
         node = type(getattr(node(), section))
     return node.model_fields[name]
+
+
+def test_parameters_that_no_policy_can_be_built_with_are_refused_before_an_engine_starts() -> None:
+    """A bound that depends on the ceiling: the policy is built to find out."""
+    environ = {
+        "PACELINE_ENGINE__POLICY": "fixed",
+        "PACELINE_ENGINE__POLICY_PARAMETERS": '{"draft_length": 9}',
+    }
+    with pytest.raises(ConfigError, match=r"draft_length is 9; allowed is 0 \(off\) to 8"):
+        load_settings({}, environ)
+    environ["PACELINE_ENGINE__DRAFT_LENGTH_MAX"] = "9"
+    assert load_settings({}, environ).settings.engine.policy_parameters == {"draft_length": 9}

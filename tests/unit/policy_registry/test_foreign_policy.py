@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from paceline import PolicyDefinition, check_policy, create_policy, policy_names
 from paceline.cli import main
 from paceline.config import ConfigError, load_settings
-from paceline.engine.launch.command import EngineSpec
+from paceline.engine.launch.command import EngineSpec, render_command
+from paceline.engine.launch.layout import Layout
 from paceline.engine.scheduler.control_channel import answer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
@@ -150,9 +151,13 @@ def test_paceline_serve_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert ", plain, stepped" in refused.output
 
 
-def test_its_parameters_reach_the_engine_command() -> None:
-    spec = EngineSpec("m", "m", None, "stepped", policy_parameters={"hold": 4})
-    assert dict(spec.policy_parameters) == {"hold": 4}
+def test_its_parameters_reach_the_engine_command(tmp_path: Path) -> None:
+    drafter = {"method": "ngram", "num_speculative_tokens": 4}
+    spec = EngineSpec("m", "m", drafter, "stepped", policy_parameters={"hold": 4})
+    layout = Layout("float32", (), {}, (0,), ())
+    arguments = render_command(spec, layout, tmp_path, "engine-0", "some.module").arguments
+    sent = json.loads(arguments[arguments.index("--additional-config") + 1])["paceline"]
+    assert (sent["policy"], sent["policy_parameters"]) == ("stepped", {"hold": 4})
 
 
 @pytest.mark.usefixtures("broken")
