@@ -21,10 +21,10 @@ from paceline.gateway.settings import GatewaySettings
 _HEAD = """\
 # Time limits
 
-Every time limit and period of the gateway, and those of the engines that can be set. Generated from
-`src/paceline/config/tree.py`, `src/paceline/gateway/settings/` and
-`src/paceline/gateway/time_limits.py`. [configuration.md](configuration.md) says how to set a
-setting. "Fixed" is a constant of the code.
+This page lists every time limit and period of the gateway, and those of the engines that can be
+set. It is generated from `src/paceline/config/tree.py`, `src/paceline/gateway/settings/` and
+`src/paceline/gateway/time_limits.py`. [configuration.md](configuration.md) says how to change a
+setting. "Fixed" marks a constant in the code.
 """
 _FIXED_SECTIONS = ("admission", "failures", "keys", "fleet")
 

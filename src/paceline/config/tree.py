@@ -84,8 +84,8 @@ class EngineSettings(_Frozen):
     """Model id that clients name; by default the last part of the folder, or the Hugging Face
     name."""
     draft: str = "auto"
-    """Drafter: `auto` (the draft model that the family table lists for the target, else n-gram),
-    `ngram`, `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
+    """Drafter: `auto` (the draft model that the table of known pairs lists for the target, else
+    n-gram), `ngram`, `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
     policy: str = DEFAULT_POLICY
     """How the draft length is chosen: `goodput` (most tokens per second, measured), `latency` (the
     slowest answers as fast as possible, measured), `threshold` (acceptance only), `schedule` (a
@@ -166,9 +166,9 @@ class AdmissionSettings(_Frozen):
     """Most requests that may wait at a time for one model; 0 refuses every request that would have
     to wait."""
     max_queue_wait_s: Seconds = 10.0
-    """Longest wait, in seconds. A request that is likely to wait longer is refused at once. Once a
-    queue has lasted this long, the limit is a quarter of the usual duration of a request, until
-    the queue is empty."""
+    """Longest wait, in seconds. A request that is likely to wait longer is refused at once. Once
+    requests have waited almost continuously for this long, a further one may wait only a quarter
+    of a request's usual duration."""
     max_deadline_s: Seconds = 3600.0
     """Longest time for a whole request, in seconds. It also bounds the x-request-timeout-ms of a
     client, and applies where the client sends none."""

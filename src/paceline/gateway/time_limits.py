@@ -12,10 +12,10 @@ MAX_REQUEST_TIMEOUT_MS = 3_600_000
 CLIENT_IDLE_S = 75
 """A connection without a request is closed after this time, nginx's default."""
 REFUSED_BODY_S = 1.0
-"""The rest of a refused body is read for this long, so that the client reads the answer. Chosen
-empirically."""
+"""The gateway continues to read a refused body for this long, so that the client reads the answer.
+Chosen empirically."""
 KEEP_ALIVE_S = 5.0
-"""A client whose stream waits for a replica receives a comment this often; clients skip comments.
+"""How often a client whose stream waits for a replica receives a comment; clients skip comments.
 Chosen empirically."""
 
 # Queue and replicas
@@ -27,31 +27,32 @@ DETOKENISE_TIMEOUT_S = 10.0
 """A replica that is to continue a stream must return the text of its token ids within this time.
 Chosen empirically: some thousand tokens take milliseconds."""
 REPLICA_RECHECK_S = 0.05
-"""A failed request that waits for a replica looks for one after this time. Chosen empirically."""
+"""A failed request that waits for a replica first checks for one after this time. Chosen
+empirically."""
 MAX_REPLICA_RECHECK_S = 0.5
-"""Longest time between two such looks. It grows from look to look, because in an outage thousands
-of requests may wait. Chosen empirically."""
+"""Longest time between two such checks. It grows with each check, because in an outage thousands of
+requests may wait. Chosen empirically."""
 HOUSEKEEPING_PERIOD_S = 1.0
-"""Hung replicas are looked for this often. Chosen empirically."""
+"""How often the gateway checks for hung replicas. Chosen empirically."""
 KEY_CHECK_PERIOD_S = 1.0
-"""The file of the keys is checked for changes this often: a revoked key works at most this long.
-Chosen empirically: a check costs microseconds."""
+"""How often the gateway checks the key file for changes: a revoked key keeps working for at most
+this long. Chosen empirically: a check costs microseconds."""
 
 # Processes
 
 ADMIN_DRAIN_S = 1
 """Requests on the admin port may continue for this long once the gateway stops."""
 WORKER_START_TIMEOUT_S = 60.0
-"""A worker process must serve within this time. Chosen empirically: it takes one second, and ten on
-a busy machine."""
+"""A worker process must be ready within this time. Chosen empirically: it takes one second, and ten
+on a busy machine."""
 WORKER_METRICS_TIMEOUT_S = 3.0
 """A scrape waits this long for the workers' metrics, then uses the last ones. Chosen empirically:
 Prometheus waits ten seconds."""
 WORKER_DRAIN_MARGIN_S = 5.0
-"""Workers may take this much longer than `server.drain_timeout_s` to exit, then they are killed.
+"""Workers may take this much longer than `server.drain_timeout_s` to exit; then they are killed.
 Chosen empirically."""
 WORKER_EXIT_TIMEOUT_S = 2.0
 """A worker that must exit at once is killed after this time. Chosen empirically."""
 WORKER_ORPHAN_EXIT_S = 2.0
-"""A worker exits within this time of its parent's end, whatever it is doing. Chosen
+"""A worker exits within this time after its parent has ended, even while it serves requests. Chosen
 empirically."""

@@ -26,16 +26,16 @@ Name a policy
 - at run time: with a PATCH of `/admin/governor` on the admin port,
   `{"policy": "NAME", "policy_parameters": {…}}`
 
-`draft_length` and `schedule` are also settings of their own beside `policy`. Unknown names and
-values that are not allowed are refused, with those that are.
+`draft_length` and `schedule` can also be set next to `policy`, outside `policy_parameters`. Unknown
+names and disallowed values are refused; the error lists the allowed ones.
 """
 
 _TAIL = """\
 ## A policy of your own
 
-A policy is a class with two methods: `observe` learns from a finished step, `plan` chooses the next
-draft length. Its docstrings (`paceline.Policy`) say what it must keep to. The values it works with
-are `paceline.StepSample`, `paceline.EngineLoad` and `paceline.DraftPlan`.
+A policy is a class with two methods: `observe` learns from a finished step, and `plan` chooses the
+next draft length. The docstrings of `paceline.Policy` are its contract. The policy works with the
+values `paceline.StepSample`, `paceline.EngineLoad` and `paceline.DraftPlan`.
 
 ```python
 # halve.py
@@ -43,7 +43,7 @@ from paceline import DraftPlan, EngineLoad, Parameter, PolicyDefinition, StepSam
 
 
 class HalvePolicy:
-    \"\"\"A share of the ceiling, whatever happens.\"\"\"
+    \"\"\"A constant share of the ceiling.\"\"\"
 
     def __init__(self, max_draft_length: int, *, share: float) -> None:
         self._share = share
@@ -76,13 +76,13 @@ Register it by an entry point in the package's `pyproject.toml`, under the polic
 halve = "halve:POLICY"
 ```
 
-Once the package is installed beside Paceline, `paceline serve --policy halve` and `vllm serve` know
-the policy. One that cannot be imported is logged as an error and left out; the other policies keep
-working. A policy that raises an error while serving is answered with the engine's static draft
-length, and counted.
+Once the package is installed in Paceline's environment, `paceline serve --policy halve` and
+`vllm serve` accept the policy. A policy that cannot be imported is logged as an error and left out;
+the other policies keep working. If a policy raises an error while serving, the engine uses its
+static draft length for that step and counts the error.
 
-Hold it to the contract in a test; the error names each promise that it breaks, and what happened
-instead:
+Check the policy against the contract in a test; the error names each promise that it breaks and
+what happened instead:
 
 ```python
 import paceline
@@ -92,8 +92,8 @@ def test_contract() -> None:
     paceline.check_policy("halve", share=0.25)
 ```
 
-A policy of Paceline's own is one module of `src/paceline/governor/policies/` with a module-level
-`PolicyDefinition`, and its test. Nothing else lists it; this page is generated again by
+A policy of Paceline itself is one module in `src/paceline/governor/policies/` with a module-level
+`PolicyDefinition`, and its test. Nothing else lists it. Regenerate this page with
 `python -m paceline.policy_registry.reference > docs/policies.md`.
 """
 

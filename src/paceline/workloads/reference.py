@@ -9,11 +9,11 @@ _HEAD = """\
 
 # Workloads
 
-The names that `paceline bench run --workload NAME` and the scripts in `benchmarks/` accept. Each
+`paceline bench run --workload NAME` and the scripts in `benchmarks/` accept these names. Each
 workload is one file in `src/paceline/workloads/builtin/`.
 
-`temperature` applies unless `--temperature` names another. `simulated as` is the traffic class of
-the policy simulator that models the same kind of text.
+`temperature` applies unless `--temperature` sets another. `simulated as` is the policy simulator's
+traffic class for the same kind of text.
 
 | name | requests | temperature | simulated as |
 |---|---|---|---|
@@ -25,9 +25,9 @@ _TAIL = """
 1. Add `src/paceline/workloads/builtin/NAME.py`, which assigns a `Workload`
    (`src/paceline/workloads/workload.py` is the contract) to `WORKLOAD`. A subset of the bundled
    prompts is a `HeldoutWorkload`; any object with the same attributes works.
-2. Run `pytest tests/unit/workloads`: the contract checks find the new file. Add a test of what is
-   special about it.
-3. Write this page anew with the command in its first line.
+2. Run `pytest tests/unit/workloads`: the contract checks find the new file. Add a test of anything
+   that is special about it.
+3. Regenerate this page with the command in its first line.
 """
 
 

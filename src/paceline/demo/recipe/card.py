@@ -16,8 +16,8 @@ language: [en, code]
 ---
 # The bundled pair
 
-A target and a draft model to show and measure Paceline without a network. The pair has learned the
-style of the Python standard library and four small tasks. **It is not an assistant.**
+A target and a draft model for demonstrating and measuring Paceline without a network. The pair has
+learned the style of the Python standard library and four small tasks. **It is not an assistant.**
 
 | | target | draft |
 |---|---|---|
@@ -27,21 +27,21 @@ style of the Python standard library and four small tasks. **It is not an assist
 {_row("tokens seen", [f"{m['tokens'] / 1e6:.1f}M" for m in pair])}
 {_row("held-out bits per byte", [f"{m['bits_per_byte']:.3f}" for m in pair])}
 
-**Data.** The source of the standard library of CPython {facts["python"]}, test suite included:
+**Data.** The source of the standard library of CPython {facts["python"]}, including its test suite:
 {data["num_files"]} files, {data["num_bytes"] / 1e6:.1f} MB,
 {data["num_source_tokens"] / 1e6:.1f}M tokens with library code counted twice, and
 {data["num_task_examples"]} task examples cut from its {data["num_functions"]} functions.
-Training excluded the held-out files, which the hash of their name selects.
-Licence of data and weights: PSF License 2.0.
+Held-out files, selected by the hash of their name, were excluded from training.
+Data and weights have the PSF License 2.0.
 
 **Tasks** (chat): complete a function from its signature and docstring, write a docstring, rename
-an identifier throughout (a plain word to another), turn a signature into JSON. Plain completion
-continues Python source.
+an identifier throughout (from one plain word to another), turn a signature into JSON. Plain
+completion continues Python source.
 
 **Training.** Muon and AdamW, bf16 autocast, rows of 1,024 tokens, seed {facts["seed"]}. Training
-starts with heads that copy (`paceline.demo.recipe.initial`) and with short questions. The draft is
-distilled from the target, at the end on the target's own answers.
-`python -m paceline.demo.recipe.train all` repeats it.
+starts with attention heads that copy (`paceline.demo.recipe.initial`) and with short questions. The
+draft model is distilled from the target, towards the end on the target's own answers.
+`python -m paceline.demo.recipe.train all` repeats the training.
 
 ## Held-out answers (target, greedy)
 
@@ -54,8 +54,9 @@ distilled from the target, at the end on the target's own answers.
 
 ## Acceptance of the draft's tokens
 
-Conditional per position, {facts["num_questions"]} held-out questions per task, vLLM
-{facts["vllm"]}; length is tokens per step, including the bonus token.
+Acceptance is per position, given that the position before was accepted, over
+{facts["num_questions"]} held-out questions per task with vLLM {facts["vllm"]}. Length is tokens per
+step, including the bonus token.
 
 {_acceptance_table(facts["acceptance"])}
 """

@@ -62,7 +62,7 @@ class GatewaySettings:
     log_prompts: bool = False
     """Whether the log shows the text of engine errors, which may quote prompts and answers."""
     retry_after_s: int = 5
-    """Retry-After of a 503; clients ignore more than 120 s."""
+    """Retry-After of a 503; clients ignore values above 120 s."""
     drain_timeout_s: float = 30.0
     """Requests in flight may continue for this long once the gateway stops."""
     control_timeout_s: float = 2.0

@@ -88,8 +88,8 @@ POLICY = PolicyDefinition(
         Parameter(
             "schedule",
             list,
-            "Ranges [lowest number of requests, highest, draft length], as vLLM's "
-            "num_speculative_tokens_per_batch_size has them, the first from 1; for example "
+            "Ranges [lowest number of requests, highest, draft length], in the format of vLLM's "
+            "num_speculative_tokens_per_batch_size; the first range starts at 1, for example "
             "[[1, 8, 6], [9, 256, 2]].",
             is_required=True,
             parse=check_schedule,
