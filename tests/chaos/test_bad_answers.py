@@ -6,10 +6,12 @@ not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from chaos.expected_requests import expected_request, find_errors, num_failed_over, send_all
-from chaos.fleet import Fleet
+from chaos.fleet import Fleet, running_fleet
 from chaos.transcript import Ending
 
 NUM_STREAMS = 12
@@ -68,9 +70,26 @@ async def test_a_third_of_all_answers_are_5xx(fleet: Fleet) -> None:
     }
 
 
+PATIENT = {
+    "server": {"stall_timeout_s": 60},
+    "failures": {"silence_s": 30.0, "first_silence_s": 60.0},
+}
+
+
+@pytest.fixture(scope="module")
+def patient_fleet() -> Iterator[Fleet]:
+    """A fleet with long stall limits: on a busy machine 10 MB take seconds."""
+    with running_fleet(2, "--tpot-ms", "4", config=PATIENT) as running:
+        yield running
+
+
 @pytest.mark.parametrize("after_tokens", [0, 9])
-async def test_a_line_of_10_mb_is_passed_to_the_client(fleet: Fleet, after_tokens: int) -> None:
+async def test_a_line_of_10_mb_is_passed_to_the_client(
+    patient_fleet: Fleet, after_tokens: int
+) -> None:
     """Unchanged. The gateway's memory stays small, and it continues to serve."""
+    fleet = patient_fleet
+    fleet.restore()
     await send_all(fleet, [expected_request(1)])
     before_bytes = fleet.gateway.rss_bytes()
     for replica in (0, 1):

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from paceline.policy_registry import policy_names
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS, governed_policy
 from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
 from paceline.policy_simulator.evaluation.fleet import FleetSummary, simulate_fleet
@@ -21,6 +22,7 @@ _EXAMPLES = """examples:
   python -m paceline.policy_simulator
   python -m paceline.policy_simulator --profile 72b-tp8-h100 --trace shifting --json result.json
   python -m paceline.policy_simulator --profile cpu-twin --ngram --noise 0.1
+  python -m paceline.policy_simulator --policy latency
   python -m paceline.policy_simulator --profile 7b-h200 --trace bursts --replicas 1000
 """
 _SCHEMA_VERSION = 1
@@ -30,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; exit code 0, or 2 for wrong usage (argparse)."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    governed = tuple(dict.fromkeys((*GOVERNED_ARMS, *options.policy)))
     profile = load_profile(options.profile)
     if options.ngram:
         profile = replace(profile, machine=profile.machine.with_ngram())
@@ -67,16 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 seed=options.seed,
                 disturbance=disturbance,
             )
-            for arm in ("off", *GOVERNED_ARMS)
+            for arm in ("off", *governed)
         }
         result["fleet"] = {arm: asdict(fleet) for arm, fleet in fleets.items()}
         print(_render_fleet(fleets))
     else:
         comparison = compare_arms(
-            profile.machine, trace, seed=options.seed, disturbance=disturbance
+            profile.machine,
+            trace,
+            seed=options.seed,
+            disturbance=disturbance,
+            governed=governed,
         )
         result |= asdict(comparison)
-        print(_render_comparison(profile, options.trace, comparison))
+        print(_render_comparison(profile, options.trace, comparison, governed))
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -97,6 +104,14 @@ def _parser() -> argparse.ArgumentParser:
         "--first-token-verdicts",
         action="store_true",
         help="report at length 0 whether the target produced the first draft token (GPU profiles)",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        choices=policy_names(),
+        default=[],
+        metavar="NAME",
+        help=f"a policy to run beside {' and '.join(GOVERNED_ARMS)}, with its default parameters",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -119,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _render_comparison(profile: Profile, trace: str, comparison: Comparison) -> str:
+def _render_comparison(
+    profile: Profile, trace: str, comparison: Comparison, governed: Sequence[str]
+) -> str:
     lines = [
         f"{profile.name}, {profile.description}; trace {trace}",
         f"best single length {comparison.best_held_arm}; table {comparison.table}",
@@ -128,7 +145,7 @@ def _render_comparison(profile: Profile, trace: str, comparison: Comparison) -> 
         f"{'adapted':>9}{'P99 ms':>8}  worst phase",
     ]
     lines += [_render_arm(arm) for arm in comparison.arms]
-    for name in GOVERNED_ARMS:
+    for name in governed:
         lines += [
             "",
             f"{name:26}{'tokens/s':>10}{'steady':>8}{'best K':>7}{'its K':>7}{'adapted':>9}"

@@ -26,7 +26,7 @@ Examples:
   paceline serve
       Serve the bundled pair on http://127.0.0.1:8000
   paceline serve Qwen/Qwen2.5-7B-Instruct
-      Use the draft model that the family table lists for this target
+      Use the draft model that the table of known pairs lists for this target
   paceline serve ./my-model --draft ./my-draft --draft-length-max 6
       Use a draft model of your own, with at most 6 draft tokens per step
   paceline serve ./my-model --draft ngram --port 8080 -- --max-num-seqs 64
@@ -73,7 +73,7 @@ class _ServeCommand(click.Command):
 @click.option(
     "--draft",
     metavar="auto|MODEL|ngram|suffix|none",
-    help="Drafter. auto: the draft model that the family table lists for MODEL, else n-gram.",
+    help="Drafter. auto: the draft model listed for MODEL in the table of known pairs, or n-gram.",
 )
 @click.option(
     "--policy",

@@ -145,9 +145,9 @@ def test_paceline_serve_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert shown.exit_code == 0, shown.output
     assert "policy: stepped  # flag --policy" in shown.output
     assert "policy_parameters: {hold: 4}  # file paceline.yaml" in shown.output
-    refused = CliRunner().invoke(main, ["serve", "--policy", "steped"])
+    refused = CliRunner().invoke(main, ["serve", "--policy", "steady"])
     assert refused.exit_code == 2
-    assert "policy is 'steped'; allowed are goodput, " in refused.output
+    assert "policy is 'steady'; allowed are goodput, " in refused.output
     assert ", plain, stepped" in refused.output
 
 
