@@ -8,7 +8,7 @@ killed: its process group, its engine core and its API server, in turn. Greedy a
 with reference answers, token by token; where they differ, an engine computes how close the two
 tokens were. Answers that no kill interrupted are the control. The exit code is 1 if a request was
 lost before its first token, a stream was truncated silently, or a greedy answer left its reference
-at a position that is no near-tie.
+at a position that is not a near-tie.
 """
 
 from __future__ import annotations

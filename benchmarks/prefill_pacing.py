@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
     options = parser.parse_args()
     if not options.results.is_dir():
-        parser.error(f"--results is {options.results}, which is no folder")
+        parser.error(f"--results is {options.results}, which is not a folder")
     plan = {
         "objective_ms": options.objective_ms,
         "repeats": options.repeats,

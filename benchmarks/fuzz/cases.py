@@ -213,7 +213,7 @@ def _bytes(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _shape(rng: random.Random, kind: str, model: str) -> Case:
-    """Deep, wide and long bodies, repeated keys, and bodies that are no object."""
+    """Deep, wide and long bodies, repeated keys, and bodies that are not objects."""
     route = rng.choice(ROUTES)
     depth = rng.choice((60, 63, 64, 65, 66, 500, 2000))
     width = rng.choice((100, 3000, 25_000))

@@ -1,11 +1,11 @@
 """Paceline: a governor for speculative decoding on vLLM, and the system around it.
 
-The parts are packages of their own: `governor` decides, `engine` meets vLLM, `gateway` meets
-clients, `bench` measures. Importing `paceline` imports none of them.
+The parts are packages of their own: `governor` decides the draft length, `engine` runs and extends
+vLLM, `gateway` serves clients, `bench` measures. Importing `paceline` imports none of them.
 
-The names below are the public surface, for policies of other packages; each is imported on first
+The names below are the public surface, for policies in other packages; each is imported on first
 use. A policy implements `Policy`, is declared by a `PolicyDefinition` with its `Parameter`s, is
-held to its contract by `check_policy`, and is registered by an entry point of the group
+checked against its contract by `check_policy`, and is registered by an entry point of the group
 `paceline.policies`. docs/policies.md has an example.
 """
 

@@ -51,7 +51,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(paceline.__version__, prog_name="paceline")
 def main() -> None:
-    """Serve open-weight language models with vLLM at the fastest lossless pace the moment allows.
+    """Serve open-weight language models with vLLM and lossless, adaptive speculative decoding.
 
     \b
     Examples:

@@ -1,11 +1,11 @@
-"""Write the hashes of the wheels that a lock's pins mean into the lock.
+"""Write into each lock the hashes of the wheels that its pins resolve to.
 
     PYTHONPATH=tools .venv/bin/python -m locks.hashes requirements.lock requirements-dev.lock …
 
 For every pin, pip resolves the x86-64 Linux wheel of CPython 3.11, 3.12 and 3.13, so a pin without
-a wheel for one of them fails here, not on a user's machine. Nothing is installed. Comments and
-order of the lock stay. Pins with a local version (torch's CPU build) have no hash: they come from
-an index of their own, see `scripts/install.sh`.
+a wheel for one of them fails here, not on a user's machine. Nothing is installed. The comments and
+the order of the lock are kept. Pins with a local version (torch's CPU build) have no hash: they
+come from an index of their own, see `scripts/install.sh`.
 """
 
 from __future__ import annotations

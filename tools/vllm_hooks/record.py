@@ -7,7 +7,7 @@ Run it from the repository's root:
 
 It prints the hooks that do not fit and the parts that need them; with `--into` it writes the facts
 to `vllm-VERSION.json`. The records let the tests check the register against releases that are not
-installed. Take them again, for every release in the folder, when the target of a hook changes.
+installed. Record them again, for every release in the folder, when the target of a hook changes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HookRecord:
         if stale:
             raise ValueError(
                 f"the record of vLLM {self.version} is older than the register, which has other "
-                f"targets for {', '.join(stale)}; take it again: {_MADE_BY}"
+                f"targets for {', '.join(stale)}; record it again: {_MADE_BY}"
             )
         return {hook.name: judge_hook(hook, self.facts[hook.name]) for hook in REGISTER}
 

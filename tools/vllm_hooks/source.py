@@ -1,7 +1,7 @@
-"""Read from Python files what a vLLM that is not installed has where the hooks point.
+"""Read what a vLLM release that is not installed has at the targets of the hooks.
 
-Nothing is imported or run. A file is parsed; of a body whose names count, only the function is
-compiled, which gives the names that the import-based check (`compat.checks`) sees. Followed: names
+Nothing is imported or run. Files are parsed. A function whose body's names count is also compiled
+by itself, which gives the names that the import-based check (`compat.checks`) sees. Followed: names
 bound at the top of a module, also under `if` and `try` (the last one counts), imports within the
 tree, aliases, and base classes (depth first, which is right for single inheritance). Not followed:
 what vLLM replaces at run time, and what a decorator makes of a function. `record` stores the facts.

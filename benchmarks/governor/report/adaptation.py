@@ -37,7 +37,7 @@ class Adaptation:
 
 
 def adaptations(measured: Measured, arm: str, oracle_arms: Sequence[str]) -> tuple[Adaptation, ...]:
-    """One entry per phase. The first phase is a start and no shift."""
+    """One entry per phase. The first phase is a start, not a shift."""
     found = []
     for number, phase in enumerate(measured.phases):
         mine = measured.bucket_tokens[arm][:, number].mean(axis=0)

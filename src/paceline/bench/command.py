@@ -1,4 +1,4 @@
-"""The command group `paceline bench`, which mounts one command per room."""
+"""The command group `paceline bench`, which mounts one command per package."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ A forward pass over t tokens with c tokens of context takes
               + kv_bytes * c / bandwidth / TP
               + 2 * layers * (latency + t * hidden * 2 bytes / link)      where TP > 1
 
-bandwidth and flops are the peaks times the fractions of them that are reached.
+bandwidth and flops are the hardware's peaks times the fraction of each that is reached.
 
-Assumes dense models, bfloat16, and perfect overlap of memory and arithmetic within a pass. Leaves
-out attention arithmetic (small beside its bytes when decoding; long prefills look cheaper than they
-are). Reference: Williams et al., "Roofline", CACM 2009; for transformers: Pope et al.,
-arXiv 2211.05102.
+Assumes dense models, bfloat16, and perfect overlap of memory and arithmetic within a pass. Ignores
+attention arithmetic: when decoding it is small compared with the bytes that attention reads, but
+long prefills look cheaper than they are. Reference: Williams et al., "Roofline", CACM 2009; for
+transformers: Pope et al., arXiv 2211.05102.
 """
 
 from __future__ import annotations

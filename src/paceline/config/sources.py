@@ -133,10 +133,10 @@ def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
-    """PACELINE_<SECTION>__<SETTING>, in any case.
+    """Settings from variables named PACELINE_<SECTION>__<SETTING>, in upper or lower case.
 
     Variables without the double underscore are not settings: Kubernetes, for example, sets
-    PACELINE_PORT in every pod that runs beside a service called paceline.
+    PACELINE_PORT in every pod of a namespace that has a service called paceline.
     """
     for name in sorted(environ):
         path = name.removeprefix(ENV_PREFIX)

@@ -26,7 +26,7 @@ DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
 
 BUNDLED = "bundled"
-"""As `engine.model`: the bundled pair."""
+"""Value of `engine.model` that selects the bundled pair."""
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -129,7 +129,7 @@ class EngineSettings(_Frozen):
     def _fits_together(self) -> EngineSettings:
         if self.draft_length is not None and self.draft_length > self.draft_length_max:
             raise ValueError(
-                f"draft_length is {self.draft_length}; allowed is 0 (off) to "
+                f"draft_length is {self.draft_length}; it must be from 0 (off) to "
                 f"{self.draft_length_max}, which is draft_length_max"
             )
         own = {"draft_length": self.draft_length, "schedule": self.schedule}

@@ -1,6 +1,7 @@
 """The bundled pair: paths of a small target, its draft model and the held-out prompts.
 
-For other rooms: the three functions below. `recipe` made the pair and is not imported at run time.
+For other packages: the three functions below. `recipe` made the pair and is not imported at run
+time.
 """
 
 from pathlib import Path

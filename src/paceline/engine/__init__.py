@@ -1,10 +1,10 @@
-"""The part of Paceline that meets vLLM.
+"""The part of Paceline that starts vLLM and extends it.
 
-Rooms, each of which imports only rooms below it (`pyproject.toml` enforces this):
+Packages, each of which imports only those below it (`pyproject.toml` enforces this):
 
 - `plugin`: what every vLLM process loads.
-- `scheduler`: the scheduler subclass and everything around one of its steps.
-- `process`: one supervised vLLM server. It uses `launch`: command, environment and layout of it.
+- `scheduler`: the scheduler subclass and the code that runs around each of its steps.
+- `process`: one supervised vLLM server; `launch` chooses its layout, command line and environment.
 - `worker`: wrappers that run inside vLLM's workers.
 - `fixes`: corrections of vLLM on CPUs.
 - `compat`: what Paceline relies on in vLLM, and the checks of it.

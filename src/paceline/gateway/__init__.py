@@ -1,6 +1,6 @@
 """The gateway: a plain ASGI application between clients and one or many replicas.
 
-The names below are for `paceline serve` and embedding programs; the rooms of the gateway import
+The names below are for `paceline serve` and embedding programs; the packages of the gateway import
 each other directly.
 """
 

@@ -47,8 +47,8 @@ class Replica:
             raise ValueError("name is empty; a replica needs one, it labels its metrics")
         if not self.address.startswith(("/", "http://", "https://")):
             raise ValueError(
-                f"address is {self.address!r}; allowed are the absolute path of a Unix socket, "
-                "and an http:// or https:// URL"
+                f"address is {self.address!r}; it must be the absolute path of a Unix socket, or "
+                "an http:// or https:// URL"
             )
 
     @property
@@ -113,4 +113,4 @@ def explain_unready(replicas: Sequence[Replica]) -> str:
         return "No engine has been started."
     starting = sum(replica.state == "starting" for replica in replicas)
     down = sum(replica.state == "down" for replica in replicas)
-    return f"No engine is ready just now: {starting} starting, {down} down."
+    return f"No engine is ready at the moment: {starting} starting, {down} down."

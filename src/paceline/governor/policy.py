@@ -29,7 +29,7 @@ class Policy(Protocol):
         """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`.
 
         May mutate the policy (exploration is counted). The plan is valid for the next step only.
-        With nothing observed yet the policy answers from its prior. An empty load (no requests)
-        is valid and answered with any plan. The same samples and loads give the same plans.
+        With nothing observed yet the policy answers from its prior. An empty load (no requests) is
+        valid; any plan will do. The same samples and loads give the same plans.
         """
         ...

@@ -1,6 +1,6 @@
 """A policy's declaration: its name, its parameters with types and bounds, and its constructor.
 
-Each policy declares itself beside its code, so that settings, error messages, the admin port and
+Each policy declares itself next to its code, so that settings, error messages, the admin port and
 the generated page `docs/policies.md` need no list of their own.
 """
 
@@ -36,7 +36,7 @@ class Parameter:
     1.0
     >>> share.read(2)
     Traceback (most recent call last):
-    ValueError: share is 2; allowed is a number from 0 to 1
+    ValueError: share is 2; it must be a number from 0 to 1
     """
 
     name: str
@@ -58,12 +58,12 @@ class Parameter:
     def __post_init__(self) -> None:
         if not _PARAMETER_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise ValueError(
-                f"parameter name is {self.name!r}; allowed are lower-case letters, digits and _, "
-                f"but not {', '.join(_RESERVED[:-1])} or {_RESERVED[-1]}"
+                f"parameter name is {self.name!r}; it must consist of lower-case letters, digits "
+                f"and _, and must not be {', '.join(_RESERVED[:-1])} or {_RESERVED[-1]}"
             )
         if self.type not in _TYPE_WORDS:
             raise ValueError(
-                f"type of parameter {self.name} is {self.type!r}; allowed are "
+                f"type of parameter {self.name} is {self.type!r}; it must be one of "
                 f"{', '.join(kind.__name__ for kind in _TYPE_WORDS)}"
             )
         if not self.description:
@@ -93,7 +93,7 @@ class Parameter:
         elif self.type is list and isinstance(value, list | tuple):
             converted = list(value)  # a new one, so that policies do not share a default
         if type(converted) is not self.type or not self._is_in_bounds(converted):
-            raise ValueError(f"{self.name} is {_shown(value)}; allowed is {self.allowed}")
+            raise ValueError(f"{self.name} is {_shown(value)}; it must be {self.allowed}")
         if self.parse is None:
             return converted
         try:
@@ -135,7 +135,8 @@ class PolicyDefinition:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"policy name is {self.name!r}; allowed are lower-case letters, digits, - and _"
+                f"policy name is {self.name!r}; it must consist of lower-case letters, digits, - "
+                "and _"
             )
         if not self.summary:
             raise ValueError(f"policy {self.name} has no summary; give one sentence")
@@ -153,7 +154,7 @@ class PolicyDefinition:
             if name not in known:
                 raise ValueError(
                     f"policy {self.name} has no parameter {str(name)[:100]!r}; "
-                    f"allowed are {', '.join(known) or 'none'}"
+                    f"its parameters: {', '.join(known) or 'none'}"
                 )
         values: dict[str, Any] = {}
         for name, parameter in known.items():

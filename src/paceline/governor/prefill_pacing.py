@@ -1,11 +1,11 @@
 """A bound on the prompt tokens per step, so that answers under way keep their time between tokens.
 
-A prompt computed in one piece delays every answer under way for as long as it takes. In pieces of
-P tokens beside n decodes, a step takes
+A prompt computed in one piece delays every answer under way for as long as it takes. In pieces of P
+tokens alongside n decodes, a step takes
 
     seconds = cost(n, v, c, k) + token * P            (the first term: see `cost`)
 
-and the largest P is chosen with which the step stays below the objective over a margin:
+and P is the largest number for which the step takes at most objective / margin:
 
     P = (objective / margin - cost(n, v, c, k)) / token
 

@@ -97,7 +97,7 @@ class StepSample:
             )
         if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
             raise ValueError(
-                f"first_token_verdicts is {self.first_token_verdicts}; allowed are only 0 or 1"
+                f"first_token_verdicts is {self.first_token_verdicts}; each must be 0 or 1"
             )
         if self.judged and len(self.judged) != len(self.drafted):
             raise ValueError(
@@ -162,4 +162,6 @@ def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None
             "both need one per judged request"
         )
     if any(map(gt, accepted, drafted)) or min(accepted, default=0) < 0:
-        raise ValueError(f"accepted {accepted} must lie in 0..drafted {drafted}")
+        raise ValueError(
+            f"accepted is {accepted}; each entry must be 0 to its entry in drafted, {drafted}"
+        )

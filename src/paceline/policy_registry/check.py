@@ -1,4 +1,4 @@
-"""Hold a policy to its contract."""
+"""Check a policy against its contract."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_policy(
         policy = find_policy(policy)
     if not isinstance(policy, PolicyDefinition) and not callable(policy):
         raise ValueError(
-            f"policy is a {type(policy).__name__}; allowed is a name, a PolicyDefinition, or a "
+            f"policy is a {type(policy).__name__}; it must be a name, a PolicyDefinition, or a "
             "class or function that builds new policies"
         )
     if isinstance(policy, PolicyDefinition):

@@ -34,7 +34,7 @@ def find_policy(name: str) -> PolicyDefinition:
         return builtin
     if name not in registered_names():
         shown = repr(name)[:100]
-        raise ValueError(f"policy is {shown}; allowed are {', '.join(policy_names())}")
+        raise ValueError(f"policy is {shown}; it must be one of {', '.join(policy_names())}")
     try:
         return load_definition(name)
     except BrokenEntryPoint as error:

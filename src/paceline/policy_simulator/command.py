@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if profile.machine.drafter != "keeps_up":
             parser.error(
                 f"--first-token-verdicts is given with profile {profile.name}, whose draft model "
-                "computes nothing at length 0; allowed are profiles whose draft model keeps up"
+                "computes nothing at length 0; use a profile whose draft model keeps up"
             )
         profile = replace(profile, machine=profile.machine.reporting_first_tokens())
     trace = build_trace(options.trace, profile)

@@ -1,8 +1,8 @@
 """Workloads: named sets of prompts, and the requests built from them.
 
-For other rooms: `load_workload` and `workload_names` (the built-in workloads), `build_specs` (their
-requests), `load_prompt_file` (a user's prompts) and the values below. The package imports no other
-part of Paceline except the path of the bundled prompts.
+For other packages: `load_workload` and `workload_names` (the built-in workloads), `build_specs`
+(their requests), `load_prompt_file` (a user's prompts) and the values below. The package imports no
+other part of Paceline except the path of the bundled prompts.
 """
 
 from paceline.workloads.heldout import HeldoutWorkload, load_heldout

@@ -29,7 +29,7 @@ class HeldoutWorkload:
 
     def __post_init__(self) -> None:
         if not self.tasks or not set(self.tasks) <= set(TASKS):
-            raise ValueError(f"tasks are {self.tasks}; allowed are {', '.join(TASKS)}")
+            raise ValueError(f"tasks are {self.tasks}; each must be one of {', '.join(TASKS)}")
 
     def prompts(self, seed: int) -> list[Prompt]:
         return self.order(load_heldout(), seed)

@@ -25,7 +25,7 @@ class Prompt:
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):
-            raise ValueError("a prompt needs either messages or a prompt text, and not both")
+            raise ValueError("a prompt needs either messages or a prompt text, but not both")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
 

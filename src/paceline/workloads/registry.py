@@ -22,7 +22,7 @@ def load_workload(name: str) -> Workload:
     """The built-in workload of this name; WorkloadError for an unknown one."""
     workloads = load_workloads()
     if name not in workloads:
-        raise WorkloadError(f"workload is {name!r}; allowed are {', '.join(workloads)}")
+        raise WorkloadError(f"workload is {name!r}; it must be one of {', '.join(workloads)}")
     return workloads[name]
 
 

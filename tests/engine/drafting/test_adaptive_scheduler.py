@@ -98,7 +98,7 @@ def test_a_wrong_command_is_refused_by_a_running_engine(engine: EngineHost) -> N
     """The message says what is allowed, and the engine keeps serving."""
     answer = engine.control(op="set", draft_length=9)
     assert answer["ok"] is False
-    assert "allowed is a whole number from 0 (off) to 8" in answer["error"]
+    assert "it must be a whole number from 0 (off) to 8" in answer["error"]
 
 
 def test_the_governors_counts_equal_vllms(engine: EngineHost, prompts: list[list[int]]) -> None:
@@ -247,5 +247,5 @@ def test_without_speculation_the_scheduler_is_vllms() -> None:
 
 def test_wrong_settings_keep_the_engine_from_starting() -> None:
     """The error of the start names the wrong key and the allowed ones."""
-    with pytest.raises(RuntimeError, match="unknown key 'polcy'; allowed are policy"):
+    with pytest.raises(RuntimeError, match="unknown key 'polcy'; allowed keys: policy"):
         EngineHost(llm(DRAFT_MODEL), policy={"polcy": "off"})

@@ -46,7 +46,7 @@ def test_a_policy_of_another_package_chooses_the_draft_length(
         # Lengths 0, 1, 2 in turn: no draft is longer than 2, and some have 2.
         assert 0 < state["drafted_tokens_total"] < 2 * state["num_drafts_total"]
         refused = engine.control(op="set", policy="stepped", policy_parameters={"hold": 0})
-        assert "hold is 0; allowed is a whole number, 1 or more" in refused["error"]
+        assert "hold is 0; it must be a whole number, 1 or more" in refused["error"]
         for command in (
             {"policy": "stepped", "policy_parameters": {"hold": 5}},
             {"policy": "plain"},

@@ -78,7 +78,7 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
             " goodput, fixed, latency, ",
         ),
         ({"PACELINE_ENGINE__POLICY": "schedule"}, "for example [[1, 8, 6], [9, 256, 2]]"),
-        ({"PACELINE_ENGINE__DRAFT_LENGTH": "9"}, "allowed is 0 (off) to 8"),
+        ({"PACELINE_ENGINE__DRAFT_LENGTH": "9"}, "it must be from 0 (off) to 8"),
     ],
 )
 def test_errors_say_what_was_given_and_what_is_allowed(
@@ -108,7 +108,7 @@ def test_the_policies_are_those_of_the_governor() -> None:
         load_settings({}, {"PACELINE_ENGINE__POLICY": "fast"})
     assert str(caught.value) == (
         "engine.policy (from environment PACELINE_ENGINE__POLICY): "
-        f"policy is 'fast'; allowed are {', '.join(policy_names())}"
+        f"policy is 'fast'; it must be one of {', '.join(policy_names())}"
     )
 
 
@@ -191,7 +191,7 @@ def test_parameters_that_no_policy_can_be_built_with_are_refused_before_an_engin
         "PACELINE_ENGINE__POLICY": "fixed",
         "PACELINE_ENGINE__POLICY_PARAMETERS": '{"draft_length": 9}',
     }
-    with pytest.raises(ConfigError, match=r"draft_length is 9; allowed is 0 \(off\) to 8"):
+    with pytest.raises(ConfigError, match=r"draft_length is 9; it must be from 0 \(off\) to 8"):
         load_settings({}, environ)
     environ["PACELINE_ENGINE__DRAFT_LENGTH_MAX"] = "9"
     assert load_settings({}, environ).settings.engine.policy_parameters == {"draft_length": 9}

@@ -38,13 +38,13 @@ def test_a_value_is_read(parameter: Parameter, value: Any, read: Any) -> None:
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        (Parameter("x", int, "x."), True, "x is True; allowed is a whole number"),
-        (Parameter("x", int, "x."), 1.0, r"x is 1\.0; allowed is a whole number"),
-        (Parameter("x", float, "x."), float("nan"), "x is nan; allowed is a number"),
-        (Parameter("x", float, "x.", highest=1), 2, "x is 2; allowed is a number, 1 or less"),
-        (Parameter("x", bool, "x."), 1, "x is 1; allowed is true or false"),
-        (Parameter("x", str, "x.", choices=("a", "b")), "c", "x is 'c'; allowed is 'a' or 'b'"),
-        (Parameter("x", list, "x."), "abc", "x is 'abc'; allowed is a list"),
+        (Parameter("x", int, "x."), True, "x is True; it must be a whole number"),
+        (Parameter("x", int, "x."), 1.0, r"x is 1\.0; it must be a whole number"),
+        (Parameter("x", float, "x."), float("nan"), "x is nan; it must be a number"),
+        (Parameter("x", float, "x.", highest=1), 2, "x is 2; it must be a number, 1 or less"),
+        (Parameter("x", bool, "x."), 1, "x is 1; it must be true or false"),
+        (Parameter("x", str, "x.", choices=("a", "b")), "c", "x is 'c'; it must be 'a' or 'b'"),
+        (Parameter("x", list, "x."), "abc", "x is 'abc'; it must be a list"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(
@@ -64,9 +64,11 @@ def test_defaults_and_required_parameters() -> None:
     assert definition.read_parameters({"table": [], "depth": None}) == {"width": 3, "table": []}
     with pytest.raises(ValueError, match="policy test needs the parameter table: The table"):
         definition.read_parameters({})
-    with pytest.raises(ValueError, match="no parameter 'hight'; allowed are width, table, depth"):
+    with pytest.raises(
+        ValueError, match="no parameter 'hight'; its parameters: width, table, depth"
+    ):
         definition.read_parameters({"hight": 1})
-    with pytest.raises(ValueError, match="no parameter 'x'; allowed are none"):
+    with pytest.raises(ValueError, match="no parameter 'x'; its parameters: none"):
         declared().read_parameters({"x": 1})
 
 
@@ -74,12 +76,12 @@ def test_defaults_and_required_parameters() -> None:
     ("arguments", "message"),
     [
         ({"name": "Max"}, "parameter name is 'Max'"),
-        ({"name": "max_draft_length"}, "but not max_draft_length, max_step_s, name or policy"),
+        ({"name": "max_draft_length"}, "must not be max_draft_length, max_step_s, name or policy"),
         ({"name": "name"}, "parameter name is 'name'"),
         ({"name": "policy"}, "parameter name is 'policy'"),
-        ({"type": dict}, "allowed are bool, int, float, str, list"),
+        ({"type": dict}, "it must be one of bool, int, float, str, list"),
         ({"description": ""}, "has no description"),
-        ({"default": "3"}, "x is '3'; allowed is a whole number"),
+        ({"default": "3"}, "x is '3'; it must be a whole number"),
     ],
 )
 def test_wrong_declarations_of_parameters_are_refused(

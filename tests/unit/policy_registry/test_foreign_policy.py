@@ -78,10 +78,10 @@ def test_it_is_built_with_its_parameters() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"hold": 0}, "hold is 0; allowed is a whole number, 1 or more"),
-        ({"hold": 1.5}, r"hold is 1\.5; allowed is a whole number"),
-        ({"highest": 65}, "highest is 65; allowed is a whole number from 0 to 64"),
-        ({"pace": 1}, "policy stepped has no parameter 'pace'; allowed are hold, highest"),
+        ({"hold": 0}, "hold is 0; it must be a whole number, 1 or more"),
+        ({"hold": 1.5}, r"hold is 1\.5; it must be a whole number"),
+        ({"highest": 65}, "highest is 65; it must be a whole number from 0 to 64"),
+        ({"pace": 1}, "policy stepped has no parameter 'pace'; its parameters: hold, highest"),
     ],
 )
 def test_wrong_parameters_are_refused_in_every_channel(
@@ -147,7 +147,7 @@ def test_paceline_serve_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "policy_parameters: {hold: 4}  # file paceline.yaml" in shown.output
     refused = CliRunner().invoke(main, ["serve", "--policy", "steady"])
     assert refused.exit_code == 2
-    assert "policy is 'steady'; allowed are goodput, " in refused.output
+    assert "policy is 'steady'; it must be one of goodput, " in refused.output
     assert ", plain, stepped" in refused.output
 
 

@@ -60,7 +60,7 @@ def test_arguments_for_vllm_are_not_taken_as_the_model() -> None:
         (
             ("--policy", "fast"),
             {},
-            "engine.policy (from flag --policy): policy is 'fast'; allowed are goodput, ",
+            "engine.policy (from flag --policy): policy is 'fast'; it must be one of goodput, ",
         ),
         (("--bogus",), {}, "No such option"),
         (("a", "b"), {}, "unexpected extra argument"),

@@ -63,7 +63,7 @@ def test_a_changed_target_requires_new_records() -> None:
     record = RECORDS["0.32.0"]
     moved = replace(record, targets={**record.targets, "schedule": "vllm.old:schedule"})
     with pytest.raises(
-        ValueError, match=r"other targets for schedule; take it again: PYTHONPATH=tools python -m"
+        ValueError, match=r"other targets for schedule; record it again: PYTHONPATH=tools python -m"
     ):
         moved.verdicts()
 

@@ -77,5 +77,5 @@ def test_missing_heldout_prompts_point_to_own_prompts(
 
 @pytest.mark.parametrize("tasks", [(), ("translate",)])
 def test_a_workload_of_no_or_unknown_tasks_is_refused(tasks: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="allowed are complete, docstring"):
+    with pytest.raises(ValueError, match="each must be one of complete, docstring"):
         HeldoutWorkload("ours", "a made-up workload", tasks)

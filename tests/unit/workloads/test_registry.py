@@ -38,7 +38,7 @@ def test_names_are_sorted_and_include_those_that_commands_and_plans_use() -> Non
 
 
 def test_an_unknown_name_lists_the_allowed_ones() -> None:
-    with pytest.raises(WorkloadError, match="'chat'; allowed are code, complete"):
+    with pytest.raises(WorkloadError, match="'chat'; it must be one of code, complete"):
         load_workload("chat")
 
 

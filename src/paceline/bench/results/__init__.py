@@ -1,5 +1,5 @@
 """Turn the records of a run and a server's counters into figures, and write them to files.
 
-For other rooms: `summary.summarize`, `counters.find_counters` and `finish_counters`,
+For other packages: `summary.summarize`, `counters.find_counters` and `finish_counters`,
 `environment.describe_environment`, `files.write_document`.
 """

@@ -1,4 +1,4 @@
-"""Write a file atomically: it is the old one or the whole new one, never a part."""
+"""Write a file atomically: readers see the complete old file or the complete new one."""
 
 from __future__ import annotations
 

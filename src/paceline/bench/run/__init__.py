@@ -1,4 +1,4 @@
 """One benchmark run against one server: the command `paceline bench run`.
 
-For other rooms: `config.RunConfig`, `measure.measure` and its `RunResult`, `progress`, `report`.
+For other packages: `config.RunConfig`, `measure.measure` and its `RunResult`, `progress`, `report`.
 """

@@ -63,8 +63,8 @@ async def measure(
 ) -> RunResult:
     """Carry out one run.
 
-    Raises BenchError, WorkloadError or CountersUnavailable before the load starts. During the load
-    a failure is a record.
+    Raises BenchError, WorkloadError or CountersUnavailable before the load starts. During the load,
+    failures are recorded and not raised.
     """
     environment = describe_environment(argv)
     prompts = _load_prompts(config)
@@ -120,7 +120,7 @@ async def _warm_up(
     sampling: SamplingSettings,
     progress: Progress,
 ) -> list[str]:
-    """Send the warm-up requests, which no figure counts; notes on the failed ones.
+    """Send the warm-up requests, which no figure counts; return notes on failed ones.
 
     They take the prompts from the end, so that the measured prompts are not in the prefix cache.
     """

@@ -2,6 +2,6 @@
 
 The steps in order: `corpus` and `tasks` (text), `tokenizer` and `dataset` (rows), `model`,
 `initial`, `optimizer` and `training` (weights), `own_answers` (the draft's last lessons), `export`,
-`evaluate` and `card`. `deepen` makes the costlier twin for benchmarks. No other room imports this
-package.
+`evaluate` and `card`. `deepen` makes the costlier twin for benchmarks. No other package imports
+this package.
 """

@@ -33,7 +33,8 @@ def initialise(model: Qwen2, *, embedding_std: float = EMBEDDING_STD) -> None:
     """Initialise two heads of layer 0 to look one and two tokens back, and the heads of layer 1 to
     find what followed the same one or two tokens and copy it. Draws from torch's generator.
 
-    `embedding_std` is that of the initial embeddings; the output of the heads is scaled with it.
+    `embedding_std` is the standard deviation of the initial embeddings; the output of the heads is
+    scaled with it.
     """
     scale = embedding_std / EMBEDDING_STD
     embedded, one_back, two_back = _orthonormal_rows(model.shape.hidden_size, 3)

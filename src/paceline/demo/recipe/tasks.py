@@ -3,7 +3,8 @@
 complete   from a signature and its docstring to the whole function
 docstring  from a function to its docstring
 rename     from a function and two names to the function with one renamed (copying). In held-out
-           questions both names are plain words and the function is short; in training also others
+           questions both names are plain words and the function is short; training also has other
+           names and longer functions
 json       from a signature to a JSON object of its parts
 
 Each builder takes a function and returns a question with its true answer, or None if the function
@@ -181,7 +182,8 @@ def build_examples(
 ) -> list[Example]:
     """Every task that suits each function, in a random order.
 
-    Without a vocabulary the renames are plain ones; with one, any name may be renamed to one of it.
+    Without a vocabulary, renames use plain words; with one, any name may be renamed to a name from
+    it.
     """
     builders: list[Callable[[Function], Example | None]] = [
         lambda f: build_complete(f, rng),

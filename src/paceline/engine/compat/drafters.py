@@ -1,10 +1,10 @@
 """What each of vLLM's drafters does with a draft length that changes at run time.
 
-Read in vLLM 0.32.0. Every drafter receives the length of the step, but some work only with the
-maximum. For Model Runner V1 see `v1/worker/gpu_model_runner.py::propose_draft_token_ids` and the
-classes in `v1/spec_decode`; for V2, vLLM's default wherever Triton runs (GPUs), see
-`v1/worker/gpu/spec_decode`. A method that is missing from these tables is refused, because its
-handling of the length has not been read yet.
+Written from the source of vLLM 0.32.0. Every drafter receives the length of the step, but some work
+only with the maximum. For Model Runner V1 see
+`v1/worker/gpu_model_runner.py::propose_draft_token_ids` and the classes in `v1/spec_decode`; for
+V2, vLLM's default wherever Triton runs (GPUs), see `v1/worker/gpu/spec_decode`. A method that is
+missing from these tables is refused, because its handling of the length has not been read yet.
 """
 
 from __future__ import annotations

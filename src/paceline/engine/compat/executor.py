@@ -1,4 +1,4 @@
-"""The way from the scheduler to vLLM's workers: the executor of the engine core."""
+"""Access from the scheduler to vLLM's workers, through the executor of the engine core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One hook into vLLM as a value, and the judgement whether a vLLM has what it expects.
+"""A hook into vLLM as a value, and the check whether a vLLM release has what it expects.
 
 Values and a pure function. `checks` finds the facts by importing vLLM, `tools/vllm_hooks/source.py`
 by parsing its files; both call `judge_hook`, so that they cannot judge differently.

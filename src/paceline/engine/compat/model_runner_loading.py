@@ -19,9 +19,9 @@ _CALLBACKS = "__paceline_callbacks__"
 
 
 def when_model_runner_loads(callback: Callable[[], None]) -> bool:
-    """Have `callback` called in this process's workers; return whether that is arranged.
+    """Register `callback` to run in this process's workers; return whether it was registered.
 
-    A callback that is passed twice runs once. Returns False on other platforms than CPUs.
+    A callback that is registered twice runs once. Returns False on platforms other than CPUs.
     """
     from vllm.platforms import current_platform
 

@@ -1,9 +1,9 @@
 """The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
 Data only. This file has the hooks of the scheduler; `register_fixes`, `register_workers` and
-`register_probes` have those of the fixes and of the workers. Read in vLLM 0.32.0. `checks` judges
-them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md is generated
-from them.
+`register_probes` have those of the fixes and of the workers. Written from the source of vLLM
+0.32.0. `checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases;
+docs/vllm-hooks.md is generated from them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hooks of the worker probes: replay scoring and the first token at draft length 0.
 
-Data only, part of `register`. Read in vLLM 0.32.0.
+Data only, part of `register`. Written from the source of vLLM 0.32.0.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Corrections of vLLM's behaviour on CPUs, each with a test that shows the fault it corrects.
 
-For other rooms: each module's `apply`, `numba_pool.choose` and `numba_pool.ENVIRONMENT`, and
+For other packages: each module's `apply`, `numba_pool.choose` and `numba_pool.ENVIRONMENT`, and
 `sampler_check.check_workers`.
 """

@@ -6,17 +6,18 @@ tensor as int64. Two of the adapters are wrong (vLLM #55005):
 1. `_expand_kernel_impl` converts its *output* with `.to(int64)`, which makes a copy; the copy is
    filled and dropped. Temperature, top-k and top-p per draft token stay uninitialised memory.
    (The float inputs would be truncated to whole numbers as well.)
-2. `_rejection_random_sample_kernel_impl` does not know the padding -1 that the Triton kernel
-   rejects. It reads the probability at index -1: outside the row, and for the first row outside
-   the tensor.
+2. `_rejection_random_sample_kernel_impl` does not handle the padding -1, which the Triton kernel
+   rejects. It reads the probability at index -1: outside the row, and for the first row outside the
+   tensor.
 
 A third function fails on the same steps: `apply_top_k_only` takes the maximum of k, which does not
 exist when the step verifies no draft token. Under speculation vLLM calls it for every such step
 (the first of each request, all at draft length 0), so one request with top-k and without top-p
 crashes the engine.
 
-The other adapters were read and are right: they copy their outputs back and take the recovered
-token's noise per request; `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no adapter.
+The other adapters were reviewed and are correct: they copy their outputs back and take the
+recovered token's noise per request; `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no
+adapter.
 
 The fix replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there right
 after it has loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so the fix reaches

@@ -1,8 +1,8 @@
-"""Run each worker's rejection sampler on known answers, before sampled requests are speculated.
+"""Run each worker's rejection sampler on known answers, before speculating for sampled requests.
 
 vLLM binds its CPU sampling functions when it creates a worker (see `cpu_sampler`). Only the worker
-can show whether these are the corrected ones, and under most executors it is another process than
-the scheduler's; so the scheduler sends the check to every worker through the executor.
+can show whether these are the corrected ones, and under most executors it runs in another process
+than the scheduler, so the scheduler sends the check to every worker through the executor.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ _MARK = "__paceline_generators__"
 
 
 def apply() -> bool:
-    """Arrange for the fix in this process's workers; return whether it is arranged.
+    """Register the fix for this process's workers; return whether it was registered.
 
-    Does nothing on other platforms than CPUs. Idempotent.
+    Does nothing on platforms other than CPUs. Idempotent.
     """
     return when_model_runner_loads(_wrap_bookkeeping)
 

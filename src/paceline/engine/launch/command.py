@@ -195,7 +195,7 @@ def _given_method(vllm_args: tuple[str, ...]) -> str | None:
 
 
 def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return each given one of `flags` with its value, in order."""
+    """Return each of `flags` that is given, with its value, in order."""
     found = []
     for index, argument in enumerate(vllm_args):
         _, separator, value = argument.partition("=")
@@ -216,7 +216,7 @@ def _flag(argument: str) -> str:
 
 
 def _owned_flag(flag: str) -> str | None:
-    """Return the owned flag that is meant; vLLM's parser accepts any unambiguous prefix."""
+    """Return the owned flag that `flag` abbreviates: vLLM's parser accepts unambiguous prefixes."""
     if flag in _OWNED_FLAGS:
         return flag
     if not flag.startswith("--") or flag == "--":

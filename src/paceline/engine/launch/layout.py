@@ -82,7 +82,7 @@ def choose_layout(
             f"compute threads on CPUs {', '.join(map(str, cpu_ids))}: one per physical core",
             why_processes,
             why_kv,
-            "eager: compiling takes over a minute at start and does not pay on a CPU",
+            "eager: compiling takes over a minute at start and does not pay off on a CPU",
         ),
     )
 

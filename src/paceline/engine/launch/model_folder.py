@@ -29,9 +29,7 @@ def check_model(model: str) -> None:
     if folder.is_dir():
         _read_json(folder / "config.json", f"{folder} is not a model folder in Hugging Face layout")
         if not any(True for pattern in _WEIGHTS for _ in folder.glob(pattern)):
-            raise ModelUnfit(
-                f"{folder} contains no weights; expected files are {', '.join(_WEIGHTS)}"
-            )
+            raise ModelUnfit(f"{folder} contains no weights; it needs one of {', '.join(_WEIGHTS)}")
     elif folder.exists():
         raise ModelUnfit(f"{model} is a file; give the folder that contains config.json")
     elif not _HUGGING_FACE_NAME.fullmatch(model):
@@ -81,7 +79,7 @@ def check_pair(target: Path, draft: Path) -> PairFit:
 
 
 def served_name_of(model: str) -> str:
-    """Return the model id for clients: a Hugging Face name unchanged, of a folder its last part."""
+    """Return the model id for clients: a Hugging Face name as it is, or the last part of a path."""
     folder = Path(model)
     return folder.resolve().name if folder.is_dir() else model
 

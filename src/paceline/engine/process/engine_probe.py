@@ -50,7 +50,7 @@ class EngineProbe:
         await self._session.close()
 
     async def check_health(self, timeout_s: float) -> None:
-        """Return if the engine is healthy; raise EngineProbeFailed if it is not."""
+        """Raise EngineProbeFailed unless the engine is healthy."""
         try:
             async with self._session.get(
                 "/health", timeout=aiohttp.ClientTimeout(total=timeout_s)

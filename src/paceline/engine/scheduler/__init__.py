@@ -1,5 +1,5 @@
-"""The scheduler that drafts as far as a policy says, and everything around one of its steps.
+"""The vLLM scheduler whose draft length a policy chooses, and the code around each of its steps.
 
-For other rooms: `adaptive_scheduler.AdaptiveScheduler`, exported as
+For other packages: `adaptive_scheduler.AdaptiveScheduler`, exported as
 `paceline.engine.AdaptiveScheduler`. Importing the package does not import vLLM.
 """

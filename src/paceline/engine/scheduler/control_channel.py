@@ -55,7 +55,7 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
     command = dict(request)
     operation = command.pop("op", None)
     if operation not in ("state", "set"):
-        return {"ok": False, "error": f"op is {operation!r}; allowed are state, set"}
+        return {"ok": False, "error": f"op is {operation!r}; it must be state or set"}
     try:
         if operation == "set":
             controlled.set(command)

@@ -1,7 +1,7 @@
 """Control the draft length in force under any policy, operator command or failure.
 
-Holds the policy, the operator's ceiling and the safe plan, and owns the counters. Knows neither
-vLLM nor sockets: the scheduler drives it and the control channel reads and sets it, from different
+Holds the policy, the operator's ceiling and the safe plan, and owns the counters. It uses neither
+vLLM nor sockets: the scheduler drives it, and the control channel reads and sets it from other
 threads.
 """
 
@@ -108,7 +108,7 @@ class DraftLengthController:
             return self._take_safe_plan(where, error)
 
     def note_error(self, where: str, error: Exception) -> None:
-        """Count an error that costs one sample and not the plan; log it once."""
+        """Count an error that loses one sample but not the plan; log it once."""
         with self._lock:
             self._count_error(where, error)
 
@@ -127,7 +127,7 @@ class DraftLengthController:
         unknown = sorted(set(command) - set(_SETTABLE))
         if unknown:
             raise ValueError(
-                f"set has the unknown key {unknown[0]!r}; allowed are {', '.join(_SETTABLE)}"
+                f"set has the unknown key {unknown[0]!r}; allowed keys: {', '.join(_SETTABLE)}"
             )
         if not command:
             raise ValueError(f"set is empty; give at least one of {', '.join(_SETTABLE)}")
@@ -225,7 +225,7 @@ class DraftLengthController:
             self._max_draft_length
         ):
             raise ValueError(
-                f"the policy planned draft length {plan.draft_length!r}; allowed is a whole number "
+                f"the policy planned draft length {plan.draft_length!r}; it must be a whole number "
                 f"from 0 to {self._max_draft_length}"
             )
         if not isinstance(plan.reason, str):
@@ -269,7 +269,7 @@ class DraftLengthController:
         value = command[key]
         if type(value) is not int or not lowest <= value <= highest:
             raise ValueError(
-                f"{key} is {value!r}; allowed is a whole number from {lowest} (off) to {highest}, "
+                f"{key} is {value!r}; it must be a whole number from {lowest} (off) to {highest}, "
                 + (
                     "the ceiling in force"
                     if highest < self._max_draft_length

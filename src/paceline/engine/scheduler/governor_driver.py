@@ -82,7 +82,7 @@ class GovernorDriver:
     def before_schedule(self, scheduler: Any) -> None:
         """Drop all drafts if the sampler is faulty and any request samples.
 
-        Not only the drafts of the sampled request: vLLM applies temperature, top-k and top-p to
+        The drafts of greedy requests are dropped too: vLLM applies temperature, top-k and top-p to
         every draft token of the batch as soon as one request samples.
         """
         self._started_s = time.monotonic()

@@ -53,7 +53,8 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
     for key in given:
         if key not in _KEYS:
             raise ValueError(
-                f'"paceline" has the unknown key {key!r}; allowed are {", ".join(_KEYS)}; {_WHERE}'
+                f'"paceline" has the unknown key {key!r}; allowed keys: {", ".join(_KEYS)}; '
+                f"{_WHERE}"
             )
     load_policies()  # at start, so that switching the policy at run time imports nothing
     settings = PluginSettings(
@@ -128,7 +129,7 @@ def _check_draft_length(value: object, max_draft_length: int) -> int | None:
         return None
     if type(value) is not int or not 0 <= value <= max_draft_length:
         raise ValueError(
-            f"draft_length is {value!r}; allowed is a whole number from 0 (off) to "
+            f"draft_length is {value!r}; it must be a whole number from 0 (off) to "
             f"{max_draft_length}, the engine's num_speculative_tokens; {_WHERE}"
         )
     return value

@@ -3,7 +3,7 @@
 At draft length 0 the draft model need not run, and its share of the KV cache becomes stale. This
 class keeps, per cache block, how many leading tokens are still valid, so that the missing ones can
 be computed before drafting resumes: for live requests, and for blocks that the prefix cache hands
-to later requests. It knows numbers only, no vLLM.
+to later requests. It works on numbers only and does not use vLLM.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ PROBE = RunnerProbe[dict[str, _FirstToken]](
 
 
 def apply() -> bool:
-    """Arrange for the wrappers in this process's workers; return whether that is arranged."""
+    """Register the wrappers for this process's workers; return whether they were registered."""
     return when_model_runner_loads(_wrap_runner)
 
 
@@ -71,7 +71,7 @@ def head_fraction_of_workers(executor: Executor | None) -> float | None:
 
 
 def _head_fraction(worker: Any) -> float | None:
-    """In the worker; None unless the wrappers are installed and the drafter is a fitting one."""
+    """In the worker; None unless the wrappers are installed and the drafter is suitable."""
     runner = worker.model_runner
     config = runner.vllm_config
     speculative = config.speculative_config

@@ -1,6 +1,6 @@
 """Sample a step that verifies no draft token with vLLM's plain sampler.
 
-vLLM uses the rejection sampler for every step of an engine that may speculate, also for steps
+vLLM uses the rejection sampler for every step of an engine that may speculate, even for steps
 without drafts. It then verifies nothing but still draws noise over the vocabulary for every request
 (about 1.5 ms a step at 8 requests on a small CPU, a third of a small target's step). The plain
 sampler, which the rejection sampler itself calls for its bonus tokens, gives the same result over
@@ -22,7 +22,7 @@ _MARK = "__paceline_plain_sampling__"
 
 
 def apply() -> bool:
-    """Arrange for the wrapper in this process's workers; return whether that is arranged."""
+    """Register the wrapper for this process's workers; return whether it was registered."""
     return when_model_runner_loads(_wrap_sample)
 
 

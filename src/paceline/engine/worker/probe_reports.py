@@ -1,4 +1,5 @@
-"""The state and the reports of a worker probe: a measurement of the drafter beyond its drafts.
+"""The state and reports of a worker probe, which measures the drafter without relying on its
+drafts.
 
 An order reaches the worker as an extra attribute of vLLM's scheduler output; the report returns as
 an extra attribute of the draft tokens. vLLM ignores both attributes, and pickling preserves them.
@@ -37,7 +38,7 @@ class _OnRunner(Generic[_State]):
 
 
 class RunnerProbe(Generic[_State]):
-    """One probe: its state on each model runner, its failures, and its way to the scheduler.
+    """One probe: its state on each model runner, its failures, and the sending of its reports.
 
     A probe only informs the governor. After its first error it is off on that runner, vLLM
     continues, and the next report carries `{"failed": reason}`.

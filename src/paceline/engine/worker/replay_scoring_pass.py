@@ -1,9 +1,10 @@
 """Score the resting draft model inside vLLM's worker, on text that the target has produced.
 
 The scheduler orders a pass with a step's output (`REPLAY_ORDER`), the report returns with the
-drafts (`REPLAY_REPORT`). After such a step has drafted, the draft model computes what it missed of
-a few requests while it rested, and its predictions are compared with the text. The output of the
-engine does not change: the pass proposes no drafts and uses a random generator of its own.
+drafts (`REPLAY_REPORT`). After such a step has drafted, the draft model computes, for a few
+requests, the tokens that it missed while it rested, and its predictions are compared with the text.
+The output of the engine does not change: the pass proposes no drafts and uses a random generator of
+its own.
 
 "block" verification accepts slightly more than is estimated here.
 """
@@ -70,7 +71,7 @@ PROBE = RunnerProbe[_State]("replay scoring", report_attribute=REPLAY_REPORT, ma
 
 
 def apply() -> bool:
-    """Arrange for the wrappers in this process's workers; return whether that is arranged."""
+    """Register the wrappers for this process's workers; return whether they were registered."""
     return when_model_runner_loads(_wrap_runner)
 
 
@@ -94,7 +95,7 @@ def workers_have_replay_scoring(executor: Executor | None) -> bool:
 def _has_replay_scoring(worker: Any) -> bool:
     """In the worker: return whether the wrappers are installed and the draft model rests.
 
-    Not with two vocabularies: the logits alone do not show what a draft would have been.
+    False with two vocabularies: the logits alone do not show what a draft would have been.
     """
     runner = worker.model_runner
     return (

@@ -9,9 +9,9 @@ large passes, which is less work in total, and none for requests that have ended
 `DraftCoverage` tracks what was missed. This module wraps `GPUModelRunner.propose_draft_token_ids`
 in vLLM's worker where `drafter_rests` allows it. One step backfills at most as many tokens as it
 may prefill, and proposes nothing while tokens are missing, so that a long rest with many long
-requests does not stall the engine. Two more cases propose nothing: an n-gram drafter at length 0,
-which has no cache and is spared its search, and any drafter near the context limit, where vLLM
-would verify zeros as drafts.
+requests does not stall the engine. Nothing is proposed in two more cases: by an n-gram drafter at
+length 0, which has no cache and whose search is skipped, and by any drafter near the context limit,
+where vLLM would verify zeros as drafts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _is_full_attention(spec: Any) -> bool:
 
 
 def apply() -> bool:
-    """Arrange for the wrapper in this process's workers; return whether that is arranged."""
+    """Register the wrapper for this process's workers; return whether it was registered."""
     return when_model_runner_loads(_wrap_proposal)
 
 
@@ -151,9 +151,9 @@ def _wrap_proposal() -> None:
 def _decide_in_proposal(stock: Any) -> Any:
     """Wrap the check whether drafting could exceed the drafter's context limit.
 
-    Where it could for any request, vLLM skips the drafter for the whole batch and verifies zeros as
-    drafts, at every length as many as the maximum. The wrapped check lets the proposal run, which
-    notes the missed tokens and proposes nothing.
+    If it could for any request, vLLM skips the drafter for the whole batch and verifies zeros as
+    drafts: the maximum number of them, whatever the length. The wrapped check lets the proposal
+    run, which notes the missed tokens and proposes nothing.
     """
 
     @functools.wraps(stock)
@@ -183,7 +183,7 @@ def coverage_of(runner: Any) -> DraftCoverage | None:
 
 
 def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows) -> bool:
-    """Run the draft model over tokens it missed of this step's requests; return whether all fit."""
+    """Compute what the draft model missed of this step's requests; return whether all of it fits."""
     gaps = coverage.find_gaps(rows.block_table, rows.num_computed)
     if not gaps:
         return True

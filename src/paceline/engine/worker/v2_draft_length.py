@@ -1,10 +1,10 @@
 """Make Model Runner V2's draft model and n-gram drafter follow the draft length of a step.
 
 All V2 speculators receive the length. Those of EAGLE and MTP follow it; those of the draft model
-and of n-gram lookup ignore it and draft the maximum, of which the runner masks the surplus. When
-the scheduler starts, `propose` of each worker's speculator is therefore wrapped: the draft model
-runs as many passes as tokens are asked for (one at length 0, which keeps its KV cache current),
-and the n-gram search is skipped at length 0. (At other lengths one search finds all tokens.)
+and of n-gram lookup ignore it and draft the maximum; the runner then masks the surplus. When the
+scheduler starts, `propose` of each worker's speculator is therefore wrapped: the draft model runs
+as many passes as tokens are asked for (one at length 0, which keeps its KV cache current), and the
+n-gram search is skipped at length 0. (At other lengths one search finds all tokens.)
 
 Never run on a GPU: the tests run vLLM's own methods on a CPU around an artificial model.
 """
@@ -82,7 +82,7 @@ def _with_fewer_passes(speculator: Any) -> Any:
 
 
 def _skipped_at_length_0(speculator: Any) -> Any:
-    """Return `propose` that returns its unchanged buffer at length 0, where none of it is used."""
+    """Return a `propose` that skips its search at length 0 and returns its buffer unchanged."""
     stock = speculator.propose
 
     @functools.wraps(stock)

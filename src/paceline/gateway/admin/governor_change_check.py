@@ -19,7 +19,7 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     unknown = sorted(set(request) - set(_SETTABLE))
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; allowed: {', '.join(_SETTABLE)}.",
+            f"{unknown[0][:100]!r} cannot be set; the settable fields are {', '.join(_SETTABLE)}.",
             unknown[0][:100],
             code="unknown_field",
         )
@@ -28,7 +28,8 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     policy = request.get("policy")
     if "policy" in request and policy not in policy_names():
         raise invalid(
-            f"policy is {str(policy)[:100]!r}; allowed: {', '.join(policy_names())}.", "policy"
+            f"policy is {str(policy)[:100]!r}; it must be one of {', '.join(policy_names())}.",
+            "policy",
         )
     if "policy_parameters" in request and not (
         isinstance(request["policy_parameters"], dict)
@@ -44,7 +45,7 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
         value = request.get(name)
         if name in request and not (type(value) is int and 0 <= value <= 1024):
             raise invalid(
-                f"{name} is {str(value)[:100]}; allowed: an integer from 0 (off) to "
+                f"{name} is {str(value)[:100]}; it must be an integer from 0 (off) to "
                 "engine.draft_length_max.",
                 name,
             )

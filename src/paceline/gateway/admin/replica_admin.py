@@ -165,7 +165,7 @@ def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping
         )
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; allowed: {', '.join(allowed)}.",
+            f"{unknown[0][:100]!r} cannot be set; the settable fields are {', '.join(allowed)}.",
             unknown[0][:100],
             code="unknown_field",
         )

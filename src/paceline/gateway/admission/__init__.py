@@ -1,6 +1,6 @@
 """Admission: a bounded queue per model limits the requests that are sent to the replicas.
 
-Other rooms use `AdmissionQueues`, and `Overloaded` with its `RefusalReason`.
+Other packages use `AdmissionQueues`, and `Overloaded` with its `RefusalReason`.
 """
 
 from paceline.gateway.admission.queues import AdmissionQueues

@@ -138,9 +138,9 @@ class QueueForecast:
     def refuse(self, num_waiting: int, num_slots: int, now_s: float) -> int:
         """Count a refusal and return its Retry-After in seconds. Mutates.
 
-        It is the forecast wait after all waiting requests and all requests refused in the last
-        30 s, since those will come again too. Later refusals get longer times, so the clients do
-        not come back all at once.
+        It is the forecast wait after all waiting requests and all requests refused in the last 30
+        s, since their clients will retry too. Later refusals get longer times, so that the clients
+        do not all return at once.
         """
         self._refused.add(1, now_s)
         position = num_waiting + math.ceil(self._refused.total(now_s))

@@ -6,5 +6,5 @@ fails, another one continues after the last token (`resume_point`, `resume`), an
 form of the stream that the client already has (`continued_relay`, `stop_strings`). `eligibility`
 says for which requests that is possible.
 
-Other rooms use `ResumableStream`, `CannotContinue` and `DetokeniseFailed` of `resumable_stream`.
+Other packages use `ResumableStream`, `CannotContinue` and `DetokeniseFailed` of `resumable_stream`.
 """

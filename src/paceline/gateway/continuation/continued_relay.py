@@ -22,7 +22,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ContinuedRelay:
-    """Events of the continuing replica in, events for the client out; extends the history."""
+    """Turns events of the continuing replica into events for the client; extends the history."""
 
     def __init__(
         self, request: Mapping[str, Any], history: TokenHistory, point: ResumePoint
@@ -48,7 +48,7 @@ class ContinuedRelay:
 
     @property
     def is_inside_event(self) -> bool:
-        """Never: this relay renders whole events."""
+        """Always False: this relay renders whole events."""
         return False
 
     @property

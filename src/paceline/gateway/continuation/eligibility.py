@@ -4,7 +4,7 @@ An allow-list: a field that is not known to survive continuation makes the reque
 of the lost engine that the token ids do not contain cannot be rebuilt: a grammar in progress,
 counts of output tokens alone (presence and frequency penalty: the other engine treats the answer so
 far as prompt), log-probabilities, several choices. Counts over prompt and answer together
-(repetition penalty) are the same.
+(repetition penalty) stay correct.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Resumption:
 
 
 class ResumableStream:
-    """Of one stream. An attempt that begins the answer anew needs a new one."""
+    """The state of one stream. An attempt that begins the answer anew needs a new object."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._request = request
@@ -76,7 +76,7 @@ class ResumableStream:
         return len(self._history.emitted_ids)
 
     def relay(self) -> TrackedRelay:
-        """For the stream of the first replica."""
+        """The relay for the first replica's stream."""
         return TrackedRelay(self._history, shows_ids=bool(self._request.get("return_token_ids")))
 
     def closing_events(self) -> bytes:
@@ -105,10 +105,13 @@ class ResumableStream:
             detokenise,
         )
         if point is None:
-            raise CannotContinue("the token ids do not give the text that was sent")
+            raise CannotContinue("the token ids do not decode to the text that was sent")
         is_greedy = self._request.get("temperature") == 0
         if point.num_ids < num_emitted and self._request.get("return_token_ids") and not is_greedy:
-            raise CannotContinue("sampled ids that have no text yet were shown and may not recur")
+            raise CannotContinue(
+                "the client has received sampled token ids without their text; "
+                "another replica may sample others"
+            )
         left = tokens_left(
             self._request,
             num_prompt=len(history.prompt_ids),

@@ -96,7 +96,7 @@ async def find_resume_point(
 async def _first_to_part(
     ids: Sequence[int], text_of: Detokenise, agrees: Callable[[str], bool]
 ) -> int:
-    """The index of the id with which the text stops agreeing; call it only if it does."""
+    """The index of the id at which the text stops agreeing; call it only if it does stop."""
     num_agreeing, num_parted = 0, len(ids)
     while num_parted - num_agreeing > 1:
         middle = (num_agreeing + num_parted) // 2
@@ -108,7 +108,7 @@ async def _first_to_part(
 
 
 def _agrees(delivered: str, decoded: str, before: str) -> bool:
-    """Whether one begins with the other, apart from an incomplete character at the end."""
+    """Whether one text begins with the other, apart from an incomplete character at the end."""
     if not decoded.startswith(before):
         return False
     text = decoded[len(before) :].rstrip(_UNFINISHED)

@@ -1,9 +1,9 @@
 """`StopScanner`: find stop strings in a continued stream, also across the resume point.
 
 The continuing engine would look for stop strings in its own output alone, so it gets none: the
-gateway looks for them in the text of both engines. The rule is vLLM's (`check_stop_strings`): of
-several stop strings the one that is complete first ends the answer, of equals the first of the
-list; unless stop strings are shown, characters that may begin one are held back.
+gateway looks for them in the text of both engines. The rule is vLLM's (`check_stop_strings`): the
+stop string that is complete first ends the answer; if several are complete at the same token, the
+first in the list does. Unless stop strings are shown, characters that may begin one are held back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 class StopScanner:
-    """Text in, text that may be sent out."""
+    """Takes text of the answer and returns the text that may be sent."""
 
     def __init__(self, stops: Sequence[str], *, shows_stop: bool, delivered: str) -> None:
         """`delivered` is the text already sent; a stop string may begin in it."""

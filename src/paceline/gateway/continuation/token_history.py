@@ -15,7 +15,7 @@ import msgspec
 
 
 class Delta(msgspec.Struct):
-    """Of a chat chunk; only the fields that the history needs."""
+    """The delta of a chat chunk; only the fields that the history needs."""
 
     content: str | msgspec.UnsetType | None = msgspec.UNSET
     reasoning: str | None = None
@@ -24,7 +24,7 @@ class Delta(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
-    """Of a chat or a completions chunk."""
+    """A choice of a chat or completions chunk."""
 
     index: int = 0
     delta: Delta | None = None
@@ -59,7 +59,7 @@ class ChunkHead:
 
 
 class TokenHistory:
-    """Of one stream. The relays mutate it, one event at a time."""
+    """The history of one stream. The relays mutate it, one event at a time."""
 
     def __init__(self) -> None:
         self.head: ChunkHead | None = None

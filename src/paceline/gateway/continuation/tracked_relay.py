@@ -30,7 +30,7 @@ _DATA = b"data:"
 
 
 class TrackedRelay:
-    """Bytes of the engine in, whole events for the client out; extends the history."""
+    """Turns bytes of the engine into whole events for the client; extends the history."""
 
     def __init__(self, history: TokenHistory, *, shows_ids: bool) -> None:
         self._history = history

@@ -33,7 +33,7 @@ class CounterRatio:
 
 @dataclass(frozen=True, slots=True)
 class LoadNames:
-    """The metric of each field of `ReplicaLoad`; of several, the first one that the page has."""
+    """The metric for each field of `ReplicaLoad`; of several, the first one on the page counts."""
 
     num_running: tuple[Series, ...] = ()
     num_waiting: tuple[Series, ...] = ()

@@ -117,18 +117,18 @@ class Fleet:
         names_in_use = {replica.name for replica in self.replicas()} | set(self._dns_entries)
         if entry.label in names_in_use:
             raise FleetConflict(
-                f"There is a replica called {entry.label!r} already; give another name."
+                f"There is already a replica called {entry.label!r}; give another name."
             )
         if entry.dns is not None:
             if any(other.entry.dns == entry.dns for other in self._dns_entries.values()):
-                raise FleetConflict(f"The DNS name {entry.dns} is in use already.")
+                raise FleetConflict(f"The DNS name {entry.dns} is already in use.")
             dns_entry = DnsEntry(entry, self._resolve)
             self._dns_entries[entry.label] = dns_entry
             self._tasks.start(entry.label, self._follow(dns_entry))
         elif entry.url is not None:
             other_name = self._name_at(entry.url)
             if other_name is not None:
-                raise FleetConflict(f"{entry.url} is the replica {other_name!r} already.")
+                raise FleetConflict(f"{entry.url} is already the replica {other_name!r}.")
             self._join(entry.label, entry.url, entry)
 
     def set_draining(self, name: str, is_draining: bool) -> None:

@@ -1,4 +1,4 @@
 """HTTP: ports, connections, bodies, answers and errors, without knowledge of engines or models.
 
-Nothing here imports another room; the other rooms import the modules by name.
+Nothing here imports another package of the gateway; the others import these modules by name.
 """

@@ -26,9 +26,7 @@ def check_headers(scope: Scope, settings: GatewaySettings) -> None:
         )
     transfer = header(scope, b"transfer-encoding")
     if transfer is not None and transfer.strip().lower() != "chunked":
-        raise _unsupported(
-            f"Transfer-Encoding {transfer[:50]!r} is not supported; allowed is chunked."
-        )
+        raise _unsupported(f"Transfer-Encoding {transfer[:50]!r} is not supported; use chunked.")
     content_type = header(scope, b"content-type") or ""
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise _unsupported(f"Content-Type is {content_type[:50]!r}; it must be application/json.")

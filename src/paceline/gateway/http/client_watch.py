@@ -12,8 +12,8 @@ from paceline.gateway.http.body import ClientGone
 class ClientWatch:
     """An async context manager that ends its block with `ClientGone` when the client leaves.
 
-    The body must have been read before: what `receive` still returns is thrown away. Cancellation
-    from elsewhere passes through as such, as with `asyncio.timeout`.
+    The body must already have been read: whatever `receive` returns from now on is discarded. Any
+    other cancellation propagates unchanged, as with `asyncio.timeout`.
     """
 
     __slots__ = ("_has_left", "_num_cancelling", "_receive", "_watcher", "_work")

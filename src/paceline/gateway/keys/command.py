@@ -119,9 +119,9 @@ def create(
     def add(text: str) -> str:
         records = parse_records(text)
         if len(records) >= MAX_KEYS:
-            raise KeysUnusable(f"the file has {MAX_KEYS} keys, the most allowed; revoke some")
+            raise KeysUnusable(f"the file has {MAX_KEYS} keys, the maximum; revoke some")
         if any(known.id == key_id for known in records):
-            raise KeysUnusable("the random id is in use already; run the command again")
+            raise KeysUnusable("the random id is already in use; run the command again")
         return text + ("" if text.endswith("\n") or not text else "\n") + render_line(record)
 
     _change(path, add)
@@ -168,7 +168,7 @@ def revoke(key_id: str, admin: bool, file: Path | None, config: Path | None) -> 
         kept = [line for line, record in lines if record is None or record.id != key_id]
         if len(kept) == len(lines):
             raise click.UsageError(
-                f"{path} has no key of the id {key_id[:50]!r}; paceline keys list shows the ids"
+                f"{path} has no key with the id {key_id[:50]!r}; paceline keys list shows the ids"
             )
         return "".join(kept)
 
@@ -188,7 +188,7 @@ def _path(admin: bool, file: Path | None, config: Path | None) -> Path:
     )
     if path is None:
         raise click.UsageError(
-            f"{name} is not set, there is no file; set it in paceline.yaml or give --file"
+            f"{name} is not set, so there is no key file; set it in paceline.yaml or give --file"
         )
     return path
 
@@ -205,7 +205,7 @@ def _moment(text: str, now: datetime) -> datetime:
             moment = moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.UsageError(
-            f"--expires is {text[:50]!r}; allowed are a number of days or hours (90d, 12h) and a "
+            f"--expires is {text[:50]!r}; it must be a number of days or hours (90d, 12h) or a "
             "date (2027-01-31, 2027-01-31T12:00+01:00)"
         ) from None
     if moment <= now:

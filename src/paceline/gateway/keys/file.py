@@ -1,4 +1,4 @@
-"""`KeyFile`: read a file of keys, read it again when it changes, and change it atomically.
+"""`KeyFile`: read a key file, read it again when it changes, and change it atomically.
 
 Writers replace the file in one step, one at a time, so a reader sees the whole old file or the
 whole new one. When a changed file cannot be read, the keys read before stay in force.
@@ -157,7 +157,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _write_beside(path: Path, content: bytes, mode: int) -> Path:
-    """Write the content to a file of a unique name in the same folder."""
+    """Write the content to a file with a unique name in the same folder."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

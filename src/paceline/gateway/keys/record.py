@@ -52,7 +52,7 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError("id is not 8 characters of a to z and 2 to 7")
         if not _TENANT.fullmatch(self.tenant):
             raise ValueError(
-                f"tenant is {self.tenant[:100]!r}; allowed are 1 to 64 letters, digits and . _ : -"
+                f"tenant is {self.tenant[:100]!r}; it must be 1 to 64 letters, digits and . _ : -"
             )
         if not _HASH.fullmatch(self.secret_sha256):
             raise ValueError("secret_sha256 is not 64 hexadecimal digits in lower case")

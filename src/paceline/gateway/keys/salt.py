@@ -37,7 +37,7 @@ def salt_of(secret: bytes, tenant: str) -> str:
 def read_or_create_secret(path: Path) -> bytes:
     """Read the secret, and create its file at the first use. Raises `KeysUnusable`.
 
-    Of several gateways that start together one creates it, and all use that one.
+    If several gateways start together, one creates the file and all use it.
     """
     try:
         if not path.exists():

@@ -1,6 +1,6 @@
 """Metrics that are read from each replica at a scrape: the form of a definition, and its collector.
 
-Only the machinery: the definitions stand in `metrics`, with all other names.
+Only the machinery: the definitions are in `metrics`, with all other names.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ EngineFields = Callable[[Replica], Mapping[str, object]]
 
 
 class Answer:
-    """Of one request."""
+    """The answer to one request."""
 
     __slots__ = ("_context", "_engine_fields", "_reply", "_stream")
 

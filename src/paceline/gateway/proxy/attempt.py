@@ -1,7 +1,7 @@
 """`Attempt`: one exchange with one replica, from the request sent to the last byte of the answer.
 
-A good answer goes to the client as it arrives. A failure goes to the caller alone, who may try
-another replica. The replica's time limits are enforced here.
+A good answer goes to the client as it arrives. A failure is reported only to the caller, which may
+try another replica. The replica's time limits are enforced here.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Attempt:
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
         """Send `body` to the replica, and its answer to the client, a stream through `relay`.
 
-        Does not raise what the replica does wrong: that is in the `AttemptEnd`.
+        Does not raise for a failure of the replica: the `AttemptEnd` describes it.
         """
         settings = self._settings
         limit_s = settings.response_timeout_s

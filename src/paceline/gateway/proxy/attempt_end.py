@@ -1,4 +1,4 @@
-"""`AttemptEnd`: how an attempt ended, and what the client is to read of it."""
+"""`AttemptEnd`: how an attempt ended, and what the client may read about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def timed_out(limit_s: float) -> AttemptEnd:
 
 def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
     """There was no connection to the replica."""
-    problem = unavailable("The engine cannot be reached just now.", settings.retry_after_s)
+    problem = unavailable("The engine cannot be reached at the moment.", settings.retry_after_s)
     return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
 
 

@@ -9,7 +9,7 @@ from paceline.gateway.settings.failures import PROGRESS_TOKENS
 
 
 class AttemptHistory:
-    """Of one request. The counts mean what the fields of `FailureContext` say."""
+    """The attempts of one request. The fields of `FailureContext` define the counts."""
 
     __slots__ = (
         "_num_continuations", "_num_continuations_in_all", "_num_repeating_errors", "num_attempts",

@@ -63,7 +63,7 @@ def problem_of(
     retry_after_s: int,
     dialect: str = "vllm",
 ) -> Problem:
-    """Translate one error answer. `fields` are the names of those that were sent with a value."""
+    """Translate one error answer. `fields` names the request fields that were sent with a value."""
     message, param = _read(dialect, status, body)
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)

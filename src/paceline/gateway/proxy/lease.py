@@ -30,7 +30,7 @@ class Traffic(Protocol):
     def num_in_flight(self, replica_name: str) -> int: ...
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
-        """Of every replica that has had an attempt. A copy."""
+        """The breaker state of every replica that has had an attempt, as a copy."""
         ...
 
 
@@ -78,7 +78,7 @@ class Lease:
         self._table._progress.note_bytes(self._stream, time.monotonic())
 
     def sent_bytes(self) -> None:
-        """The client has taken them; the gateway waits for the replica again."""
+        """The client has received them; the gateway waits for the replica again."""
         assert self._stream is not None
         self._table._progress.note_sent(self._stream, time.monotonic())
 
@@ -130,11 +130,11 @@ class LeaseTable:
         return len(self._open.get(replica_name, ()))
 
     def in_flight(self) -> dict[str, int]:
-        """Attempts by replica, of the replicas that have any. A copy."""
+        """Open attempts by replica, as a copy; replicas without any are left out."""
         return {name: len(leases) for name, leases in self._open.items()}
 
     def addresses(self) -> set[str]:
-        """Of the replicas that have attempts."""
+        """Addresses of the replicas that have open attempts."""
         return {lease.replica.address for leases in self._open.values() for lease in leases}
 
     def cut_hung(self) -> list[str]:

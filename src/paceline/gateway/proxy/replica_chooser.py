@@ -21,7 +21,7 @@ _KEEP_ALIVE = b": waiting for a replica\n\n"
 
 
 class ReplicaChooser:
-    """Of one request.
+    """Chooses the replicas of one request.
 
     The first attempt may go to a replica whose breaker is open, when all are: a doubtful replica is
     better than a refusal. Later attempts may not; they wait for a replica instead. A stream that

@@ -122,7 +122,7 @@ class RequestRunner:
         return await read_body(self._receive, settings)
 
     def _check_request(self, body: bytes, tenant: Tenant | None) -> CheckedRequest:
-        """Step 3: refuse what an engine should not see; prepare the answer of what it may."""
+        """Step 3: refuse a request that no engine should see; prepare the answer to any other."""
         services = self._services
         self._times = RequestTimes(services.metrics)
         request = check_request(self._route, body, services.settings, tenant)
@@ -149,7 +149,7 @@ class RequestRunner:
         return self._services.admissions.of(request.model).slot(self._deadline.left_s())
 
     async def _choose_replica(self, end: AttemptEnd | None) -> Replica | None:
-        """Step 6: the replica of the next attempt; None when the last one was the last.
+        """Step 6: the replica of the next attempt; None when there is no further attempt.
 
         `end` is how the last attempt ended, None before the first. Before the first attempt it
         raises `Refusal` when no replica is left; later it may wait for one.
@@ -201,7 +201,7 @@ class RequestRunner:
         return replica
 
     async def _choose_next(self, end: AttemptEnd) -> Replica | None:
-        """After a failed attempt; None when the client is to get its problem."""
+        """The replica that follows a failed attempt; None when the client gets the error."""
         replica = self._chooser.choose()
         step, reason = self._decide(end, has_other_replica=replica is not None)
         if step in (Step.FINISHED, Step.GIVE_UP):

@@ -18,9 +18,9 @@ class RetryBudget:
 
     A bucket whose tokens expire: each request adds `fraction` of a token, a retry removes one, and
     each of the `reserve` tokens returns 10 s after it was spent. So a service with little traffic
-    can retry, every request of a replica that dies can be retried as long as it held at most
-    `reserve`, and when every attempt fails the engines receive 1 + `fraction` times the requests,
-    not a multiple of them. Retries per request are bounded by `FailureSettings.max_attempts`.
+    can retry. If a replica dies, all its requests can be retried, provided it held at most
+    `reserve`. If every attempt fails, the engines receive only 1 + `fraction` times the requests.
+    Retries per request are bounded by `FailureSettings.max_attempts`.
 
     Limitation: each of several gateways has a reserve of its own.
 
@@ -42,7 +42,7 @@ class RetryBudget:
         self._requests.add(1, now_s)
 
     def num_left(self, now_s: float) -> int:
-        """Retries that could be made now; never negative, also when the traffic has fallen since
+        """Retries that could be made now; never negative, even when the traffic has fallen since
         the retries were made."""
         earned = self._reserve + self._fraction * self._requests.total(now_s)
         return max(0, math.floor(earned - self._retries.total(now_s) + 1e-9))

@@ -13,7 +13,7 @@ from types import TracebackType
 class StreamTimeout:
     """An async context manager that ends its block with `TimeoutError` when the limit is reached.
 
-    Cancellation from elsewhere passes through as such, as with `asyncio.timeout`.
+    Any other cancellation propagates unchanged, as with `asyncio.timeout`.
     """
 
     __slots__ = ("_at_s", "_fires_at_s", "_has_expired", "_loop", "_num_cancelling", "_task",

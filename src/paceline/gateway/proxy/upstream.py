@@ -155,7 +155,7 @@ def _raise_when_cut_off(response: aiohttp.ClientResponse) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """For the log; the type alone where aiohttp's message may quote bytes of the answer."""
+    """The error for the log: only its type where aiohttp's message may quote the answer."""
     may_quote = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError))
     if may_quote or not str(error):
         return type(error).__name__

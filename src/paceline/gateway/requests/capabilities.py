@@ -1,7 +1,8 @@
 """Decide whether a replica can do what a request needs.
 
 Engines refuse, or silently ignore, what they cannot do. A request with such a need goes only to
-replicas that can do it; where a model has none, the client reads which field to leave out.
+replicas that can do it; if the model has none, the error names the field that the client must leave
+out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def can_serve(replica: Replica, needs: Needs) -> bool:
 
 
 def explain_unserved(needs: Needs) -> Problem:
-    """What the client reads when no replica of the model, ready or not, can serve the request."""
+    """The message to the client when no replica of the model, ready or not, can serve it."""
     if needs.undrafted:
         names = " and ".join(needs.undrafted)
         return Problem(

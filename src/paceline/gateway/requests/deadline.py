@@ -58,8 +58,8 @@ def deadline_of(scope: Scope, settings: AdmissionSettings) -> float:
         return settings.max_deadline_s
     if not _DIGITS.fullmatch(given) or not 1 <= int(given) <= MAX_REQUEST_TIMEOUT_MS:
         raise invalid(
-            f"The header {HEADER} is {given[:40]!r}; allowed are 1 to {MAX_REQUEST_TIMEOUT_MS}, "
-            "the milliseconds that this request may take.",
+            f"The header {HEADER} is {given[:40]!r}; it must be from 1 to "
+            f"{MAX_REQUEST_TIMEOUT_MS}: the time that this request may take, in milliseconds.",
             HEADER,
         )
     return min(int(given) / 1000, settings.max_deadline_s)

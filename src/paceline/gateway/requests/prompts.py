@@ -1,6 +1,6 @@
-"""The prompt of each route: its JSON schema, its check, and a lower bound of its tokens.
+"""The prompt of each route: its JSON schema, its check, and a lower bound on its tokens.
 
-Each `read_…` refuses what is not text, and returns the number of prompts with the least number of
+Each `read_…` refuses what is not text, and returns the number of prompts and the least number of
 tokens in the longest one. The schemas are for the published description of the routes; a test
 compares them with the checks.
 """

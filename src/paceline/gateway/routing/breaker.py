@@ -58,7 +58,8 @@ class Ticket:
 
 
 class Breakers:
-    """The breakers of all replicas. Unknown names are closed; state is kept per name `began`.
+    """The breakers of all replicas. Unknown names count as closed; state is kept for the names
+    passed to `began`.
 
     CLOSED → OPEN: one attempt was UNREACHABLE (a replica that refuses a connection refuses the next
     one too, and a wrong verdict costs `open_s`), or `min_samples` attempts or more ended within
@@ -139,15 +140,15 @@ class Breakers:
             del self._breakers[name]
 
     def states(self, now_s: float) -> Mapping[str, BreakerState]:
-        """Of every replica that has had an attempt. A copy."""
+        """The breaker state of every replica that has had an attempt, as a copy."""
         return {name: breaker.state(now_s) for name, breaker in self._breakers.items()}
 
     def order_among_equals(self, name: str, now_s: float) -> int:
         """Rank of the breaker among replicas with equal load; the lowest should take the request.
 
-        0: half open and not tried yet, which it would remain while the others are idle.
-        1: closed. 2: half open, and this trial or several before it had no success: with little
-        traffic, not every request should go to it.
+        0: half open and not tried yet; it would stay untried while the others are idle. 1: closed.
+        2: half open and already tried, or tripped several times: with little traffic, not every
+        request should go to it.
         """
         breaker = self._breakers.get(name)
         return 1 if breaker is None else breaker.order_among_equals(now_s)
@@ -158,8 +159,8 @@ class Breakers:
 
 
 class _Breaker:
-    """One replica. Epochs are unique over all breakers, so that a forgotten one's tickets are
-    never taken for a later one's of the same name."""
+    """The breaker of one replica. Epochs are unique over all breakers, so a ticket of a forgotten
+    breaker is never taken for one of a later breaker of the same name."""
 
     epoch: int
     is_mute: bool
@@ -207,7 +208,7 @@ class _Breaker:
         return self._probe
 
     def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
-        """For a ticket of the present epoch."""
+        """The attempt of a ticket from the present epoch ended."""
         if ticket is self._probe:
             self._probe = None
         is_failure = outcome in _FAILURES

@@ -1,8 +1,9 @@
 """`ProgressWatch`: find replicas that are hung although they accept connections.
 
 vLLM's API server may answer `/health` while its engine is stalled (vllm #39863). The symptom is
-that no stream receives a byte. This decides from the times of bytes; `proxy.lease` ends the
-attempts and trips the breaker, and the caller of the gateway restarts the engine.
+that no stream receives a byte. This module decides from the times at which bytes arrive;
+`proxy.lease` ends the attempts and trips the breaker, and the caller of the gateway restarts the
+engine.
 """
 
 from __future__ import annotations

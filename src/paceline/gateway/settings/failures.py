@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 PROGRESS_TOKENS = 16
 """A request that crashes engines usually does so again at the same token. A stream that advances by
-more than this between two failures did probably not cause them: a long stream meets several when
+more than this between two failures probably did not cause them: a long stream meets several when
 all replicas are being replaced. Chosen empirically."""
 IN_ALL_FACTOR = 4
 """A stream is continued at most `max_continuations` times this often, whatever its progress: it may
@@ -68,7 +68,7 @@ class FailureSettings:
             if field.name.endswith("_s") and not value > 0:
                 raise ValueError(f"{field.name} is {value}; it must be more than 0 seconds")
             if field.name.endswith("_fraction") and not 0 <= value <= 1:
-                raise ValueError(f"{field.name} is {value}; allowed are 0 to 1")
+                raise ValueError(f"{field.name} is {value}; it must be from 0 to 1")
             if field.name.endswith("_reserve") and value < 0:
                 raise ValueError(f"{field.name} is {value}; it must be at least 0")
         if self.min_samples < 1:

@@ -80,7 +80,7 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         for name in ("port", "admin_port"):
             if not 0 <= getattr(self, name) <= 65_535:
-                raise ValueError(f"{name} is {getattr(self, name)}; allowed are 0 to 65535")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 65535")
         if self.workers < 1:
             raise ValueError(f"workers is {self.workers}; it must be at least 1")
         for name in (one.name for one in fields(self)):
@@ -90,7 +90,9 @@ class GatewaySettings:
             if name.endswith("_timeout_s") and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be more than 0 seconds")
         if not 1 <= self.retry_after_s <= 120:
-            raise ValueError(f"retry_after_s is {self.retry_after_s}; allowed are 1 to 120 seconds")
+            raise ValueError(
+                f"retry_after_s is {self.retry_after_s}; it must be from 1 to 120 seconds"
+            )
         if self.keys.admin_key_file is None and not is_loopback(self.admin_host):
             raise ValueError(
                 f"admin_host is {self.admin_host!r}, where other machines can reach the admin "

@@ -50,7 +50,7 @@ class ReplicaEntry:
             object.__setattr__(self, "dns", f"{host}:{port}")
         if self.name is not None and not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"name is {self.name[:100]!r}; allowed are 1 to 100 letters, digits and . _ : @ - "
+                f"name is {self.name[:100]!r}; it must be 1 to 100 letters, digits and . _ : @ - "
                 "[ ], starting with a letter, a digit or ["
             )
         if self.model is not None and not self.model:
@@ -59,7 +59,7 @@ class ReplicaEntry:
             )
         if self.dialect not in DIALECT_NAMES:
             raise ValueError(
-                f"dialect is {self.dialect[:100]!r}; allowed: {', '.join(DIALECT_NAMES)}"
+                f"dialect is {self.dialect[:100]!r}; it must be one of {', '.join(DIALECT_NAMES)}"
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("key has characters that are not allowed in an HTTP header")

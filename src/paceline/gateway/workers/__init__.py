@@ -6,5 +6,5 @@ is the program of one worker, started through `__main__`. The two sides exchange
 the slots of the replicas among them (`slot_allocator`); each worker sees its peers through
 `peer_view`.
 
-For other rooms: `pool.WorkerPool` and `worker_process.WorkerFailed`.
+For other packages: `pool.WorkerPool` and `worker_process.WorkerFailed`.
 """

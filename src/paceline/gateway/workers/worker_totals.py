@@ -48,7 +48,7 @@ class WorkerTotals:
         return sum(report.in_flight.get(replica_name, 0) for report in self.reports)
 
     def breaker_states(self) -> Mapping[str, BreakerState]:
-        """By replica: the worst state in any worker."""
+        """The worst breaker state of each replica in any worker."""
         worst: dict[str, BreakerState] = {}
         for report in self.reports:
             for name, state in report.breakers.items():
@@ -66,7 +66,7 @@ class WorkerTotals:
         )
 
     def in_flight_of_peers(self, worker_index: int) -> dict[str, int]:
-        """By replica, summed over all workers except this one."""
+        """Requests in flight by replica, summed over all workers except this one."""
         in_flight: dict[str, int] = {}
         for index, report in enumerate(self.reports):
             for name, count in report.in_flight.items() if index != worker_index else ():

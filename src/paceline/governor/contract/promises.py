@@ -45,7 +45,8 @@ class _Broken(Exception):
 def find_broken_promises(make_policy: MakePolicy, max_draft_length: int = 8) -> list[BrokenPromise]:
     """Every promise that the policies of `make_policy` break; empty for a policy that keeps all.
 
-    `max_draft_length` is the ceiling that they were built for. Never raises for what a policy does.
+    `max_draft_length` is the ceiling that they were built for. Never raises, whatever a policy
+    does.
     """
     if max_draft_length < 1:
         raise ValueError(f"max_draft_length is {max_draft_length}; it must be at least 1")
@@ -203,7 +204,7 @@ def _observe(policy: Policy, sample: StepSample, when: str) -> None:
 
 
 def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
-    """The policy's plan for the load, held to everything that one plan alone must be."""
+    """The policy's plan for the load, checked against the promises about a single plan."""
     try:
         plan = policy.plan(load)
     except Exception as error:
@@ -211,7 +212,9 @@ def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
     if not isinstance(plan, DraftPlan):
         raise _Broken(f"plan returned {type(plan).__name__} instead of a DraftPlan {when}")
     if type(plan.draft_length) is not int:
-        raise _Broken(f"the draft length is {plan.draft_length!r}, no whole number, {when}")
+        raise _Broken(
+            f"the draft length is {plan.draft_length!r}, which is not a whole number, {when}"
+        )
     if plan.draft_length > load.max_draft_length:
         raise _Broken(
             f"the draft length is {plan.draft_length} under a ceiling of {load.max_draft_length} "

@@ -99,7 +99,7 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         "catching up without context": [sample(catches_up=True, context_tokens=0)] * 9,
         "256 requests, all drafts accepted": [all_accepted] * 300,
         "256 requests, no draft accepted": [none_accepted] * 300,
-        "acceptance that turns in every step": [all_accepted, none_accepted] * 99,
+        "acceptance that alternates in every step": [all_accepted, none_accepted] * 99,
         "ten million tokens of context": [sample(context_tokens=10**7)] * 50,
         "drafts that were not requested": [sample(requested_draft_length=0)] * 50,
         "drafts longer than the ceiling": [
@@ -122,7 +122,7 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
             sample(replay_scores=ReplayScores((99,), (99,), 99, 0, 0.0))
         ]
         * 50,
-        "replay scores that turn": [
+        "replay scores that alternate": [
             sample(replay_scores=good_scores),
             sample(replay_scores=bad_scores),
         ]

@@ -85,7 +85,7 @@ class AcceptanceModel:
         self._refresh()
 
     def observe(self, sample: StepSample) -> None:
-        """Count one step's verdicts. Cheap also for hundreds of requests."""
+        """Count one step's verdicts. Cheap even for hundreds of requests."""
         report = sample.replay_scores
         if report is not None and report.drafted:
             # Each draft counts as one step.

@@ -3,9 +3,9 @@
 The fit is weighted least squares on relative error, recursive, with forgetting. Steps of the same
 shape share one *cell*, which keeps a running mean of their features and durations; the normal
 equations sum over cells. Plain recursive least squares with forgetting loses what it knew about
-shapes not used recently: the matrix runs empty in those directions, and noise fills them. Here the
-last mean of every shape stays, and fades slowly. A duration enters a cell clipped to between half
-and twice the cell's mean, so one stall moves it little while a lasting change gets through in a few
+shapes not used recently: the matrix decays in those directions, and noise takes over. Here the last
+mean of every shape stays, and fades slowly. A duration enters a cell clipped to between half and
+twice the cell's mean, so one stall moves it little while a lasting change gets through in a few
 steps. A young cell takes a shorter duration at once, since the first use of a shape pays one-time
 costs.
 
@@ -33,8 +33,9 @@ cells are the first to be evicted."""
 _CELL_MEMORY = 24.0
 """Samples a cell averages over: a shift shows in about as many steps. Chosen empirically."""
 _YOUNG_SAMPLES = 4.0
-"""Of the first few the shortest counts. Seen: the first draft of a start took 29 ms, the next 7;
-with the mean of such samples a governor stayed off on text where drafting doubled the rate."""
+"""Of a cell's first few samples only the shortest counts. Measured: the first draft after a start
+took 29 ms, the next 7 ms; with the mean of such samples a governor stayed off on text where
+drafting doubled the rate."""
 _PROMPT_CELL_SHARE = 0.25
 """Weight of a step with prompt tokens: their time depends on more than their number."""
 _KEEP = 0.9995
@@ -138,7 +139,7 @@ class CellRegression:
 
     def _to_evict(self) -> Shape:
         """The shape not visited for longest, of those with prompt tokens if there are any: these
-        come in many shapes, and would drive out the others."""
+        come in many shapes and would evict the others."""
         return next((shape for shape in self._cells if shape[3] > 0), next(iter(self._cells)))
 
     def _rescale(self) -> None:

@@ -4,9 +4,9 @@
     down <- max(0, down - z - slack)      changed when either exceeds the threshold
 
 z is the step's surprise: accepted tokens minus expected, over their standard deviation, clipped to
-±3 because accepted counts are skewed at one request per step. With slack 0.5 and threshold 8 a
-shift of one standard deviation per step is found in about 16 steps, of two in 6; a false alarm once
-in thousands of steps costs one relearning. Reference: Page (1954).
+±3 because accepted counts are skewed at one request per step. With slack 0.5 and threshold 8, a
+shift of one standard deviation per step is found in about 16 steps, and one of two in about 6. A
+false alarm comes once in thousands of steps and costs one relearning. Reference: Page (1954).
 """
 
 from __future__ import annotations

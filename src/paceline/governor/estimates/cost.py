@@ -8,19 +8,19 @@
 with n requests, v draft tokens verified, p tokens of prompts, t = n + v + p tokens for the target
 to compute, c thousand tokens of context, and k tokens drafted per request at the step's end.
 
-To the target a draft token is a token like any other, so the cost of requests and prompts teaches
-the cost of verification. The bends are where a pass ceases to be bound by reading the weights (some
-100 to 300 tokens on GPUs) and each token costs its arithmetic. `prompt` is the extra cost of a
-prompt token, which may be negative. The first draft token is separate from the further ones: a
-draft model that keeps up at length 0 has computed it anyway. Verifying anything at all has a fixed
-cost: the rejection sampler runs instead of the plain one, for the whole batch. All coefficients
-except `prompt` are non-negative: more work never takes less time.
+The target computes a draft token like any other token, so the cost of verification is also learned
+from steps with more requests or prompt tokens. The bends are where a pass ceases to be bound by
+reading the weights (some 100 to 300 tokens on GPUs) and each token costs its arithmetic. `prompt`
+is the extra cost of a prompt token, which may be negative. The first draft token is separate from
+the further ones: a draft model that keeps up at length 0 has computed it anyway. Verifying anything
+at all has a fixed cost: the rejection sampler runs instead of the plain one, for the whole batch.
+All coefficients except `prompt` are non-negative: more work never takes less time.
 
 `cell_regression` fits the coefficients. Prior: each coefficient lies near a proportion of the first
 step's time (`_PRIOR`), within a stated spread. Observations leave much undetermined: at one request
 a draft pass, a draft token and a verified token all grow with k alone, and a fit that attributed
 the time to draft tokens would predict a cost 256 times as high at 256 requests. The prior
-determines which of them it mostly is.
+determines to which of them most of the time is attributed.
 
 Assumes that cost bends upwards in tokens and is linear in everything else. Fails on the fine
 staircase of captured CUDA graph sizes (8 or 16 tokens per stair), and on a machine shared with
@@ -38,8 +38,8 @@ from paceline.governor.estimates.cell_regression import CellRegression, Floats
 from paceline.governor.values import StepSample
 
 _KNOT_1, _KNOT_2, _KNOT_3, _KNOT_4 = 96, 160, 256, 384
-"""Tokens. Arithmetic over bandwidth of data-centre GPUs, in bfloat16 and as far as kernels reach
-either, is 120 to 340."""
+"""Tokens. On data-centre GPUs, the bfloat16 arithmetic that kernels reach, divided by the memory
+bandwidth that they reach, is 120 to 340."""
 
 # Of the first step's time: (mean, spread). The two-core CPUs and the two GPU profiles of the
 # simulator lie within the spreads; chosen empirically beyond that.

@@ -1,8 +1,8 @@
 """An estimate of how much the requests of a batch differ in acceptance.
 
-Of the variance of accepted tokens between the requests of a step, one part is chance and the other
-lasts: some requests are harder than others. The lasting share is the intraclass correlation,
-estimated from what the same requests had accepted in two steps `_LAG_STEPS` apart:
+The variance of accepted tokens between the requests of a step has two parts: chance, and lasting
+differences, because some requests are harder than others. The lasting share is the intraclass
+correlation, estimated from what the same requests had accepted in two steps `_LAG_STEPS` apart:
 
     share = Σ (a_i - mean a) (b_i - mean b) / Σ ((a_i - mean a)² + (b_i - mean b)²) / 2
 
@@ -12,8 +12,8 @@ One standard error is subtracted, so that an uncertain share counts as chance. T
 while nothing is drafted: otherwise a policy that switches off because requests differ would never
 learn that they no longer do.
 
-Assumes that chance is forgotten within the lag. Undefined with one request at a time. Reference:
-Fisher (1925), chapter 7.
+Assumes that the chance parts of two steps one lag apart are independent. Undefined with one request
+at a time. Reference: Fisher (1925), chapter 7.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ empirically."""
 
 
 class FadingLine:
-    """Points in, cost out; 0 everywhere before the first.
+    """Learns cost by size from points; 0 everywhere before the first point.
 
     >>> line = FadingLine(keep=0.95)
     >>> for size in (64.0, 640.0, 64.0):

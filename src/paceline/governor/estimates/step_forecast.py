@@ -41,9 +41,8 @@ class StepForecast:
         return max(self.seconds[length] - self.seconds[now] * useful, least_s)
 
     def within(self, max_step_s: float) -> StepForecast:
-        """Lengths from 0 to the longest whose step takes at most `max_step_s`; only 0 where none
-        does. Assumes that a step's time grows with the length.
-        """
+        """Lengths from 0 to the longest whose step takes at most `max_step_s`; only 0 if none does.
+        Assumes that a step's time grows with the length."""
         count = 1
         while count < len(self.seconds) and self.seconds[count] <= max_step_s:
             count += 1

@@ -111,7 +111,7 @@ class Bursts:
         return DraftPlan(1, "probe while off: measuring acceptance", is_exploring=True)
 
     def _is_promising(self, forecast: StepForecast) -> bool:
-        """Whether drafting would win if every position were accepted as those of the burst were."""
+        """Whether drafting would win if every position were accepted as often as the burst's."""
         accept = self._accepted / self._judged
         survival, gained = 1.0, 1.0
         for tokens, value in zip(forecast.tokens[1:], forecast.values[1:], strict=True):

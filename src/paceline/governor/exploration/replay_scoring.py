@@ -13,8 +13,8 @@ never uses up the credit that a long prompt needs. Price:
 
     seconds = fixed + token * computed tokens
 
-learned from the reports (`fading_line`). A request is paid beforehand and settled when its report
-arrives. One without a report is given up after `_PATIENCE` steps.
+learned from the reports (`fading_line`). A request is paid for in advance and settled when its
+report arrives. A request without a report is given up after `_PATIENCE` steps.
 """
 
 from __future__ import annotations

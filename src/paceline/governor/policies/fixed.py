@@ -14,7 +14,7 @@ class FixedPolicy:
 
     def __init__(self, draft_length: int) -> None:
         if draft_length < 0:
-            raise ValueError(f"draft_length is {draft_length}; allowed is 0 (off) or more")
+            raise ValueError(f"draft_length is {draft_length}; it must be 0 (off) or more")
         self._draft_length = draft_length
 
     def observe(self, sample: StepSample) -> None:
@@ -32,7 +32,7 @@ def _create_fixed(max_draft_length: int, *, draft_length: int | None = None) -> 
         return FixedPolicy(max_draft_length)
     if not 0 <= draft_length <= max_draft_length:
         raise ValueError(
-            f"draft_length is {draft_length}; allowed is 0 (off) to {max_draft_length}, "
+            f"draft_length is {draft_length}; it must be from 0 (off) to {max_draft_length}, "
             "the engine's num_speculative_tokens"
         )
     return FixedPolicy(draft_length)

@@ -136,11 +136,11 @@ class GoodputPolicy:
 
 
 def _profile_lengths(max_draft_length: int) -> list[int]:
-    """Lengths of the first steps, last one first. Without the ceiling, which is expensive at many
-    requests.
+    """Lengths of the first steps, last one first. The ceiling is left out: it is expensive with
+    many requests.
 
-    Each length several times in a row, since a step whose length differs from the one before may
-    have to catch up, and the first use of anything is slow.
+    Each length is used several times in a row, since a step whose length differs from the one
+    before may have to catch up, and the first use of anything is slow.
     """
     return sorted([*{0, 1, min(4, max_draft_length)}] * _PROFILE_ROUNDS)
 

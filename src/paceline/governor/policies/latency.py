@@ -9,11 +9,12 @@ gives
     slowest(k)  = mean(k) - 2.33 sqrt(share * variance(k)), at least 1     (share: see `dispersion`)
     objective   = seconds(k) / slowest(k)
 
-`share` of the variance is lasting difference between requests; the rest is chance, which an answer
-evens out over its steps. The lasting part is assumed normal, and 2.33 is the distance of the
-normal distribution's 1st percentile; a request gets one token per step even when every draft is
-rejected. Where all requests are alike, the objective equals goodput's. Where some are hard, their
-rate decides, and the gain that the easy requests would have from longer drafts is given up.
+A fraction `share` of the variance is a lasting difference between requests; the rest is chance,
+which averages out over the steps of an answer. The lasting part is assumed normal, and 2.33 is the
+distance of the normal distribution's 1st percentile; a request gets one token per step even when
+every draft is rejected. Where all requests are alike, the objective equals goodput's. Where some
+are hard, their rate decides, and the gain that the easy requests would have from longer drafts is
+given up.
 
 While requests wait for a slot the objective is goodput: they wait until others end, and a wait
 weighs more than any draft length.
@@ -64,7 +65,7 @@ class LatencyPolicy(GoodputPolicy):
 
 
 def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
-    """The same forecast, its values the rate of the slowest answers times the number of requests.
+    """The forecast with new values: the rate of the slowest answers, times the number of requests.
 
     >>> even = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])  # half of the drafts accepted
     >>> weigh_slowest(even, lasting_share=0.0).values  # all requests alike

@@ -1,9 +1,9 @@
 """A policy that reads the draft length from a table by the number of requests.
 
-The table is vLLM's own form (`num_speculative_tokens_per_batch_size`): inclusive ranges
-`(lowest, highest, draft_length)`, the first from 1, disjoint. A gap, and every load past the last
-range, takes the length of the range before it. The table sees load only, neither acceptance nor
-cost, so it is right for the machine, the models and the text on which it was tuned.
+The table is vLLM's own form (`num_speculative_tokens_per_batch_size`): inclusive ranges `(lowest,
+highest, draft_length)`, the first from 1, disjoint. A gap, and every load past the last range,
+takes the length of the range before it. The table depends on load only, not on acceptance or cost,
+so it is right only for the machine, the models and the text on which it was tuned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_schedule(ranges: Sequence[Sequence[int]]) -> tuple[ScheduleRange, ...]
                 f"schedule range {lowest}..{highest} must satisfy 1 <= lowest <= highest"
             )
         if length < 0:
-            raise ValueError(f"schedule draft_length is {length}; allowed is 0 (off) or more")
+            raise ValueError(f"schedule draft_length is {length}; it must be 0 (off) or more")
         if lowest <= end_before:
             raise ValueError(f"schedule range {lowest}..{highest} overlaps the range before it")
         end_before = highest

@@ -16,9 +16,10 @@ arrive in order; therefore a sample without requested drafts marks the end of th
 after the last step of a probe, the end of the probe. Fewer than `_LEAST_VERDICTS` verdicts (a
 drafter that seldom offers) do not switch drafting on; they are added to those of the next probe.
 
-The rule as commonly published cannot leave the off state: nothing drafted, nothing measured. The
-probe adds the way back, after at most `_LAST_PAUSE` steps. The rule knows no cost: at an acceptance
-of 0.9 it lengthens even at a load where verification is expensive. It is a baseline for `goodput`.
+The rule as commonly published cannot leave the off state: while nothing is drafted, nothing is
+measured. The probe adds the way back, after at most `_LAST_PAUSE` steps. The rule ignores cost: at
+an acceptance of 0.9 it lengthens even at a load where verification is expensive. It is a baseline
+for `goodput`.
 """
 
 from __future__ import annotations

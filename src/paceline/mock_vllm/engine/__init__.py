@@ -1,4 +1,4 @@
 """The mock engine: scheduling in virtual time, a virtual KV cache, and vLLM's metrics.
 
-Other rooms use `EngineRunner`, `EngineMetrics` and `Sequence`.
+Other packages use `EngineRunner`, `EngineMetrics` and `Sequence`.
 """

@@ -1,5 +1,5 @@
 """Scripted faults: their values, when they are triggered, and how they are injected.
 
-Other rooms use `Fault`, `FaultKind`, `FaultBook`, `ServerFaults`, `InFlightRequest` and the readers
-of fault scripts.
+Other packages use `Fault`, `FaultKind`, `FaultBook`, `ServerFaults`, `InFlightRequest` and the
+readers of fault scripts.
 """

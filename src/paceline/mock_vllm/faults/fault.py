@@ -78,7 +78,7 @@ class Fault:
         if self.route not in _ROUTES:
             raise ValueError(f"route must be one of {', '.join(_ROUTES)}; got {self.route!r}.")
         if self.route != "generate" and self.after_tokens is not None:
-            raise ValueError(f"after_tokens needs route: generate, got route: {self.route}.")
+            raise ValueError(f"after_tokens requires route generate; got {self.route}.")
         if self.after_tokens is not None and self.kind is FaultKind.STATUS:
             raise ValueError("kind status replaces the answer, so it must not have after_tokens.")
         if self.duration_s is not None and self.kind not in _KINDS_WITH_DURATION:

@@ -1,4 +1,4 @@
 """The HTTP side of the mock server: connections, requests, refusals and answers in vLLM's format.
 
-Other rooms use `Exchange`, `AnswerSender`, the request parser and the renderers.
+Other packages use `Exchange`, `AnswerSender`, the request parser and the renderers.
 """

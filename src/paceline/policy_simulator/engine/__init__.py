@@ -1,4 +1,4 @@
 """The simulated engine: its batch, its steps and their log.
 
-Other rooms use `simulated_engine.SimulatedEngine` and `step_log.StepLog`.
+Other packages use `simulated_engine.SimulatedEngine` and `step_log.StepLog`.
 """

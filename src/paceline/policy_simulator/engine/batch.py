@@ -3,9 +3,9 @@
 The state is arrays over slots; a request keeps its slot from admission to its end. Random draws
 belong to the request and the position of its output token, not to the step: token i of a request
 meets the same draw whatever lengths were drafted before. So runs with different policies on one
-seed differ by the policies' decisions and hardly by chance. Each draw decides once: a verdict at
-position i ends in a token at position i. The draws and truths of tokens already produced are kept
-until the request ends, for replay scoring.
+seed differ because of the policies' decisions and hardly by chance. Each draw decides once: a
+verdict at position i ends in a token at position i. The draws and true acceptance of tokens already
+produced are kept until the request ends, for replay scoring.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """Draws and truths of the tokens that one request has already produced."""
+    """Draws and true acceptance of the tokens that one request has already produced."""
 
     luck: list[Floats] = field(default_factory=list)
     """Blocks of acceptance draws before the two current ones, from the first token on."""
     logits: list[tuple[int, Floats]] = field(default_factory=list)
-    """Truths that were replaced: up to which token, and the logits by draft depth."""
+    """True acceptance that was in force earlier: the last token that it applied to, and the logits
+    by draft depth."""
 
 
 class RequestBatch:
@@ -42,7 +43,7 @@ class RequestBatch:
     def __init__(self, num_slots: int, max_draft_length: int) -> None:
         if max_draft_length > _BLOCK // 2:
             raise ValueError(
-                f"max_draft_length is {max_draft_length}; allowed is up to {_BLOCK // 2}"
+                f"max_draft_length is {max_draft_length}; it must be at most {_BLOCK // 2}"
             )
         self._depth = max(max_draft_length, 1)
         self._free = list(range(num_slots - 1, -1, -1))
@@ -79,7 +80,7 @@ class RequestBatch:
         self._truths: dict[str, DraftTruth] = {}
 
     def enter(self, phase: Phase) -> None:
-        """Apply the phase's truths, also to requests under way."""
+        """Apply the phase's true acceptance, also to requests under way."""
         self._truths |= {kind.name: kind.truth for kind in phase.classes}
         for slot, arrival in self._arrivals.items():
             replaced = (int(self.position[slot]), self._logits[slot].copy())

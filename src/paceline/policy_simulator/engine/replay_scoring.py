@@ -1,12 +1,12 @@
 """Replay scoring in the simulated engine: the draft model scores text the target has produced.
 
-The counterpart of `paceline.engine.worker.replay_scoring`. Scored are the few requests of which the
-draft model misses the fewest tokens. One pass computes the tokens it missed of them while it
-rested, oldest first; of a request with none missing, the last output. The last computed tokens of
-each are compared with the tokens that followed, which shows whether drafts would have been
-accepted. A token that follows a prompt token is not output and is not scored, unless that prompt
-token is the last. As for real drafts, the position's own draw decides, with the truth in force when
-the token was produced.
+The counterpart of `paceline.engine.worker.replay_scoring`. It scores the few requests of which the
+draft model misses the fewest tokens. One pass computes the tokens of these that the draft model
+missed while it rested, oldest first; for a request with none missing, it computes the last output
+again. The last computed tokens of each are compared with the tokens that followed, which shows
+whether drafts would have been accepted. A token that follows a prompt token is not output and is
+not scored, unless that prompt token is the last. As for real drafts, the position's own draw
+decides, with the truth in force when the token was produced.
 
 Where no tokens are missing, output that was scored before is scored again; the real engine leaves
 it out, so it scores fewer drafts when little output came since the last pass.

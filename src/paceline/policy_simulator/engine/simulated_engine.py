@@ -164,7 +164,9 @@ class SimulatedEngine:
         plan = self._policy.plan(load)
         length = plan.draft_length
         if not 0 <= length <= ceiling:
-            raise ValueError(f"the policy planned {length} draft tokens; allowed is 0 to {ceiling}")
+            raise ValueError(
+                f"the policy planned {length} draft tokens; it must be from 0 to {ceiling}"
+            )
         batch.computed[slots] += tokens
         batch.in_flight[slots] += emits
         batch.drafts[slots] = emits * length if machine.is_async else 0
@@ -188,7 +190,8 @@ class SimulatedEngine:
         return step
 
     def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:
-        """Of each request's tokens, how many are drafts; and whether it yields output, 1 or 0."""
+        """For each request: how many of its tokens are drafts, and whether it yields output (1 or
+        0)."""
         if self._num_prefilling == 0:
             return tokens - 1, self._ones[: len(slots)]
         prompt_left = self._batch.prompt_left[slots]

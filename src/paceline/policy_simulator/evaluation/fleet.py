@@ -52,7 +52,7 @@ def simulate_fleet(
     """Each replica serves `trace` (its own share of the traffic) under a policy of its own."""
     if not 2 <= num_simulated <= num_replicas:
         raise ValueError(
-            f"num_simulated is {num_simulated}; allowed is 2 to num_replicas ({num_replicas})"
+            f"num_simulated is {num_simulated}; it must be from 2 to num_replicas ({num_replicas})"
         )
     rates: list[float] = []
     waits: list[Floats] = []

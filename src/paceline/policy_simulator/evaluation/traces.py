@@ -88,7 +88,7 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
                 trace.mixed(f"{load} mixed", ClosedLoop(concurrency)),
             )
         )
-    raise ValueError(f"trace is {name!r}; allowed are {', '.join(TRACE_NAMES)}")
+    raise ValueError(f"trace is {name!r}; it must be one of {', '.join(TRACE_NAMES)}")
 
 
 class _Trace:

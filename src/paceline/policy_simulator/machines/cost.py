@@ -8,7 +8,7 @@ with n requests, c thousand tokens of context, and `padded` the tokens of the st
 draft tokens to verify, prompt tokens) rounded up to a captured graph size. Verifying anything at
 all costs `judge`, since the rejection sampler then runs instead of the plain one. Replay scoring is
 one more draft pass, over `scored` tokens of h requests. Also here: `StepShape`, the work of a step
-for every cost function (`roofline` has the other one).
+for every cost function; `roofline` has the other cost function.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class CostFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GraphSizes:
-    """Captured graph sizes, ascending; a batch is padded to the next one, past the last to none.
+    """Captured graph sizes, ascending; a batch past the last is not padded, any other to the next
+    size.
 
     >>> GraphSizes((1, 2, 4, 8)).pad(5), GraphSizes((1, 2, 4, 8)).pad(9), GraphSizes().pad(5)
     (8, 9, 5)

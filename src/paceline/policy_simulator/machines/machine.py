@@ -39,8 +39,8 @@ class Machine:
             )
         if self.token_budget < self.max_num_seqs:
             raise ValueError(
-                f"token_budget is {self.token_budget}; allowed is max_num_seqs "
-                f"({self.max_num_seqs}) or more"
+                f"token_budget is {self.token_budget}; it must be at least max_num_seqs "
+                f"({self.max_num_seqs})"
             )
         if self.is_async and self.drafter in ("rests", "ngram"):
             raise ValueError(
@@ -72,8 +72,8 @@ class Machine:
 class Disturbance:
     """Random deviations of durations from the cost function; without stalls their mean is 1.
 
-    Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by
-    1 + drift_fraction * sin(2 pi t / drift_period_s), and with chance `stall_chance` lengthened by
+    Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by 1 +
+    drift_fraction * sin(2 pi t / drift_period_s), and with probability `stall_chance` lengthened by
     `stall_s`.
     """
 
@@ -85,12 +85,15 @@ class Disturbance:
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.stall_chance <= 1.0 and self.stall_s >= 0.0):
-            raise ValueError("stall_chance must be a chance, stall_s not negative")
+            raise ValueError("stall_chance must be a probability, and stall_s must not be negative")
         if not (self.noise_fraction >= 0.0 and 0.0 <= self.drift_fraction < 1.0):
-            raise ValueError("noise_fraction must not be negative, drift_fraction within 0..1")
+            raise ValueError(
+                "noise_fraction must not be negative, and drift_fraction must be from 0 to 1"
+            )
 
     def disturb(self, seconds: float, now_s: float, random: np.random.Generator) -> float:
-        """The duration of a step that should take `seconds`. Draws the same count every time."""
+        """The duration of a step that should take `seconds`. Makes the same number of random draws
+        every time."""
         normal, chance = random.standard_normal(), random.random()
         sigma = self.noise_fraction
         seconds *= math.exp(sigma * normal - 0.5 * sigma * sigma)

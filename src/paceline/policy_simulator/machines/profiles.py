@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine under a name, and the loads that are low, middling and high for it."""
+    """A machine under a name, and its low, medium and high loads."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ def profile_names() -> list[str]:
 def load_profile(name: str) -> Profile:
     """The profile called `name`; ValueError for an unknown name or a malformed file."""
     if name not in profile_names():
-        raise ValueError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
+        raise ValueError(f"profile is {name!r}; it must be one of {', '.join(profile_names())}")
     path = resources.files(__package__).joinpath("profiles", f"{name}.toml")
     return parse_profile(name, tomllib.loads(path.read_text(encoding="utf-8")))
 
@@ -106,7 +106,7 @@ def _cost(name: str, kind: str, graphs: GraphSizes, left: dict[str, float]) -> C
             **build(RooflineCost),
             graphs=graphs,
         )
-    raise ValueError(f"profile {name}: cost is {kind!r}; allowed are linear, roofline")
+    raise ValueError(f"profile {name}: cost is {kind!r}; it must be linear or roofline")
 
 
 def _take(name: str, left: dict[str, float], key: str) -> float:
@@ -117,7 +117,9 @@ def _take(name: str, left: dict[str, float], key: str) -> float:
 
 def _figure(name: str, key: str, entry: Any) -> Figure:
     if not isinstance(entry, dict) or set(entry) != {"value", "source"} or not entry["source"]:
-        raise ValueError(f"profile {name}: figure {key!r} needs a value and a source, no more")
+        raise ValueError(
+            f"profile {name}: figure {key!r} needs a value and a source, and nothing else"
+        )
     return Figure(float(entry["value"]), str(entry["source"]))
 
 

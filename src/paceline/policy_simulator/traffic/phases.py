@@ -1,6 +1,6 @@
 """Phases of traffic, with the true acceptance of each class of requests.
 
-All of it is known truth: a policy sees only samples, the oracle sees this.
+These are true values: a policy sees only samples, the oracle reads the values themselves.
 """
 
 from __future__ import annotations
@@ -50,12 +50,16 @@ class DraftTruth:
 
     def __post_init__(self) -> None:
         if not self.hazards or not all(0.0 <= hazard <= 1.0 for hazard in self.hazards):
-            raise ValueError(f"hazards are {self.hazards}; they must be chances, one at least")
+            raise ValueError(
+                f"hazards are {self.hazards}; each must be a probability, and there "
+                "must be at least one"
+            )
         if not self.spread >= 0.0:
             raise ValueError(f"spread is {self.spread}; it must not be negative")
         if not (0.0 <= self.match_start <= 1.0 and 0.0 <= self.match_stay <= 1.0):
             raise ValueError(
-                f"match_start {self.match_start} and match_stay {self.match_stay} must be chances"
+                f"match_start {self.match_start} and match_stay {self.match_stay} must be "
+                "probabilities"
             )
         if self.match_start == 0.0 and self.match_stay == 1.0:
             raise ValueError("match_start 0 with match_stay 1 has no steady state; change one")
@@ -99,7 +103,7 @@ class TrafficClass:
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
-    """As many requests as `first`, each followed at once by the next; ramping to `last`."""
+    """Keeps `first` requests in the engine, each followed at once by the next; ramps to `last`."""
 
     first: int
     last: int | None = None
@@ -109,17 +113,19 @@ class ClosedLoop:
 
     def __post_init__(self) -> None:
         if self.first < 0 or (self.last is not None and self.last < 0):
-            raise ValueError(f"a closed loop of {self.first} to {self.last}; none may be negative")
+            raise ValueError(
+                f"a closed loop of {self.first} to {self.last}; neither may be negative"
+            )
 
     def concurrency(self, elapsed_fraction: float) -> int:
-        """How many are to be in the engine at this point of the phase, 0 to 1."""
+        """How many requests are to be in the engine at this point of the phase, 0 to 1."""
         last = self.first if self.last is None else self.last
         return round(self.first + (last - self.first) * min(elapsed_fraction, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLoop:
-    """Poisson arrivals; beside them bursts, each of `burst_requests` at one instant."""
+    """Poisson arrivals, plus bursts of `burst_requests` requests at one instant each."""
 
     requests_per_s: float
     burst_requests: int = 0
@@ -134,8 +140,9 @@ class OpenLoop:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of traffic in which nothing but chance changes (and a ramp). Its length is given
-    in virtual seconds or in engine steps, the latter for closed loops without a ramp only."""
+    """A stretch of traffic in which only chance varies, and the concurrency if it ramps. Its length
+    is given in virtual seconds or, for closed loops without a ramp only, in engine steps.
+    """
 
     name: str
     load: ClosedLoop | OpenLoop
@@ -145,14 +152,14 @@ class Phase:
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise ValueError(f"phase {self.name!r} has no traffic class; it needs one at least")
+            raise ValueError(f"phase {self.name!r} has no traffic class; it needs at least one")
         if len({kind.name for kind in self.classes}) != len(self.classes):
             raise ValueError(f"phase {self.name!r} names a class twice")
         if (self.duration_s is None) == (self.num_steps is None):
-            raise ValueError(f"phase {self.name!r} needs duration_s or num_steps, and not both")
+            raise ValueError(f"phase {self.name!r} needs duration_s or num_steps, but not both")
         is_steady = isinstance(self.load, ClosedLoop) and self.load.last is None
         if self.num_steps is not None and not is_steady:
-            raise ValueError(f"phase {self.name!r} is no steady closed loop: give duration_s")
+            raise ValueError(f"phase {self.name!r} is not a steady closed loop; give duration_s")
 
 
 def _logit(chance: float) -> float:

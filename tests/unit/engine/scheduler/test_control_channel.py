@@ -73,7 +73,7 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
         (b"\xff\xfe", "not JSON"),
         (b"[" * 60_000, "not JSON"),
         (b"[1]", "must be a JSON object"),
-        (b"{}", "op is None; allowed are state, set"),
+        (b"{}", "op is None; it must be state or set"),
         (b'{"op":"stop"}', "op is 'stop'"),
         (b'{"op":"state","draft_length":1}', "state takes no key 'draft_length'"),
         (b'{"op":"set","draft_length":9}', "must be 0 to 8"),

@@ -11,11 +11,11 @@ from paceline.engine.scheduler.settings import PluginSettings, parse_settings
     ("given", "message"),
     [
         ({"paceline": 3}, "must be a JSON object"),
-        ({"paceline": {"polcy": "off"}}, "unknown key 'polcy'; allowed are policy"),
+        ({"paceline": {"polcy": "off"}}, "unknown key 'polcy'; allowed keys: policy"),
         ({"paceline": {"policy": "best"}}, "policy is 'best'"),
         ({"paceline": {"draft_length": 9}}, "draft_length is 9; .* 0 .off. to 8"),
         ({"paceline": {"policy": "schedule"}}, "needs the parameter schedule: .*; set it in --add"),
-        ({"paceline": {"schedule": 3}}, "schedule is 3; allowed is a list; set it in --add"),
+        ({"paceline": {"schedule": 3}}, "schedule is 3; it must be a list; set it in --add"),
         ({"paceline": {"schedule": [3]}}, "schedule entry 3 must be three whole numbers"),
         ({"paceline": {"schedule": [[2, 3, 1]]}}, "must start at 1"),
         ({"paceline": {"control_socket": "here"}}, "absolute path"),

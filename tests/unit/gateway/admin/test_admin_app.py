@@ -62,7 +62,7 @@ class FakeControl:
             length = request.get("draft_length", 0)
             assert isinstance(length, int)
             if length > 8:
-                return {"ok": False, "error": f"draft_length is {length}; allowed are 0 to 8"}
+                return {"ok": False, "error": f"draft_length is {length}; it must be from 0 to 8"}
             self.state.update({key: value for key, value in request.items() if key != "op"})
         return {"ok": True, "state": self.state}
 
@@ -128,7 +128,7 @@ async def test_a_change_that_the_engine_refuses_gets_a_400_with_its_reason(serve
     async with controlled(served):
         answer = await served.admin.patch("/admin/governor", json={"draft_length": 9})
         assert answer.status_code == 400
-        assert "r0: draft_length is 9; allowed are 0 to 8" in answer.json()["error"]["message"]
+        assert "r0: draft_length is 9; it must be from 0 to 8" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("mode", ["silent", "invalid", "close"])

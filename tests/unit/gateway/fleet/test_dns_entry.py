@@ -114,7 +114,7 @@ async def test_an_address_stays_with_the_entry_that_has_it_first() -> None:
         async with dns_fleet(dns, first.port, by_url) as (fleet, _):
             await until(lambda: list(_states(fleet).values()) == ["ready", "ready"])
             assert set(_states(fleet)) == {"by-url", "llm@127.0.0.2"}
-            with pytest.raises(FleetConflict, match=r"is the replica 'llm@127\.0\.0\.2' already"):
+            with pytest.raises(FleetConflict, match=r"is already the replica 'llm@127\.0\.0\.2'"):
                 fleet.add(ReplicaEntry(url=f"http://127.0.0.2:{first.port}", name="again"))
 
 

@@ -99,15 +99,15 @@ def test_expiry_is_a_span_or_a_date(given: str, expected: timedelta | datetime) 
     ("arguments", "reason"),
     [
         (("create",), "Missing option '--tenant'"),
-        (("create", "--tenant", "a b"), "tenant is 'a b'; allowed are 1 to 64 letters"),
+        (("create", "--tenant", "a b"), "tenant is 'a b'; it must be 1 to 64 letters"),
         (("create", "--tenant", "a", "--grant", "cache_salt"), "cannot be granted"),
         (("create", "--tenant", "a", "--grant", "a-b"), "not the name of a field"),
         (("create", "--tenant", "a", "--admin", "--grant", "priority"), "leave it out"),
-        (("create", "--tenant", "a", "--expires", "soon"), "allowed are a number of days"),
+        (("create", "--tenant", "a", "--expires", "soon"), "it must be a number of days"),
         (("create", "--tenant", "a", "--expires", "99999d"), None),
         (("create", "--tenant", "a", "--expires", "2001-01-31"), "which has passed"),
         (("create", "--tenant", "a", "--expires", "0d"), "which has passed"),
-        (("revoke", "abcdefgh"), "has no key of the id 'abcdefgh'"),
+        (("revoke", "abcdefgh"), "has no key with the id 'abcdefgh'"),
         (("list", "--config", "none.yaml"), "none.yaml cannot be read"),
     ],
 )

@@ -32,5 +32,5 @@ def test_a_bad_header_is_a_clear_400(value: bytes) -> None:
         deadline_of(scope_with(value), SETTINGS)
     problem = refused.value.problem
     assert (problem.status, problem.param) == (400, "x-request-timeout-ms")
-    assert "allowed are 1 to 3600000" in problem.message
+    assert "it must be from 1 to 3600000" in problem.message
     assert len(problem.message) < 250

@@ -11,7 +11,7 @@ from paceline.gateway.settings import FailureSettings
     ("changes", "match"),
     [
         ({"window_s": 0}, "window_s is 0; it must be more than 0 seconds"),
-        ({"max_failure_fraction": 1.1}, "max_failure_fraction is 1.1; allowed are 0 to 1"),
+        ({"max_failure_fraction": 1.1}, "max_failure_fraction is 1.1; it must be from 0 to 1"),
         ({"max_failure_fraction": 0}, "without failures would be excluded"),
         ({"retry_reserve": -1}, "retry_reserve is -1; it must be at least 0"),
         ({"min_samples": 0}, "min_samples is 0; it must be at least 1"),

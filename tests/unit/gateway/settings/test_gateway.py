@@ -12,10 +12,10 @@ from paceline.serve.plan import gateway_settings
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"port": 70_000}, "port is 70000; allowed are 0 to 65535"),
+        ({"port": 70_000}, "port is 70000; it must be from 0 to 65535"),
         ({"max_choices": 0}, "max_choices is 0; it must be at least 1"),
         ({"stall_timeout_s": 0}, "stall_timeout_s is 0; it must be more than 0"),
-        ({"retry_after_s": 121}, "allowed are 1 to 120"),
+        ({"retry_after_s": 121}, "it must be from 1 to 120"),
     ],
 )
 def test_settings_out_of_range_are_refused(changes: dict[str, int], match: str) -> None:

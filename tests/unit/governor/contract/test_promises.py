@@ -170,7 +170,7 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (OrdersScores, "requests only what the engine has", "replay scores"),
         (OrdersVerdicts, "requests only what the engine has", "first-token verdicts"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
-        (PlansAFraction, "plans before the first sample", "is 2.0, no whole number"),
+        (PlansAFraction, "plans before the first sample", "is 2.0, which is not a whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),
         (GivesBytes, "plans before the first sample", "its reason is b'off'"),
         (ExpectsText, "plans before the first sample", "expected_tokens_per_s is 'many'"),
@@ -210,9 +210,9 @@ def test_a_policy_for_a_ceiling_of_one_is_checked() -> None:
 
 def test_only_what_builds_policies_can_be_checked() -> None:
     """An instance is refused: the checks need new policies."""
-    with pytest.raises(ValueError, match="policy is a FixedPolicy; allowed is a name"):
+    with pytest.raises(ValueError, match="policy is a FixedPolicy; it must be a name"):
         check_policy(FixedPolicy(1))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="policy is 'best'; allowed are goodput"):
+    with pytest.raises(ValueError, match="policy is 'best'; it must be one of goodput"):
         check_policy("best")
     with pytest.raises(ValueError, match="policy fixed has no parameter 'speed'"):
         check_policy("fixed", speed=1)

@@ -155,5 +155,5 @@ def test_first_token_verdicts_count_as_drafts_of_one_token() -> None:
 
 
 def test_first_token_verdicts_are_0_or_1() -> None:
-    with pytest.raises(ValueError, match="only 0 or 1"):
+    with pytest.raises(ValueError, match="must be 0 or 1"):
         replace(verdicts(0), first_token_verdicts=(0, 2))

@@ -139,7 +139,7 @@ def test_factory_knows_every_policy_by_name() -> None:
     [
         ({"name": "best"}, r"policy is 'best'; .* goodput, .*threshold"),
         ({"name": "schedule"}, "policy schedule needs the parameter schedule"),
-        ({"name": "fixed", "draft_length": 9}, "draft_length is 9; allowed is 0 .off. to 8"),
+        ({"name": "fixed", "draft_length": 9}, "draft_length is 9; it must be from 0 .off. to 8"),
     ],
 )
 def test_factory_says_what_is_allowed(arguments: dict[str, object], complaint: str) -> None:
@@ -151,7 +151,7 @@ def test_factory_says_what_is_allowed(arguments: dict[str, object], complaint: s
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"drafted": (2,), "accepted": (3,)}, "must lie in"),
+        ({"drafted": (2,), "accepted": (3,)}, "each entry must be 0 to"),
         ({"drafted": (2, 1)}, "both need one per judged request"),
         ({"verified_draft_tokens": 1}, "at least the sum"),
         ({"context_tokens": -1}, "must not be negative"),

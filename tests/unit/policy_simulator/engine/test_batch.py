@@ -86,10 +86,10 @@ def test_classes_arrive_by_weight() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"hazards": ()}, "one at least"),
-        ({"hazards": (1.2,)}, "must be chances"),
+        ({"hazards": ()}, "at least one"),
+        ({"hazards": (1.2,)}, "must be a probability"),
         ({"hazards": (0.5,), "spread": -1.0}, "must not be negative"),
-        ({"hazards": (0.5,), "match_start": 2.0}, "must be chances"),
+        ({"hazards": (0.5,), "match_start": 2.0}, "must be probabilities"),
         ({"hazards": (0.5,), "match_start": 0.0, "match_stay": 1.0}, "no steady state"),
     ],
 )

@@ -259,7 +259,7 @@ def test_an_operators_ceiling_reaches_the_policy() -> None:
         def plan(self, load):  # type: ignore[no-untyped-def]
             return super().plan(load.__class__(1, 0, 0, 0, 8))
 
-    with pytest.raises(ValueError, match="planned 8 draft tokens; allowed is 0 to 2"):
+    with pytest.raises(ValueError, match="planned 8 draft tokens; it must be from 0 to 2"):
         run(machine(), Disobedient(8), steps(3, 1, text(0.5)), ceiling=2)
 
 

@@ -138,7 +138,7 @@ def test_a_fleet_is_its_replicas() -> None:
     assert whole.slowest_replica_fraction == pytest.approx(min(alone) / (sum(alone) / 4))
     part = simulate_fleet(on, [phase], lambda: HeldLength(2), num_replicas=4, num_simulated=2)
     assert abs(part.tokens_per_s - whole.tokens_per_s) < 4 * part.tokens_per_s_margin
-    with pytest.raises(ValueError, match="num_simulated is 5; allowed is 2 to num_replicas"):
+    with pytest.raises(ValueError, match="num_simulated is 5; it must be from 2 to num_replicas"):
         simulate_fleet(on, [phase], lambda: HeldLength(2), num_replicas=4, num_simulated=5)
 
 
@@ -158,7 +158,7 @@ def test_every_trace_fits_every_profile(profile_name: str) -> None:
             rates = steady_rates(phase, phase.load.first, drafting.machine)
             best.add(max(rates, key=lambda rate: rate.tokens_per_s).draft_length)
         assert len(best) >= 3
-    with pytest.raises(ValueError, match="trace is 'calm'; allowed are steady, shifting"):
+    with pytest.raises(ValueError, match="trace is 'calm'; it must be one of steady, shifting"):
         build_trace("calm", profile)
 
 

@@ -190,10 +190,12 @@ def test_a_profile_that_is_not_in_order_is_refused(change: dict[str, Any], compl
 
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="profile is 'tpu'; allowed are 72b-tp8-h100, 7b-h200"):
+    with pytest.raises(
+        ValueError, match="profile is 'tpu'; it must be one of 72b-tp8-h100, 7b-h200"
+    ):
         load_profile("tpu")
     content = _content() | {"cost": "cubic"}
-    with pytest.raises(ValueError, match="cost is 'cubic'; allowed are linear, roofline"):
+    with pytest.raises(ValueError, match="cost is 'cubic'; it must be linear or roofline"):
         parse_profile("test", content)
 
 
@@ -201,7 +203,7 @@ def test_engines_that_cannot_be_are_refused() -> None:
     """Resting and n-gram drafters need synchronous scheduling; a budget holds all requests."""
     with pytest.raises(ValueError, match="needs synchronous scheduling"):
         machine("rests", is_async=True)
-    with pytest.raises(ValueError, match="allowed is max_num_seqs"):
+    with pytest.raises(ValueError, match="it must be at least max_num_seqs"):
         machine(token_budget=8, max_num_seqs=9)
 
 

@@ -1,4 +1,4 @@
-"""`LeastLoad`: the replica with the smallest share of its slots taken first."""
+"""`LeastLoad`: rank first the replica with the smallest share of its slots taken."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from paceline.gateway.routing.ranker import Candidate, RankedReplica
 class LeastLoad:
     """Order by load = (num_in_flight + num_in_flight_at_peers) / num_slots, smallest first.
 
-    Of equal loads the lowest breaker order is first, then the replica that is named first: when the
-    fleet is idle all requests go to it, so its prefix cache knows the most. Loads count requests
+    Among equal loads, the lowest breaker order comes first, then the replica listed first: when the
+    fleet is idle all requests go to it, so its prefix cache holds the most. Loads count requests
     and not tokens: a replica with few long prompts looks less busy than it is.
     """
 
