@@ -149,5 +149,5 @@ def test_any_error_of_the_constructor_names_the_policy() -> None:
     )
     with pytest.raises(ValueError, match="policy test cannot be built: IndexError: list index"):
         definition.build(max_draft_length=5, parameters={})
-    with pytest.raises(ValueError, match=r"^draft_length is -1; allowed"):
+    with pytest.raises(ValueError, match=r"^draft_length is -1; it must be 0"):
         definition.build(max_draft_length=5, parameters={"table": [-1]})

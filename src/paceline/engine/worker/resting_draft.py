@@ -183,7 +183,7 @@ def coverage_of(runner: Any) -> DraftCoverage | None:
 
 
 def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows) -> bool:
-    """Compute what the draft model missed of this step's requests; return whether all of it fits."""
+    """Compute what the draft model missed of this step's requests; return whether all fits."""
     gaps = coverage.find_gaps(rows.block_table, rows.num_computed)
     if not gaps:
         return True
