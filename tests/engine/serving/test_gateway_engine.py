@@ -204,7 +204,7 @@ async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str)
     assert 1 <= plain_usage[1] <= 24
     assert set(facts["json_schema"]) == {"name", "age"}
     assert 0 <= facts["json_schema"]["age"] <= 99
-    assert facts["cancel"] == "left"
+    assert facts["cancel"] == "cancelled"
     await stack.until_running(lambda num: num == 0, within_s=2)
 
 
