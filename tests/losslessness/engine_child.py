@@ -18,7 +18,7 @@ def serve(answers: TextIO) -> None:
         request = json.loads(line)
         try:
             if request["op"] == "start":
-                llm = _start(request["llm"], request["fault"])
+                llm = _start(request["llm"], request["fault"], request["packages"])
                 answer: dict[str, Any] = {}
             elif request["op"] == "generate":
                 answer = {"outputs": _generate(llm, request["prompts"], request["sampling"])}
@@ -33,7 +33,10 @@ def serve(answers: TextIO) -> None:
         answers.flush()
 
 
-def _start(arguments: dict[str, Any], fault: str | None) -> Any:
+def _start(arguments: dict[str, Any], fault: str | None, packages: str | None) -> Any:
+    if packages is not None:
+        sys.path.insert(0, packages)
+        importlib.invalidate_caches()
     if fault is not None:
         module_name, _, function_name = fault.partition(":")
         getattr(importlib.import_module(module_name), function_name)()

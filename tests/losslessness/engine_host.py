@@ -37,12 +37,14 @@ class EngineHost:
         policy: Mapping[str, Any] | None = None,
         plugins: str | None = None,
         fault: str | None = None,
+        packages: Path | None = None,
     ) -> None:
         """Start vLLM with `llm` as arguments of `vllm.LLM`.
 
         `policy`: the "paceline" settings; turns AdaptiveScheduler and the control channel on. None
         is vLLM's own scheduler. `plugins`: the value of VLLM_PLUGINS. `fault`: `module:function`,
-        called in the child before vLLM starts.
+        called in the child before vLLM starts. `packages`: a folder of packages that the child has
+        installed besides its own.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="paceline-")
         self._socket_path = f"{self._folder.name}/c.sock"
@@ -64,7 +66,8 @@ class EngineHost:
         self._requests = os.fdopen(requests, "wb")
         self._answers = os.fdopen(answers, "r", encoding="utf-8")
         try:
-            self.ask({"op": "start", "llm": self._arguments(llm, policy), "fault": fault})
+            start = {"op": "start", "llm": self._arguments(llm, policy), "fault": fault}
+            self.ask({**start, "packages": None if packages is None else str(packages)})
         except BaseException:
             self.close()
             raise

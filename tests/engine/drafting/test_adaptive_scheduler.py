@@ -216,7 +216,7 @@ def test_a_hook_that_does_not_fit_leaves_stock_behaviour() -> None:
     ) as host:
         num_drafts, num_tokens = drafts_of(host, host.tokenize(["import os\n"]))
         assert num_tokens == 8 * num_drafts
-        assert "it does not fit this vLLM and is off" in host.log()
+        assert "Governor: off, because this vLLM does not fit its hooks" in host.log()
         with pytest.raises(OSError, match="No such file"):
             host.state()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,12 @@ from paceline.demo import draft_path, target_path
 pytestmark = pytest.mark.engine
 
 
-def test_a_policy_of_another_package_chooses_the_draft_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_of_another_package_chooses_the_draft_length(tmp_path: Path) -> None:
     """Named in additional_config with its parameters: its plans are drafted, without an error.
 
     Then an operator changes its parameters, and the policy itself, at run time.
     """
     install(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     llm = {
         "model": str(target_path()),
         "dtype": "float32",
@@ -36,7 +32,7 @@ def test_a_policy_of_another_package_chooses_the_draft_length(
         },
     }
     policy = {"policy": "stepped", "policy_parameters": {"hold": 1, "highest": 2}}
-    with EngineHost(llm, policy=policy) as engine:
+    with EngineHost(llm, policy=policy, packages=tmp_path) as engine:
         prompts = engine.tokenize(stdlib_prompts(2))
         engine.generate(prompts, temperature=0.0, max_tokens=32, ignore_eos=True)
         state = engine.state()
