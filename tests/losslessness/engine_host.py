@@ -44,7 +44,7 @@ class EngineHost:
         `policy`: the "paceline" settings; turns AdaptiveScheduler and the control channel on. None
         is vLLM's own scheduler. `plugins`: the value of VLLM_PLUGINS. `fault`: `module:function`,
         called in the child before vLLM starts. `packages`: a folder of packages that the child has
-        installed besides its own.
+        installed in addition to its own.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="paceline-")
         self._socket_path = f"{self._folder.name}/c.sock"
