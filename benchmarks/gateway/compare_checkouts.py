@@ -104,7 +104,7 @@ def _figures(by_load: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         "cpu_per_request": float(per_request_s),
         "cpu_per_chunk": float(per_chunk_s),
         **{f"cpu_{name}": run["cpu_s"] / run["num_chunks"] for name, run in by_load.items()},
-        **{f"ttft_p50_{name}": run["ttft_ms"]["p50"] for name, run in by_load.items()},
+        "ttft_p50_short": by_load["short"]["ttft_ms"]["p50"],
         "gaps_p50_long": by_load["long"]["gaps_ms"]["p50"],
     }
 
