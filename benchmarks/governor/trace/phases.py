@@ -95,7 +95,7 @@ class RequestMaker:
     def _long_prompts(self, prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
         """Each question after as many earlier ones with reference answers as fit."""
         room, count = self.context_tokens - MAX_LONG_ANSWER_TOKENS, self.count_tokens
-        answers = _reference_answers()
+        answers = reference_answers()
         questions = list(prompts)
         random.Random(seed).shuffle(questions)
         return [
@@ -148,7 +148,7 @@ def _text_of(prompt: Prompt) -> str:
     return str(prompt.messages[-1]["content"])
 
 
-def _reference_answers() -> dict[str, str]:
+def reference_answers() -> dict[str, str]:
     """Reference answers by question, for all built-in chat questions."""
     items = json.loads(heldout_path().read_text(encoding="utf-8"))
     chats = itertools.filterfalse(lambda item: item.get("messages") is None, items)

@@ -1,0 +1,89 @@
+"""The phases of the trace: their names, and the order and length in each repeat.
+
+    REQUESTS-TEXT[-long|-prefill|-batches]
+
+REQUESTS is the number of concurrent requests. TEXT is `predictable` (renames and JSON, greedy),
+`code` (source code, greedy) or `hard` (source code, sampled at temperature 1). `long` gives a long
+context; `prefill` feeds prompts at most steps; `batches` runs three batches of REQUESTS prompts,
+each to its end, instead of a closed loop.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TEXTS = ("predictable", "code", "hard")
+KINDS = ("", "long", "prefill", "batches")
+NUM_BATCHES = 3
+
+TRACE = (
+    *(f"{load}-{text}" for load in (1, 4, 16, 32) for text in ("predictable", "hard")),
+    *("1-code", "16-code", "1-predictable-long", "4-hard-long"),
+)
+PREFILL = tuple(f"{load}-{text}-prefill" for load in (4, 16, 32) for text in TEXTS)
+STEADY = ("16-code-batches",) * 3 + ("16-hard-batches",) * 3
+SETS = {"trace": TRACE, "prefill": PREFILL, "steady": STEADY}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of constant traffic with a fixed amount of work."""
+
+    name: str
+    requests: int
+    text: str
+    kind: str
+    """One of `KINDS`; "" is a closed loop with short prompts."""
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 if self.text == "hard" else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One phase at one place of a repeat's trace; every arm runs it before the next begins."""
+
+    place: int
+    phase: Phase
+    steps: int
+    """Output tokens per request slot: the number of steps without speculation."""
+    seed: int
+
+
+def parse_phase(name: str) -> Phase:
+    """The phase of this name; ValueError that says what is allowed."""
+    load, _, rest = name.partition("-")
+    text, _, kind = rest.partition("-")
+    if not load.isdecimal() or int(load) < 1 or text not in TEXTS or kind not in KINDS:
+        raise ValueError(
+            f"the phase is {name!r}; it must be REQUESTS-TEXT or REQUESTS-TEXT-KIND with a text "
+            f"of {', '.join(TEXTS)} and a kind of {', '.join(KINDS[1:])}"
+        )
+    return Phase(name, int(load), text, kind)
+
+
+def plan_repeat(
+    phases: Sequence[str], repeat: int, steps: tuple[int, int], *, is_shuffled: bool, seed: int = 0
+) -> list[Turn]:
+    """The turns of one repeat: the phases, shuffled or in order, each with its number of steps.
+
+    Equal arguments give equal turns. `steps` is the range, both ends included.
+    """
+    draw = random.Random(f"{seed} {repeat}")
+    order = [parse_phase(name) for name in phases]
+    if is_shuffled:
+        draw.shuffle(order)
+    return [
+        Turn(place, phase, draw.randint(*steps), draw.randrange(2**31))
+        for place, phase in enumerate(order)
+    ]
+
+
+def order_of_arms(names: Sequence[str], repeat: int, place: int, *, seed: int = 0) -> list[str]:
+    """The order in which the arms run one turn."""
+    order = list(names)
+    random.Random(f"{seed} {repeat} {place}").shuffle(order)
+    return order
