@@ -6,12 +6,13 @@ benchmarks. One JSON object per line comes in on stdin and is answered by one li
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _SPREAD_STEPS = 8
@@ -92,9 +93,11 @@ class StepRecorder:
 class Runner:
     """Runs turns on one engine."""
 
-    def __init__(self, engine: Any, scheduler: Any) -> None:
+    def __init__(self, engine: Any, scheduler: Any, make_sampling: Callable[..., Any]) -> None:
+        """`make_sampling`: vLLM's SamplingParams with the outputs of each step alone."""
         self._engine = engine
         self._scheduler = scheduler
+        self._make_sampling = make_sampling
         self._recorder = StepRecorder(scheduler)
         self._num_turns = 0
 
@@ -142,7 +145,7 @@ class Runner:
                 counted += emitted
         cpu_s = time.process_time() - cpu_s
         if live:
-            self._engine.abort_request(list(live))
+            self._engine.abort_request(sorted(live))
         while self._engine.has_unfinished_requests():
             self._engine.step()
         num_steps = len(seconds)
@@ -177,16 +180,12 @@ class Runner:
             number += 1
 
     def _add(self, request: dict[str, Any]) -> str:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
         name: str = request["id"]
-        sampling = SamplingParams(
+        sampling = self._make_sampling(
             temperature=request["temperature"],
             max_tokens=request["max_tokens"],
             ignore_eos=request["ignore_eos"],
             seed=request["seed"] if request["temperature"] else None,
-            output_kind=RequestOutputKind.DELTA,
         )
         self._engine.add_request(name, {"prompt_token_ids": request["ids"]}, sampling)
         return name
@@ -203,10 +202,12 @@ def main() -> None:
     from paceline.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
-    from vllm import LLM
+    from vllm import LLM, SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
     engine: Any = LLM(**json.loads(sys.stdin.readline())).llm_engine
-    runner = Runner(engine, engine.engine_core.engine_core.scheduler)
+    make_sampling = functools.partial(SamplingParams, output_kind=RequestOutputKind.DELTA)
+    runner = Runner(engine, engine.engine_core.engine_core.scheduler, make_sampling)
     answers.write("{}\n")
     for line in sys.stdin:
         answers.write(json.dumps(runner.run(json.loads(line))) + "\n")

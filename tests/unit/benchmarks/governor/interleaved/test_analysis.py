@@ -1,4 +1,4 @@
-"""References are chosen on other repeats; ratios follow from rates worked out by hand."""
+"""References are chosen on other repeats; ratios follow from rates worked out in the tests."""
 
 from __future__ import annotations
 
