@@ -6,9 +6,11 @@ The best length of a phase is chosen on other repeats than the one whose steps a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.governor.interleaved.analysis import Findings, relative
 from benchmarks.governor.interleaved.measured import Floats, Ints, Measured, Steps
@@ -139,5 +141,5 @@ def _visited(turns: list[Steps]) -> tuple[tuple[int, float], ...]:
     return tuple((length, number / total) for length, number in counts.most_common())
 
 
-def _share(parts: list[Ints]) -> float:
+def _share(parts: Sequence[NDArray[np.int64] | NDArray[np.bool_]]) -> float:
     return float(np.concatenate(parts).mean()) if parts else float("nan")
