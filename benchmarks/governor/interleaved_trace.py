@@ -32,7 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.governor.interleaved.arms import Arm, parse_arms
-from benchmarks.governor.interleaved.campaign import run_campaign, warm_up
+from benchmarks.governor.interleaved.campaign import idle_cores, run_campaign, warm_up
 from benchmarks.governor.interleaved.engines import ROOT, EngineOptions, running_engines
 from benchmarks.governor.interleaved.phases import SETS, parse_phase
 from benchmarks.governor.interleaved.report import render_report
@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> Path:
         earlier = read_result(arguments.resume)
         if {**earlier["plan"], "repeats": 0} != {**plan, "repeats": 0}:
             raise SystemExit(f"{arguments.resume} has another plan: {earlier['plan']}")
+        if earlier["commits"] != document["commits"]:
+            raise SystemExit(f"{arguments.resume} has other commits: {earlier['commits']}")
         document = {**earlier, "plan": plan}
     options = EngineOptions(
         arguments.target, arguments.drafter, arguments.draft, arguments.dtype,
@@ -103,6 +105,8 @@ def run(arguments: argparse.Namespace) -> Path:
         document["memory_bytes"] = {name: one.memory_bytes() for name, one in engines.items()}
         print(f"memory: {sum(document['memory_bytes'].values()) / 1e9:.1f} GB", flush=True)
         warm_up(engines, maker)
+        document["idle_cores"] = idle_cores(engines)
+        print(f"all engines idle: {document['idle_cores']:.3f} cores", flush=True)
         run_campaign(plan, arms, engines, maker, document["runs"], save)
     return target
 

@@ -14,6 +14,8 @@ from benchmarks.governor.interleaved.requests import RequestMaker
 _WARM_UP = (("4-hard", 24), ("32-code", 12))
 """Phases and steps that every engine runs first, unrecorded: the first steps allocate memory."""
 
+_IDLE_WATCH_S = 3.0
+
 
 def plan_turns(plan: Mapping[str, Any], repeat: int) -> list[Turn]:
     """The turns of one repeat of this plan."""
@@ -32,6 +34,13 @@ def warm_up(engines: Mapping[str, Engine], maker: RequestMaker) -> None:
         order = maker.order_for(Turn(place, parse_phase(name), steps, seed=place))
         for engine in engines.values():
             engine.ask(order)
+
+
+def idle_cores(engines: Mapping[str, Engine]) -> float:
+    """Cores that all idle engines use together; they disturb the one that runs."""
+    before_s = sum(engine.processor_s() for engine in engines.values())
+    time.sleep(_IDLE_WATCH_S)
+    return (sum(engine.processor_s() for engine in engines.values()) - before_s) / _IDLE_WATCH_S
 
 
 def run_campaign(

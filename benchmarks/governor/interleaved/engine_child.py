@@ -140,7 +140,7 @@ class Runner:
             tokens.append(emitted)
             slowed.append(int(is_slow))
             if leads_in:
-                lead_in = len(seconds)
+                lead_in, cpu_s = len(seconds), time.process_time()
             else:
                 counted += emitted
         cpu_s = time.process_time() - cpu_s

@@ -102,6 +102,12 @@ class Engine:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
+    def processor_s(self) -> float:
+        """Processor time that the child has used."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End the child; kill it if it does not end by itself."""
         assert self._process.stdin is not None

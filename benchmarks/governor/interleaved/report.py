@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.governor.interleaved.analysis import Finding, Findings, Range, analyse
+from benchmarks.governor.interleaved.analysis import (
+    Finding,
+    Findings,
+    Range,
+    analyse,
+    range_of,
+    ranges_of,
+)
 from benchmarks.governor.interleaved.lengths import (
     GOOD_FRACTION,
     NEAR,
@@ -27,8 +34,9 @@ def render_report(document: Mapping[str, Any]) -> str:
         return "\n\n".join([*parts, f"No comparison: {error}."]) + "\n"
     lengths = find_lengths(measured, findings)
     parts += [
-        _render_totals(findings),
+        _render_totals(measured, findings, lengths),
         _render_rates(measured, findings),
+        _render_ratios(measured),
         _render_floor(measured, findings),
         *(_render_lengths(measured, arm, lengths) for arm in measured.policies),
     ]
@@ -49,6 +57,11 @@ def _render_setting(document: Mapping[str, Any]) -> str:
         f"{environment['vllm_installed']}; {environment['date_utc']}.",
         f"- Command: `{environment['command']}`",
     ]
+    if "idle_cores" in document:
+        lines.append(
+            f"- All engines idle used {document['idle_cores']:.3f} cores and "
+            f"{sum(document['memory_bytes'].values()) / 1e9:.1f} GB."
+        )
     if plan["slow_down"]:
         slow = plan["slow_down"]
         lines.append(
@@ -61,7 +74,7 @@ def _render_setting(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _render_totals(findings: Findings) -> str:
+def _render_totals(measured: Measured, findings: Findings, lengths: Sequence[LengthFinding]) -> str:
     note = (
         "The oracle (best of no speculation and the fixed lengths in each phase) and the best "
         "single length are chosen on other repeats than they are scored on."
@@ -84,6 +97,28 @@ def _render_totals(findings: Findings) -> str:
             [_ratio(f.of_floor[f.worst_phase]) for f in findings.policies],
         ),
     ]
+    for name, figure in (("steps", "near"), ("steps of second halves", "near_second_half")):
+        shares = [
+            [getattr(one, figure) for one in lengths if one.arm == finding.arm]
+            for finding in findings.policies
+        ]
+        rows.append(
+            (
+                f"share of {name} within {NEAR} of the best length, mean (lowest) of phases",
+                [f"{sum(values) / len(values):.0%} ({min(values):.0%})" for values in shares],
+            )
+        )
+    if len(findings.policies) > 1:
+        first = measured.trace_rate(measured.rates[measured.policies[0]])
+        rows.append(
+            (
+                f"/ {measured.policies[0]}",
+                [
+                    _ratio(range_of(measured.trace_rate(measured.rates[arm]) / first))
+                    for arm in measured.policies
+                ],
+            )
+        )
     header = ["", *(finding.arm for finding in findings.policies)]
     lines = ["## Over the trace", "", note, "", _table(header, [[n, *v] for n, v in rows])]
     lines += ["", f"Best single length by repeat: {', '.join(findings.single)}."]
@@ -118,6 +153,20 @@ def _render_rates(measured: Measured, findings: Findings) -> str:
             _table(["phase", *measured.arms], rows),
         ]
     )
+
+
+def _render_ratios(measured: Measured) -> str:
+    """Every arm over the first control, repeat by repeat."""
+    if not measured.controls:
+        return "## Relative to no speculation\n\nNo arm without speculation was measured."
+    control = measured.rates[measured.controls[0]]
+    arms = [arm for arm in measured.arms if arm != measured.controls[0]]
+    ranges = {arm: ranges_of(measured.rates[arm] / control) for arm in arms}
+    rows = [
+        [phase, *(_short(ranges[arm][column]) for arm in arms)]
+        for column, phase in enumerate(measured.phases)
+    ]
+    return "\n".join(["## Relative to no speculation", "", _table(["phase", *arms], rows)])
 
 
 def _render_floor(measured: Measured, findings: Findings) -> str:
@@ -181,6 +230,14 @@ def _render_lengths(measured: Measured, arm: str, lengths: Iterable[LengthFindin
             f"Shares of steps. {errors} errors of the policy." if errors else "Shares of steps.",
             "",
             _table(header, rows),
+            "",
+            "Most frequent reasons, by phase:",
+            "",
+            *(
+                f"- {measured.phases[one.phase]}: "
+                + "; ".join(f"{reason} ({share:.0%})" for reason, share in one.reasons)
+                for one in mine
+            ),
         ]
     )
 
@@ -191,6 +248,10 @@ def _percent(share: float | None) -> str:
 
 def _ratio(one: Range) -> str:
     return f"{one.mean:.3f} ({one.lowest:.3f} to {one.highest:.3f}, n={one.n})"
+
+
+def _short(one: Range) -> str:
+    return f"{one.mean:.2f} ({one.lowest:.2f} to {one.highest:.2f})"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
