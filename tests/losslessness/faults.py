@@ -176,6 +176,43 @@ def score_replays() -> None:
     FixedPolicy.observe = observe  # type: ignore[method-assign]
 
 
+def slow_down_replay_recording() -> None:
+    """As `score_replays`, and each recording of target probabilities takes 4 ms longer.
+
+    Each sample of a step that recorded some is a line of the log.
+    """
+    import json
+    import time
+
+    from paceline.engine.worker import replay_scoring_pass
+    from paceline.governor.policies.fixed import FixedPolicy
+
+    score_replays()
+    observe = FixedPolicy.observe
+    probs_before_sampling = replay_scoring_pass.probs_before_sampling
+    recorded_s = 0.0
+
+    def slowed_down(*arguments: Any) -> Any:
+        nonlocal recorded_s
+        started_s = time.perf_counter()
+        probs = probs_before_sampling(*arguments)
+        if probs is not None:
+            time.sleep(0.004)
+            recorded_s = time.perf_counter() - started_s
+        return probs
+
+    def observe_and_report(self: FixedPolicy, sample: Any) -> None:
+        nonlocal recorded_s
+        if recorded_s:
+            found = {"seconds": recorded_s, "is_clean": sample.is_clean}
+            print(f"recorded: {json.dumps(found)}", flush=True)
+            recorded_s = 0.0
+        observe(self, sample)
+
+    replay_scoring_pass.probs_before_sampling = slowed_down
+    FixedPolicy.observe = observe_and_report  # type: ignore[method-assign]
+
+
 def fail_in_replay_scoring() -> None:
     """As `score_replays`, and the second pass of the draft model raises."""
     from paceline.engine.worker import replay_predictions

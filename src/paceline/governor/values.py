@@ -26,7 +26,7 @@ class ReplayScores:
     missing_tokens: int
     """Tokens it must compute before it can judge anything; 0 when it judged something now."""
     seconds: float
-    """Time the pass took."""
+    """Time the pass took, with what was recorded for it in earlier steps."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -66,7 +66,8 @@ class StepSample:
     """Time from the step's start to its results; None when it was not measured."""
     is_clean: bool
     """True when the duration is that of the step's own work: back to back with the step before, no
-    catching up, no replay scoring. Fit cost on these; they may hold prefills."""
+    catching up, no replay scoring and nothing recorded for it. Fit cost on these; they may hold
+    prefills."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()

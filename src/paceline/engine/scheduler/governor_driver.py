@@ -14,7 +14,7 @@ from typing import Any
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
-from paceline.engine.scheduler.worker_probes import WorkerProbes, observe_reports
+from paceline.engine.scheduler.worker_probes import WorkerProbes
 from paceline.governor.values import DraftPlan
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
@@ -156,7 +156,7 @@ class GovernorDriver:
         Longer drafts come from drafters with a fixed length, and from vLLM itself, which proposes
         zeros up to the maximum for the whole batch when one request is near the context limit.
         """
-        for error in observe_reports(self._observer, draft_token_ids):
+        for error in self._probes.pass_reports(self._observer, draft_token_ids):
             self._controller.note_error("a worker's report", error)
         self._observer.note_drafts(any(draft_token_ids.draft_token_ids))
         length = self._controller.draft_length()

@@ -21,6 +21,25 @@ two would suffice, but a single unusual text should not dominate."""
 JUDGED_TOKENS = 64
 """Judged tokens per request and pass, counted from the end: older text may differ in kind. Chosen
 empirically."""
+MIN_RECORDED_STEPS = 16
+"""Fewest steps for which target probabilities are recorded before a pass. Chosen empirically: some
+five drafts per request."""
+MAX_RECORDED_STEPS = 32
+"""Most steps for which they are recorded. Chosen empirically: durations of these steps teach the
+cost model nothing, and longer delays the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCandidate:
+    """A decoding request that could be replayed, when a pass is ordered."""
+
+    request_id: str
+    num_missing: int
+    """Tokens that the draft model has not computed."""
+    last_pass: int
+    """Number of the last pass that judged it; 0 for none."""
+    is_recorded: bool
+    """Whether judging it needs target probabilities, which must be recorded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +74,49 @@ class ReplayRequest:
 
 
 def choose_requests(
-    request_ids: Sequence[str], is_decoding: Sequence[bool], missing: Ints
-) -> list[str]:
-    """Return at most `MAX_REQUESTS` decoding requests, those with the fewest missing tokens first.
+    candidates: Sequence[ReplayCandidate], max_tokens: int
+) -> list[ReplayCandidate]:
+    """Return at most `MAX_REQUESTS` of the candidates for a pass of at most `max_tokens` tokens.
 
-    Ties keep the batch's order. This prefers requests replayed before, which miss only what was
-    produced since. All arguments have shape (num_rows,).
+    Requests that the pass can compute completely take turns: those judged longest ago come first,
+    then those with the fewest missing tokens, then the batch's order. The others follow, fewest
+    missing tokens first: they cost a pass or more before anything recent can be judged. Where
+    probabilities must be recorded first, all chosen requests miss further tokens meanwhile and the
+    pass must reach them, so requests are left out that it could compute only in part.
     """
-    decoding = [row for row, decodes in enumerate(is_decoding) if decodes]
-    decoding.sort(key=lambda row: int(missing[row]))
-    return [request_ids[row] for row in decoding[:MAX_REQUESTS]]
+    records = any(candidate.is_recorded for candidate in candidates)
+    num_new = MIN_RECORDED_STEPS if records else 0
+
+    def turn(candidate: ReplayCandidate) -> tuple[bool, int, int]:
+        if candidate.num_missing + num_new > max_tokens:
+            return True, 0, candidate.num_missing
+        return False, candidate.last_pass, candidate.num_missing
+
+    chosen: list[ReplayCandidate] = []
+    room = max_tokens
+    for candidate in sorted(candidates, key=turn):
+        if len(chosen) == MAX_REQUESTS:
+            break
+        num_tokens = candidate.num_missing + num_new
+        if chosen and records and num_tokens > room:
+            continue
+        chosen.append(candidate)
+        room -= num_tokens
+    return chosen
+
+
+def steps_to_record(chosen: Sequence[ReplayCandidate], max_tokens: int) -> int:
+    """Return for how many steps to record target probabilities before the pass; 0 for none.
+
+    The chosen requests then miss one more token per step; the pass is to compute all of them. It is
+    0 if not even `MIN_RECORDED_STEPS` fit: the pass computes missing tokens at once, and the next
+    order finds fewer.
+    """
+    if not any(request.is_recorded for request in chosen):
+        return 0
+    room = max_tokens - sum(request.num_missing for request in chosen)
+    num_steps = min(room // len(chosen), MAX_RECORDED_STEPS)
+    return num_steps if num_steps >= MIN_RECORDED_STEPS else 0
 
 
 def choose_windows(requests: Sequence[ReplayRequest], max_tokens: int) -> list[ReplayWindow]:

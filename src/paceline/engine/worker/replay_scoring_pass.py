@@ -3,8 +3,10 @@
 The scheduler orders a pass with a step's output (`REPLAY_ORDER`), the report returns with the
 drafts (`REPLAY_REPORT`). After such a step has drafted, the draft model computes, for a few
 requests, the tokens that it missed while it rested, and its predictions are compared with the text.
-The output of the engine does not change: the pass proposes no drafts and uses a random generator of
-its own.
+Where that needs target probabilities of sampled tokens, they are recorded first, for
+`steps_to_record` steps, and the pass follows the last of them. The report's time includes the
+recording. The output of the engine does not change: the pass proposes no drafts and uses a random
+generator of its own.
 
 "block" verification accepts slightly more than is estimated here.
 """
@@ -15,30 +17,29 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.executor import Executor
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.worker.draft_coverage import DraftCoverage, Gap
+from paceline.engine.worker.draft_coverage import DraftCoverage
 from paceline.engine.worker.draft_pass import StepRows, read_step_rows
 from paceline.engine.worker.probe_reports import REPLAY_ORDER, REPLAY_REPORT, RunnerProbe
 from paceline.engine.worker.replay_predictions import score_windows
+from paceline.engine.worker.replay_requests import (
+    ReplayState,
+    WaitingPass,
+    describe_requests,
+    follow_requests,
+)
 from paceline.engine.worker.replay_scoring import (
-    ReplayRequest,
-    ReplayWindow,
-    choose_requests,
+    MIN_RECORDED_STEPS,
     choose_windows,
     missing_by_row,
+    steps_to_record,
 )
 from paceline.engine.worker.replay_target_probs import (
     RowProbs,
-    drafts_are_sampled,
-    is_sampled,
     probs_before_sampling,
     probs_of_sampled,
 )
@@ -48,26 +49,9 @@ from paceline.engine.worker.resting_draft import coverage_of, drafter_rests
 logger = logging.getLogger("vllm.paceline.replay_scoring")
 
 
-@dataclass(slots=True)
-class _Tracked:
-    """What is kept of one replayed request between passes."""
-
-    judged_until: int = 0
-    target_probs: dict[int, float] = field(default_factory=dict)
-    """The target's probabilities of the tokens it sampled, by position."""
-
-
-@dataclass(slots=True)
-class _State:
-    """What a model runner keeps between passes."""
-
-    requests: dict[str, _Tracked] = field(default_factory=dict)
-    """The replayed requests, by request id."""
-    # Seeded, so that every rank of a tensor-parallel group judges alike.
-    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-
-
-PROBE = RunnerProbe[_State]("replay scoring", report_attribute=REPLAY_REPORT, make_state=_State)
+PROBE = RunnerProbe[ReplayState](
+    "replay scoring", report_attribute=REPLAY_REPORT, make_state=ReplayState
+)
 
 
 def apply() -> bool:
@@ -126,20 +110,21 @@ def _wrap_runner() -> None:
 
 
 def _score_after(propose: Any) -> Any:
-    """Wrap the method that proposes drafts: run an ordered pass after it."""
+    """Wrap the method that proposes drafts: run an ordered pass after it, when it is due."""
     signature = inspect.signature(propose)
 
     @functools.wraps(propose)
     def propose_and_score(self: Any, *arguments: Any, **named: Any) -> Any:
         scheduler_output = arguments[0] if arguments else named["scheduler_output"]
         max_tokens = getattr(scheduler_output, REPLAY_ORDER, 0)
-        if max_tokens == 0:  # nearly every step
+        if max_tokens == 0 and PROBE.state(self).waiting is None:  # nearly every step
             return propose(self, *arguments, **named)
         given = signature.bind(self, *arguments, **named).arguments
         common = given["common_attn_metadata"]
         rows = read_step_rows(common)
         proposal = propose(self, *arguments, **named)
-        report = PROBE.run(self, _score, common, rows, max_tokens)
+        is_off = scheduler_output.num_spec_tokens_to_schedule == 0
+        report = PROBE.run(self, _record_or_score, common, rows, max_tokens, is_off)
         if report is not None:
             PROBE.send(self, report)
         return proposal
@@ -148,107 +133,96 @@ def _score_after(propose: Any) -> Any:
 
 
 def _keep_target_probs_of(sample: Any) -> Any:
-    """Wrap the method that samples: keep target probabilities of replayed requests."""
+    """Wrap the method that samples: record target probabilities while a pass waits for them."""
 
     @functools.wraps(sample)
     def sample_and_keep(self: Any, logits: Any, spec_decode_metadata: Any) -> Any:
         has_drafts = spec_decode_metadata is not None and spec_decode_metadata.max_spec_len > 0
-        if has_drafts or not PROBE.state(self).requests:  # always empty without speculation
+        if has_drafts or PROBE.state(self).waiting is None:  # nearly every step
             return sample(self, logits, spec_decode_metadata)
         probs = PROBE.run(self, _probs_before_sampling, logits)
         output = sample(self, logits, spec_decode_metadata)
         if probs:
-            PROBE.run(self, _keep_target_probs, probs, output.sampled_token_ids)
+            PROBE.run(self, _record, probs, output.sampled_token_ids)
         return output
 
     return sample_and_keep
 
 
-def _probs_before_sampling(runner: Any, state: _State, logits: Any) -> RowProbs | None:
-    return probs_before_sampling(runner, state.requests, logits)
+def _probs_before_sampling(runner: Any, state: ReplayState, logits: Any) -> RowProbs | None:
+    assert state.waiting is not None
+    started_s = time.perf_counter()
+    probs = probs_before_sampling(runner, state.waiting.request_ids, logits)
+    state.seconds += time.perf_counter() - started_s
+    return probs
 
 
-def _keep_target_probs(runner: Any, state: _State, probs: RowProbs, sampled_token_ids: Any) -> None:
-    for request_id, position, prob in probs_of_sampled(runner, probs, sampled_token_ids):
-        state.requests[request_id].target_probs[position] = prob
+def _record(runner: Any, state: ReplayState, probs: RowProbs, sampled_token_ids: Any) -> None:
+    started_s = time.perf_counter()
+    state.record(probs_of_sampled(runner, probs, sampled_token_ids))
+    state.seconds += time.perf_counter() - started_s
 
 
-def _score(
-    runner: Any, state: _State, common: Any, rows: StepRows, max_tokens: int
-) -> dict[str, Any]:
-    """Choose requests and windows, score them, return the report.
+def _record_or_score(
+    runner: Any, state: ReplayState, common: Any, rows: StepRows, max_tokens: int, is_off: bool
+) -> dict[str, Any] | None:
+    """Advance the waiting pass, or one of `max_tokens` tokens that is ordered now, by one step.
 
-    `rows` is the step as it was before it drafted; the pass computes at most `max_tokens` tokens.
+    Returns the report of the pass, or None while it waits. `rows` is the step as it was before it
+    drafted. `is_off`: the step proposes no drafts. A pass ends its wait as soon as drafts are
+    proposed, because target probabilities cannot be recorded any more. An order that comes while a
+    pass waits is answered by that pass.
     """
     started_s = time.perf_counter()
     coverage = coverage_of(runner)
     if coverage is None:
         raise RuntimeError("the draft model no longer rests")
-    _choose_requests(runner, state, coverage, rows)
-    requests = _replay_requests(runner, state, coverage, rows)
-    windows = choose_windows(requests, min(max_tokens, int(runner.drafter.input_ids.shape[0])))
+    if state.waiting is None:
+        max_tokens = min(max_tokens, int(runner.drafter.input_ids.shape[0]))
+        chosen = follow_requests(
+            runner, state, coverage, rows, max_tokens=max_tokens, is_off=is_off
+        )
+        state.waiting = WaitingPass(
+            [request.request_id for request in chosen],
+            max_tokens,
+            steps_to_record(chosen, max_tokens) if is_off else 0,
+        )
+    else:
+        state.waiting.steps_left -= 1
+    if state.waiting.steps_left > 0 and is_off:
+        state.seconds += time.perf_counter() - started_s
+        return None
+    waiting, state.waiting = state.waiting, None
+    report = _score(runner, state, coverage, common, rows, waiting)
+    spent_s, state.seconds = state.seconds, 0.0
+    return {**report, "seconds": spent_s + time.perf_counter() - started_s}
+
+
+def _score(
+    runner: Any,
+    state: ReplayState,
+    coverage: DraftCoverage,
+    common: Any,
+    rows: StepRows,
+    due: WaitingPass,
+) -> dict[str, Any]:
+    """Run the pass that is due; return its report without the time."""
+    requests = describe_requests(runner, state, coverage, rows, due.request_ids)
+    windows = choose_windows(requests, due.max_tokens)
     drafts = []
     if windows:
         drafts = score_windows(runner, coverage, common, rows, requests, windows, state.random)
-    _forget_judged(runner, state, windows)
+    state.note_judged(runner.input_batch.req_ids, windows)
     num_missing = 0
     if not drafts and requests:
         replayed = [request.row for request in requests]
         gaps = coverage.find_gaps(rows.block_table[replayed], rows.num_computed[replayed])
         num_missing = int(missing_by_row(gaps, len(replayed)).min())
+        if windows and all(request.target_probs is not None for request in requests):
+            num_missing += MIN_RECORDED_STEPS  # nothing was recorded, for lack of room
     return {
         "drafted": tuple(drafted for drafted, _ in drafts),
         "accepted": tuple(accepted for _, accepted in drafts),
         "computed_tokens": sum(window.stop - window.start for window in windows),
         "missing_tokens": num_missing,
-        "seconds": time.perf_counter() - started_s,
     }
-
-
-def _forget_judged(runner: Any, state: _State, windows: Sequence[ReplayWindow]) -> None:
-    """Note what was judged, so that no token is judged twice."""
-    for window in windows:
-        request = state.requests[runner.input_batch.req_ids[window.row]]
-        request.judged_until = max(request.judged_until, window.stop)
-        for position in [known for known in request.target_probs if known <= window.stop]:
-            del request.target_probs[position]
-
-
-def _choose_requests(runner: Any, state: _State, coverage: DraftCoverage, rows: StepRows) -> None:
-    num_rows = len(rows.num_computed)
-    num_prompt = runner.input_batch.num_prompt_tokens[:num_rows]
-    missing = missing_by_row(coverage.find_gaps(rows.block_table, rows.num_computed), num_rows)
-    chosen = choose_requests(
-        runner.input_batch.req_ids[:num_rows],
-        (rows.num_computed >= num_prompt).tolist(),
-        missing,
-    )
-    state.requests = {
-        request_id: state.requests.get(request_id, _Tracked()) for request_id in chosen
-    }
-
-
-def _replay_requests(
-    runner: Any, state: _State, coverage: DraftCoverage, rows: StepRows
-) -> list[ReplayRequest]:
-    """Return the chosen requests, in order; a later one does not miss what an earlier one fills."""
-    batch = runner.input_batch
-    chosen_rows = [batch.req_id_to_index[request_id] for request_id in state.requests]
-    gaps = {
-        chosen_rows[gap.row]: Gap(chosen_rows[gap.row], gap.start, gap.stop)
-        for gap in coverage.find_gaps(rows.block_table[chosen_rows], rows.num_computed[chosen_rows])
-    }
-    sampled_drafts = drafts_are_sampled(runner)
-    return [
-        ReplayRequest(
-            row=row,
-            num_prompt=int(batch.num_prompt_tokens[row]),
-            num_computed=int(rows.num_computed[row]),
-            missing=gaps.get(row),
-            judged_until=tracked.judged_until,
-            target_probs=(
-                tracked.target_probs if sampled_drafts and is_sampled(runner, row) else None
-            ),
-        )
-        for row, tracked in zip(chosen_rows, state.requests.values(), strict=True)
-    ]

@@ -26,6 +26,7 @@ from paceline.governor.values import StepSample
 # All chosen empirically on the simulator.
 _TOKENS = 64
 _PAUSE = 16
+"""Steps between a report and the next order; those from an order to its report are not clean."""
 _SHORT_PAUSE = 4
 """After a report that could not judge anything."""
 _PATIENCE = 64
@@ -58,6 +59,7 @@ class ReplayScoringSchedule:
             return
         self._payer.pay(report.seconds - (self._paid_s or 0.0))
         self._paid_s = None
+        self._steps_since = 0
         self._missing_tokens = report.missing_tokens
         if report.computed_tokens > 0:
             self._price.add(report.computed_tokens, report.seconds)

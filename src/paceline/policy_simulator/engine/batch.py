@@ -60,6 +60,8 @@ class RequestBatch:
         """Scheduled steps of the request whose results are pending."""
         self.missed = np.zeros(num_slots, dtype=np.int64)
         """Tokens the draft model has not computed."""
+        self.last_replay = np.zeros(num_slots, dtype=np.int64)
+        """Number of the last replay scoring pass that judged the request; 0 for none."""
         self.arrived_s = np.zeros(num_slots)
         self.output_tokens = np.zeros(num_slots, dtype=np.int64)
         """Of the whole answer."""
@@ -97,6 +99,7 @@ class RequestBatch:
         self.prompt_left[slot] = arrival.prompt_tokens
         self.output_left[slot] = self.output_tokens[slot] = arrival.output_tokens
         self.computed[slot] = self.drafts[slot] = self.in_flight[slot] = self.missed[slot] = 0
+        self.last_replay[slot] = 0
         self.arrived_s[slot] = arrival.arrived_s
         self.last_output_s[slot] = np.nan
         self.position[slot] = self._block_start[slot] = 0

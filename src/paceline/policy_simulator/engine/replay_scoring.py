@@ -1,15 +1,16 @@
 """Replay scoring in the simulated engine: the draft model scores text the target has produced.
 
-The counterpart of `paceline.engine.worker.replay_scoring`. It scores the few requests of which the
-draft model misses the fewest tokens. One pass computes the tokens of these that the draft model
-missed while it rested, oldest first; for a request with none missing, it computes the last output
-again. The last computed tokens of each are compared with the tokens that followed, which shows
+The counterpart of `paceline.engine.worker.replay_scoring`. It scores a few requests: those that one
+pass can complete take turns, the others follow, fewest missed tokens first. One pass computes the
+tokens of these that the draft model missed while it rested, oldest first; for a request with none
+missing, it computes the last output again. The last computed tokens of each are compared with the tokens that followed, which shows
 whether drafts would have been accepted. A token that follows a prompt token is not output and is
 not scored, unless that prompt token is the last. As for real drafts, the position's own draw
 decides, with the truth in force when the token was produced.
 
 Where no tokens are missing, output that was scored before is scored again; the real engine leaves
-it out, so it scores fewer drafts when little output came since the last pass.
+it out, so it scores fewer drafts when little output came since the last pass. Target probabilities
+need not be recorded here, as if all requests or all drafts were greedy.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def score_finished_text(
 ) -> SimulatedReplay:
     """Compute up to `max_tokens` tokens of the batch's `running` requests, and score drafts of
     `depth` tokens. Reduces the requests' missed tokens."""
-    chosen = _least_missed(batch, running)
+    chosen = _choose(batch, running, max_tokens)
+    number = int(batch.last_replay.max(initial=0)) + 1
     room, num_requests = max_tokens, 0
     drafts: list[tuple[int, int]] = []
     for slot in chosen:
@@ -69,16 +71,21 @@ def score_finished_text(
         if start < stop:
             num_requests += 1
             room -= stop - start
-        if stop > 0:
-            drafts += _score(batch, slot, max(start, stop - JUDGED_TOKENS, 0), stop, depth)
+        first = max(start, stop - JUDGED_TOKENS, 0)
+        if first < stop:
+            drafts += _score(batch, slot, first, stop, depth)
+            batch.last_replay[slot] = number
     missing = [] if drafts else batch.missed[chosen].tolist()
     return SimulatedReplay(num_requests, max_tokens - room, min(missing, default=0), tuple(drafts))
 
 
-def _least_missed(batch: RequestBatch, running: Ints) -> list[int]:
-    """The slots of the decoding requests with the fewest missed tokens."""
+def _choose(batch: RequestBatch, running: Ints, max_tokens: int) -> list[int]:
+    """The slots of the decoding requests to score: of those that a pass completes, the ones judged
+    longest ago; then those with the fewest missed tokens."""
     decoding = running[batch.position[running] > 0]
-    order = np.argsort(batch.missed[decoding], kind="stable")
+    missed = batch.missed[decoding]
+    last_replay = np.where(missed > max_tokens, np.iinfo(np.int64).max, batch.last_replay[decoding])
+    order = np.lexsort((missed, last_replay))
     slots: list[int] = decoding[order[:MAX_REQUESTS]].tolist()
     return slots
 

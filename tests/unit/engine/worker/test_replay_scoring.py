@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 
 from paceline.engine.worker.draft_coverage import Gap
 from paceline.engine.worker.replay_scoring import (
+    ReplayCandidate,
     ReplayRequest,
     ReplayWindow,
     choose_requests,
     choose_windows,
     missing_by_row,
     replay_drafts,
+    steps_to_record,
     would_accept,
 )
 
@@ -57,15 +58,74 @@ def test_replayed_drafts_equal_those_of_real_speculation() -> None:
     assert replay_drafts(matches, depth=4)[: len(drafts)] == drafts
 
 
-def test_decoding_requests_with_the_fewest_missing_tokens_are_chosen() -> None:
-    """c still prefills. a, f and g miss equally many, so the batch's order leaves out g."""
-    chosen = choose_requests(
-        ["a", "c", "d", "e", "f", "g"],
-        [True, False, True, True, True, True],
-        np.array([9, 0, 5, 3, 9, 9]),
-    )
-    assert chosen == ["e", "d", "a", "f"]
-    assert choose_requests([], [], np.zeros(0, np.int64)) == []
+def candidate(
+    request_id: str, num_missing: int = 0, last_pass: int = 0, *, recorded: bool = False
+) -> ReplayCandidate:
+    return ReplayCandidate(request_id, num_missing, last_pass, recorded)
+
+
+def ids(chosen: list[ReplayCandidate]) -> list[str]:
+    return [request.request_id for request in chosen]
+
+
+def test_requests_take_turns() -> None:
+    """Six that miss nothing, four judged in each pass: none waits for longer than one pass."""
+    last_pass = dict.fromkeys("abcdef", 0)
+    passes = []
+    for number in range(1, 7):
+        chosen = ids(choose_requests([candidate(r, 0, n) for r, n in last_pass.items()], 64))
+        last_pass.update(dict.fromkeys(chosen, number))
+        passes.append("".join(chosen))
+    assert passes == ["abcd", "efab", "cdab", "efab", "cdab", "efab"]
+
+
+def test_among_requests_judged_equally_long_ago_the_fewest_missing_tokens_come_first() -> None:
+    """a, f and g miss equally many, so the batch's order leaves out g."""
+    missing = {"a": 9, "d": 5, "e": 3, "f": 9, "g": 9}
+    chosen = choose_requests([candidate(r, n) for r, n in missing.items()], 64)
+    assert ids(chosen) == ["e", "d", "a", "f"]
+    assert choose_requests([], 64) == []
+
+
+def test_a_request_that_a_pass_cannot_complete_waits_whoever_was_judged_last() -> None:
+    """A new prompt of 5,000 tokens costs many passes; a request that misses 65 costs two."""
+    candidates = [candidate("new", 5000), candidate("b", 20, 9), candidate("c", 65, 2)]
+    assert ids(choose_requests(candidates, 64)) == ["b", "c", "new"]
+
+
+def test_while_probabilities_are_recorded_every_chosen_request_must_fit() -> None:
+    """16 more tokens each: 20 + 16 fit into 64; so do 2 + 16 beside them, 13 + 16 do not."""
+    candidates = [
+        candidate("a", 20, recorded=True),
+        candidate("b", 13, last_pass=1),
+        candidate("c", 2, last_pass=1, recorded=True),
+    ]
+    assert ids(choose_requests(candidates, 64)) == ["a", "c"]
+    assert ids(choose_requests([candidate("a", 49, recorded=True)], 64)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "max_tokens", "num_steps"),
+    [
+        ([0, 0, 0, 0], 64, 16),
+        ([0], 64, 32),  # 64 would fit, the maximum is 32
+        ([20, 4], 64, 20),
+        ([48], 64, 16),
+        ([49], 64, 0),  # 15 would fit: too few
+        ([100], 64, 0),
+        ([100], 164, 32),
+    ],
+)
+def test_probabilities_are_recorded_for_as_many_steps_as_the_pass_can_compute(
+    missing: list[int], max_tokens: int, num_steps: int
+) -> None:
+    chosen = [candidate("a", num_missing, recorded=True) for num_missing in missing]
+    assert steps_to_record(chosen, max_tokens) == num_steps
+
+
+def test_nothing_is_recorded_for_requests_judged_by_the_text() -> None:
+    assert steps_to_record([candidate("a"), candidate("b")], 64) == 0
+    assert steps_to_record([], 64) == 0
 
 
 def request(

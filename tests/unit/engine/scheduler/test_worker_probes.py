@@ -1,0 +1,132 @@
+"""Orders of worker probes, and the steps that they lengthen."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.first_token_schedule import FirstTokenSchedule
+from paceline.engine.scheduler.observer import StepObserver
+from paceline.engine.scheduler.worker_probes import WorkerProbes
+from paceline.engine.worker.probe_reports import (
+    FIRST_TOKEN_ORDER,
+    FIRST_TOKEN_REPORT,
+    REPLAY_ORDER,
+    REPLAY_REPORT,
+)
+from paceline.governor.values import DraftPlan, EngineLoad
+
+IDLE = DraftPlan(0, "planted")
+ORDER = DraftPlan(0, "planted", replay_scoring_tokens=64)
+SCORES: dict[str, Any] = {
+    "drafted": (4,),
+    "accepted": (1,),
+    "computed_tokens": 20,
+    "missing_tokens": 0,
+    "seconds": 0.01,
+}
+
+
+def load_with(**probes: bool) -> EngineLoad:
+    return EngineLoad(1, 100, 0, 0, 8, **probes)
+
+
+REPLAY_LOAD = load_with(has_replay_scoring=True)
+
+
+def replay_probes() -> WorkerProbes:
+    return WorkerProbes(has_replay_scoring=True, first_tokens=None)
+
+
+def observer() -> StepObserver:
+    return StepObserver(drafter_rests=True, has_replay_scoring=True)
+
+
+def orders(probes: WorkerProbes, plans: list[DraftPlan], load: EngineLoad) -> list[bool]:
+    """Whether probes lengthen each of these steps."""
+    return [probes.order(SimpleNamespace(), plan, load) for plan in plans]
+
+
+def test_an_order_lengthens_every_step_until_its_report() -> None:
+    """The workers may record target probabilities for some steps before the pass."""
+    probes = replay_probes()
+    assert orders(probes, [IDLE, ORDER, IDLE, IDLE], REPLAY_LOAD) == [False, True, True, True]
+    report = SimpleNamespace(**{REPLAY_REPORT: SCORES})
+    assert list(probes.pass_reports(observer(), report)) == []
+    assert orders(probes, [IDLE, IDLE], REPLAY_LOAD) == [False, False]
+
+
+def test_a_failed_pass_ends_the_wait_for_its_report() -> None:
+    probes = replay_probes()
+    orders(probes, [ORDER], REPLAY_LOAD)
+    failed = SimpleNamespace(**{REPLAY_REPORT: {"failed": "planted"}})
+    watching = observer()
+    assert list(probes.pass_reports(watching, failed)) == []
+    assert orders(probes, [IDLE], REPLAY_LOAD) == [False]
+    output = SimpleNamespace(
+        num_scheduled_tokens={}, scheduled_spec_decode_tokens={}, total_num_scheduled_tokens=0
+    )
+    load = watching.measure_load(output, {}, num_waiting=0, max_draft_length=8)
+    assert not load.has_replay_scoring
+
+
+def test_an_invalid_report_is_returned_as_an_error_and_ends_the_wait() -> None:
+    probes = replay_probes()
+    orders(probes, [ORDER], REPLAY_LOAD)
+    wrong = SimpleNamespace(**{REPLAY_REPORT: {**SCORES, "seconds": -1.0}})
+    [error] = probes.pass_reports(observer(), wrong)
+    assert "seconds" in str(error)
+    assert orders(probes, [IDLE], REPLAY_LOAD) == [False]
+
+
+def test_drafts_without_a_report_do_not_end_the_wait() -> None:
+    probes = replay_probes()
+    orders(probes, [ORDER], REPLAY_LOAD)
+    assert list(probes.pass_reports(observer(), SimpleNamespace())) == []
+    assert orders(probes, [IDLE], REPLAY_LOAD) == [True]
+
+
+def test_a_report_that_never_comes_is_not_awaited_for_ever() -> None:
+    """The governor gives up an order after 64 steps; by then steps must count as clean again."""
+    probes = replay_probes()
+    assert orders(probes, [ORDER, *[IDLE] * 63], REPLAY_LOAD)[-1] is False
+
+
+def test_an_order_reaches_the_workers_that_can_carry_it_out() -> None:
+    probes = replay_probes()
+    output = SimpleNamespace()
+    assert not probes.order(output, ORDER, load_with())
+    assert not hasattr(output, REPLAY_ORDER)
+    assert probes.order(output, ORDER, REPLAY_LOAD)
+    assert getattr(output, REPLAY_ORDER) == 64
+
+
+FIRST_TOKENS = DraftPlan(0, "planted", requests_first_tokens=True)
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_first_tokens_are_ordered_where_they_are_due_and_supported(supported: bool) -> None:
+    """One step in five, and the steps between are not lengthened."""
+    probes = WorkerProbes(
+        has_replay_scoring=False, first_tokens=FirstTokenSchedule(0.001) if supported else None
+    )
+    load = load_with(has_first_token_verdicts=True)
+    outputs = [SimpleNamespace() for _ in range(10)]
+    lengthened = [probes.order(output, FIRST_TOKENS, load) for output in outputs]
+    due = [supported and (i + 1) % 5 == 0 for i in range(10)]
+    assert lengthened == due
+    assert [getattr(output, FIRST_TOKEN_ORDER, False) for output in outputs] == due
+
+
+def test_first_token_verdicts_reach_the_observer() -> None:
+    watching = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
+    probes = WorkerProbes(has_replay_scoring=False, first_tokens=FirstTokenSchedule(0.001))
+    report = SimpleNamespace(**{FIRST_TOKEN_REPORT: {"failed": "planted"}})
+    assert list(probes.pass_reports(watching, report)) == []
+    output = SimpleNamespace(
+        num_scheduled_tokens={}, scheduled_spec_decode_tokens={}, total_num_scheduled_tokens=0
+    )
+    load = watching.measure_load(output, {}, num_waiting=0, max_draft_length=8)
+    assert not load.has_first_token_verdicts
