@@ -1,23 +1,335 @@
-"""The state that the control channel and `/admin/governor` report."""
+"""What the driver does with each step, on a fake scheduler, and the state that it reports."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.governor_driver import GovernorDriver
+from paceline.engine.scheduler.settings import PluginSettings
 from paceline.engine.scheduler.worker_probes import WorkerProbes
+from paceline.engine.worker.probe_reports import REPLAY_ORDER, REPLAY_REPORT
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.engine.scheduler.controllers import make_controller
+
+
+@dataclass(eq=False)
+class Output:
+    """The fields of vLLM's SchedulerOutput that the driver and the observer use."""
+
+    num_scheduled_tokens: dict[str, int]
+    scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
+    num_spec_tokens_to_schedule: int | None = None
+    num_invalid_spec_tokens: dict[str, int] | None = None
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+
+class Request:
+    """The fields of vLLM's Request that are used, for one that is decoding."""
+
+    def __init__(self, *drafts: int, temperature: float | None = 0.0) -> None:
+        self.spec_token_ids = list(drafts)
+        self.sampling_params = (
+            None if temperature is None else SimpleNamespace(temperature=temperature)
+        )
+        self.num_computed_tokens = 50
+        self.num_stale_output_tokens = 0
+        self.status = 2
+
+    def is_finished(self) -> bool:
+        return False
+
+
+class Scheduler:
+    """A scheduler whose requests are all running, and three more wait."""
+
+    def __init__(self, **requests: Request) -> None:
+        self.requests = requests
+
+    @property
+    def running(self) -> list[Request]:
+        return list(self.requests.values())
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return len(self.requests), 3
+
+    def has_requests(self) -> bool:
+        return True
+
+
+class Recorder:
+    """A policy that plans one length and keeps what it sees."""
+
+    def __init__(self, plan: DraftPlan) -> None:
+        self._plan = plan
+        self.loads: list[EngineLoad] = []
+        self.samples: list[StepSample] = []
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        self.loads.append(load)
+        return self._plan
+
+    def observe(self, sample: StepSample) -> None:
+        self.samples.append(sample)
+
+
+def make_driver(
+    policy: Recorder | None = None,
+    *,
+    trims_drafts: bool = False,
+    drafter_rests: bool = False,
+    has_replay_scoring: bool = False,
+    sampler_fault: str | None = None,
+) -> GovernorDriver:
+    controller = make_controller()
+    if policy is not None:
+        controller = DraftLengthController(
+            PluginSettings(policy="fixed", draft_length=6),
+            max_draft_length=8,
+            method="draft_model",
+            make_policy=lambda name, **_: policy,
+        )
+    return GovernorDriver(
+        controller,
+        max_draft_length=8,
+        trims_drafts=trims_drafts,
+        drafter_rests=drafter_rests,
+        probes=WorkerProbes(has_replay_scoring=has_replay_scoring, first_tokens=None),
+        sampler_fault=sampler_fault,
+        hooks={"before_schedule": "ok"},
+    )
+
+
+def run_step(
+    driver: GovernorDriver,
+    scheduler: Scheduler,
+    output: Output,
+    *,
+    verified: list[tuple[str, int, int]] | None = None,
+    drafts: Any = None,
+) -> Output:
+    """One step, as vLLM's synchronous scheduler calls it."""
+    driver.before_schedule(scheduler)
+    driver.before_step(scheduler, output)
+    driver.verified += verified or []
+    driver.after_step(scheduler, output)
+    if drafts is not None:
+        driver.after_drafts(scheduler, drafts)
+    return output
+
+
+def proposed(**drafts: list[int]) -> SimpleNamespace:
+    """vLLM's DraftTokenIds."""
+    return SimpleNamespace(req_ids=list(drafts), draft_token_ids=list(drafts.values()))
+
+
+def test_the_plan_is_written_where_the_worker_reads_it() -> None:
+    """The policy sees the load: the waiting requests and the ceiling included."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    driver.set({"ceiling": 5})
+    output = run_step(driver, Scheduler(a=Request(), b=Request()), Output({"a": 1, "b": 4}))
+    assert output.num_spec_tokens_to_schedule == 3
+    assert policy.loads == [EngineLoad(2, 100, 3, 3, 5)]
+    assert [sample.draft_length for sample in policy.samples] == [3]
+
+
+def test_a_drafter_of_fixed_length_drafts_the_maximum_and_the_plan_is_kept() -> None:
+    """Its drafts are trimmed to the plan; shorter drafts stay, unknown requests are ignored."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy, trims_drafts=True)
+    longer, shorter = Request(), Request()
+    scheduler = Scheduler(a=longer, b=shorter)
+    shared = [1, 2, 3, 4, 5, 6, 7, 8]
+    longer.spec_token_ids, shorter.spec_token_ids = shared, [1, 2]
+    drafts = proposed(a=shared, gone=shared, b=[1, 2])
+    output = run_step(driver, scheduler, Output({"a": 1, "b": 1}), drafts=drafts)
+    assert output.num_spec_tokens_to_schedule == 8
+    assert longer.spec_token_ids == [1, 2, 3]
+    assert shorter.spec_token_ids == [1, 2]
+    assert shared == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_drafts_of_the_planned_length_are_not_touched() -> None:
+    driver = make_driver(Recorder(DraftPlan(3, "planted")))
+    request = Request()
+    request.spec_token_ids = drafts = [1, 2, 3]
+    run_step(driver, Scheduler(a=request), Output({"a": 1}), drafts=proposed(a=drafts))
+    assert request.spec_token_ids is drafts
+
+
+def test_a_step_without_requests_is_neither_planned_nor_observed() -> None:
+    policy = Recorder(DraftPlan(3, "planted"))
+    output = run_step(make_driver(policy), Scheduler(), Output({}))
+    assert (policy.loads, policy.samples) == ([], [])
+    assert output.num_spec_tokens_to_schedule is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "temperature", "length", "num_kept"),
+    [
+        ("planted", 0.7, 0, 0),
+        ("planted", 0.0, 3, 2),
+        ("planted", None, 3, 2),  # a pooling request
+        (None, 0.7, 3, 2),
+    ],
+)
+def test_with_a_faulty_sampler_nothing_is_drafted_while_any_request_samples(
+    fault: str | None, temperature: float | None, length: int, num_kept: int
+) -> None:
+    """Drafts of greedy requests are dropped too, and the policy is not asked meanwhile."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy, sampler_fault=fault)
+    greedy, other = Request(1, 2), Request(3, 4, temperature=temperature)
+    output = run_step(driver, Scheduler(a=greedy, b=other), Output({"a": 1, "b": 1}))
+    assert output.num_spec_tokens_to_schedule == length
+    assert (len(greedy.spec_token_ids), len(other.spec_token_ids)) == (num_kept, num_kept)
+    assert len(policy.loads) == (length > 0)
+    assert driver.state()["sampled_speculation"] == ("on" if fault is None else f"off: {fault}")
+
+
+def test_drafts_that_were_dropped_say_nothing_about_the_drafter() -> None:
+    """A step that verifies nothing, because one request samples, judges nobody."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy, sampler_fault="planted")
+    greedy = Scheduler(a=Request())
+    run_step(driver, greedy, Output({"a": 1}))
+    run_step(driver, Scheduler(a=Request(), b=Request(temperature=1.0)), Output({"a": 1, "b": 1}))
+    run_step(driver, greedy, Output({"a": 1}))
+    run_step(driver, greedy, Output({"a": 1}))
+    assert [sample.drafted for sample in policy.samples] == [(), (), (), (0,)]
+
+
+def test_verified_drafts_belong_to_their_step_only() -> None:
+    """Counted once, as vLLM does; the next step starts without any."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request(), b=Request())
+    run_step(driver, scheduler, Output({"a": 1, "b": 1}))
+    second = Output({"a": 4, "b": 4}, {"a": [1, 2, 3], "b": [4, 5, 6]})
+    run_step(driver, scheduler, second, verified=[("a", 3, 2), ("b", 3, 0)])
+    run_step(driver, scheduler, Output({"a": 1, "b": 1}))
+    assert [(s.drafted, s.accepted) for s in policy.samples] == [
+        ((), ()),
+        ((3, 3), (2, 0)),
+        ((0, 0), (0, 0)),
+    ]
+    state = driver.state()
+    assert (state["drafted_tokens_total"], state["accepted_tokens_total"]) == (6, 2)
+
+
+def test_tokens_that_break_the_grammar_are_not_judged() -> None:
+    """a: 2 of 3 are invalid, so 1 is judged. b: all are, so nothing is. c has none invalid."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request(), b=Request(), c=Request())
+    run_step(driver, scheduler, Output({"a": 1, "b": 1, "c": 1}))
+    tokens = {name: [1, 2, 3] for name in "abc"}
+    output = Output(dict.fromkeys("abc", 4), tokens, num_invalid_spec_tokens={"a": 2, "b": 3})
+    run_step(driver, scheduler, output, verified=[("a", 3, 1), ("b", 3, 0), ("c", 3, 3)])
+    assert [(s.drafted, s.accepted) for s in policy.samples[1:]] == [((1, 3), (1, 3))]
+    assert driver.state()["drafted_tokens_total"] == 4
+
+
+def test_a_step_is_timed_from_its_schedule_unless_it_follows_another() -> None:
+    """The steps of a busy scheduler follow one another, so the second one is clean."""
+    policy = Recorder(DraftPlan(0, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request())
+    for _ in range(3):
+        run_step(driver, scheduler, Output({"a": 1}))
+    assert [sample.is_clean for sample in policy.samples] == [False, True, True]
+    assert all(0.0 <= (sample.duration_s or 0.0) < 60.0 for sample in policy.samples)
+
+
+def test_an_error_before_a_step_gives_the_static_setting() -> None:
+    """A request that vLLM no longer knows; the step has no sample, the next one works again."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    assert run_step(driver, Scheduler(), Output({"a": 1})).num_spec_tokens_to_schedule == 6
+    state = driver.state()
+    assert (state["safe_plan"], state["policy_errors_total"], policy.samples) == (True, 1, [])
+    output = run_step(driver, Scheduler(a=Request()), Output({"a": 1}))
+    assert (output.num_spec_tokens_to_schedule, driver.state()["safe_plan"]) == (3, False)
+
+
+def test_an_error_after_a_step_loses_only_its_sample() -> None:
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request())
+    driver.before_schedule(scheduler)
+    output = Output({"a": 1})
+    driver.before_step(scheduler, output)
+    driver.verified = [("a", 1, 2)]  # more accepted than drafted
+    output.num_invalid_spec_tokens = {"a": "planted"}  # type: ignore[dict-item]
+    driver.after_step(scheduler, output)
+    assert (driver.state()["policy_errors_total"], policy.samples) == (1, [])
+    run_step(driver, scheduler, Output({"a": 1}))
+    assert len(policy.samples) == 1
+
+
+def test_orders_leave_with_the_step_and_reports_return_with_the_drafts() -> None:
+    """The report joins the next sample; the step with the order is not clean."""
+    policy = Recorder(DraftPlan(0, "planted", replay_scoring_tokens=64))
+    driver = make_driver(policy, drafter_rests=True, has_replay_scoring=True)
+    scheduler = Scheduler(a=Request())
+    drafts = proposed(a=[])
+    setattr(drafts, REPLAY_REPORT, dict(ZERO_REPORT, computed_tokens=20))
+    for _ in range(2):
+        output = run_step(driver, scheduler, Output({"a": 1}), drafts=drafts)
+        assert getattr(output, REPLAY_ORDER) == 64
+    assert policy.loads[0].has_replay_scoring
+    scores = [sample.replay_scores for sample in policy.samples]
+    assert scores[0] is None
+    assert scores[1] is not None
+    assert scores[1].computed_tokens == 20
+    assert not any(sample.is_clean for sample in policy.samples)
+
+
+ZERO_REPORT: dict[str, Any] = {
+    "drafted": (),
+    "accepted": (),
+    "computed_tokens": 0,
+    "missing_tokens": 0,
+    "seconds": 0.0,
+}
+
+
+def test_an_invalid_report_is_counted_as_an_error() -> None:
+    driver = make_driver(has_replay_scoring=True)
+    drafts = proposed(a=[])
+    setattr(drafts, REPLAY_REPORT, dict(ZERO_REPORT, seconds=-1.0))
+    run_step(driver, Scheduler(a=Request()), Output({"a": 1}), drafts=drafts)
+    assert driver.state()["policy_errors_total"] == 1
+
+
+def test_while_a_resting_drafter_backfills_its_missing_drafts_are_not_judged() -> None:
+    """Off, then on: the drafter proposes nothing until its cache is complete."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy, drafter_rests=True)
+    scheduler = Scheduler(a=Request())
+    for drafts in ([], [1, 2, 3], []):
+        run_step(driver, scheduler, Output({"a": 1}), drafts=proposed(a=drafts))
+    assert [sample.drafted for sample in policy.samples] == [(), (), (0,)]
+    assert [sample.catches_up for sample in policy.samples] == [True, True, False]
+
+
+def test_without_a_socket_closing_does_nothing() -> None:
+    driver = make_driver()
+    driver.close()
+    driver.close()
 
 
 def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
     """A new key is added here; a key that is renamed or gone breaks who reads it."""
-    driver = GovernorDriver(
-        make_controller(),
-        max_draft_length=8,
-        trims_drafts=False,
-        drafter_rests=False,
-        probes=WorkerProbes(has_replay_scoring=False, first_tokens=None),
-        sampler_fault=None,
-        hooks={"before_schedule": "ok"},
-    )
+    driver = make_driver()
     state = driver.state()
     assert set(state) == {
         "policy",

@@ -1,0 +1,79 @@
+"""Which configurations of vLLM are refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.refusals import refuse_lossy_verification, refuse_ungovernable
+
+
+def refused(**changes: Any) -> str:
+    given = {
+        "method": "draft_model",
+        "rejection_sample_method": "standard",
+        "ranks": 1,
+        "is_async": False,
+        "is_parallel": False,
+        "trims_by_itself": False,
+        "use_v2": False,
+        **changes,
+    }
+    config = SimpleNamespace(
+        speculative_config=SimpleNamespace(
+            method=given["method"],
+            rejection_sample_method=given["rejection_sample_method"],
+            parallel_drafting=given["is_parallel"],
+            enable_adaptive_verification=given["trims_by_itself"],
+            use_multi_module_mtp=lambda: False,
+        ),
+        parallel_config=SimpleNamespace(data_parallel_size=given["ranks"]),
+        scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
+        use_v2_model_runner=given["use_v2"],
+    )
+    try:
+        refuse_lossy_verification(config.speculative_config)
+        refuse_ungovernable(config)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({}, ""),
+        ({"method": "ngram"}, ""),
+        ({"method": "suffix"}, ""),
+        ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler allows only 1"),
+        ({"rejection_sample_method": "block"}, ""),
+        ({"rejection_sample_method": "synthetic"}, "allows only standard and block"),
+        ({"rejection_sample_method": "fly"}, "is 'fly', which may change"),
+        ({"method": "medusa"}, ""),
+        ({"method": "extract_hidden_states"}, "'extract_hidden_states' cannot be governed"),
+        ({"method": "suffix", "is_async": True}, "Add --no-async-scheduling"),
+        ({"method": "medusa", "is_async": True}, "Add --no-async-scheduling"),
+        ({"is_parallel": True}, ""),
+        ({"is_parallel": True, "is_async": True}, "Add --no-async-scheduling"),
+        ({"use_v2": True, "is_async": True}, ""),
+        ({"use_v2": True, "method": "medusa"}, "it runs under Model Runner V1 only"),
+        ({"use_v2": True, "method": "dspark"}, ""),
+        (
+            {"use_v2": True, "method": "dspark", "trims_by_itself": True},
+            "enable_adaptive_verification is on",
+        ),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_refusal_says_what_was_given_and_what_is_allowed(
+    changes: dict[str, Any], complaint: str
+) -> None:
+    """An empty complaint: the configuration is served."""
+    assert (complaint in refused(**changes)) if complaint else not refused(**changes)
+
+
+def test_a_vllm_without_a_choice_of_verification_is_served() -> None:
+    """Before 0.26 there was only the standard method, and no such setting."""
+    refuse_lossy_verification(SimpleNamespace())

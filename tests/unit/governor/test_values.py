@@ -1,0 +1,105 @@
+"""The values refuse what no engine can measure and no engine can carry out."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from paceline.governor.values import DraftPlan, ReplayScores, StepSample
+
+SAMPLE = StepSample(
+    num_requests=3,
+    requested_draft_length=4,
+    drafted=(4, 2, 0),
+    accepted=(4, 1, 0),
+    verified_draft_tokens=7,
+    draft_length=3,
+    prefill_tokens=20,
+    context_tokens=900,
+    duration_s=0.02,
+    is_clean=True,
+    judged=("a", "b", "c"),
+)
+SCORES = ReplayScores((4, 4), (4, 0), 20, 0, 0.001)
+
+
+def test_the_target_computes_one_token_per_request_and_the_drafts() -> None:
+    """Three requests and seven draft tokens, one of them of a draft that was not judged."""
+    assert SAMPLE.verified_tokens == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_requests": -1}, "num_requests is -1; it must not be negative"),
+        ({"requested_draft_length": -1}, "requested_draft_length is -1; it must not be negative"),
+        ({"draft_length": -1}, "draft_length is -1; it must not be negative"),
+        ({"prefill_tokens": -1}, "prefill_tokens is -1; it must not be negative"),
+        ({"context_tokens": -1}, "context_tokens is -1; it must not be negative"),
+        ({"duration_s": -0.001}, "duration_s is -0.001; it must not be negative"),
+        ({"duration_s": float("nan")}, "duration_s is nan; it must not be negative"),
+        ({"verified_draft_tokens": 5}, "is 5; it must be at least the sum of drafted, 6"),
+        ({"accepted": (4, 1)}, "drafted has 3 entries, accepted 2; both need one per judged"),
+        ({"accepted": (4, 3, 0)}, r"accepted is \(4, 3, 0\); each entry must be 0 to its entry"),
+        ({"accepted": (4, -1, 0)}, r"accepted is \(4, -1, 0\); each entry must be 0 to its entry"),
+        ({"judged": ("a", "b")}, "judged has 2 entries, drafted 3; it needs one per judged"),
+        ({"first_token_verdicts": (0, 2)}, r"is \(0, 2\); each must be 0 or 1"),
+        ({"first_token_verdicts": (-1,)}, r"is \(-1,\); each must be 0 or 1"),
+    ],
+)
+def test_an_impossible_sample_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(SAMPLE, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict.fromkeys(("requested_draft_length", "draft_length", "prefill_tokens"), 0),
+        {"num_requests": 0, "context_tokens": 0},
+        {"verified_draft_tokens": 6},
+        {"duration_s": 0.0},
+        {"duration_s": None},
+        {"judged": ()},
+        {"drafted": (), "accepted": (), "judged": ()},
+        {"first_token_verdicts": (0, 1, 1)},
+    ],
+)
+def test_the_least_possible_sample_is_accepted(changes: dict[str, Any]) -> None:
+    assert replace(SAMPLE, **changes) == replace(SAMPLE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"accepted": (4,)}, "drafted has 2 entries, accepted 1"),
+        ({"accepted": (5, 0)}, "each entry must be 0 to its entry in drafted"),
+        ({"computed_tokens": -1}, "computed_tokens is -1; it must not be negative"),
+        ({"missing_tokens": -1}, "missing_tokens is -1; it must not be negative"),
+        ({"seconds": -0.1}, "seconds is -0.1; it must not be negative"),
+        ({"seconds": float("nan")}, "seconds is nan; it must not be negative"),
+    ],
+)
+def test_impossible_replay_scores_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(SCORES, **changes)
+
+
+def test_replay_scores_of_nothing_are_accepted() -> None:
+    assert ReplayScores((), (), 0, 0, 0.0).drafted == ()
+
+
+def test_an_impossible_plan_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"draft_length is -1; it must be 0 \(off\) or more"):
+        DraftPlan(-1, "planted")
+    with pytest.raises(ValueError, match="replay_scoring_tokens is -1; it must be 0 or more"):
+        DraftPlan(0, "planted", replay_scoring_tokens=-1)
+    assert not DraftPlan(0, "planted").is_exploring
+
+
+@pytest.mark.parametrize("value", [SAMPLE, SCORES, DraftPlan(0, "planted")])
+def test_values_do_not_change(value: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, next(iter(type(value).__dataclass_fields__)), 1)
