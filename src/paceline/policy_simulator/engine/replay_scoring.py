@@ -3,10 +3,10 @@
 The counterpart of `paceline.engine.worker.replay_scoring`. It scores a few requests: those that one
 pass can complete take turns, the others follow, fewest missed tokens first. One pass computes the
 tokens of these that the draft model missed while it rested, oldest first; for a request with none
-missing, it computes the last output again. The last computed tokens of each are compared with the tokens that followed, which shows
-whether drafts would have been accepted. A token that follows a prompt token is not output and is
-not scored, unless that prompt token is the last. As for real drafts, the position's own draw
-decides, with the truth in force when the token was produced.
+missing, it computes the last output again. The last computed tokens of each are compared with the
+tokens that followed, which shows whether drafts would have been accepted. A token that follows a
+prompt token is not output and is not scored, unless that prompt token is the last. As for real
+drafts, the position's own draw decides, with the truth in force when the token was produced.
 
 Where no tokens are missing, output that was scored before is scored again; the real engine leaves
 it out, so it scores fewer drafts when little output came since the last pass. Target probabilities

@@ -14,6 +14,7 @@ def test_a_more_expensive_output_layer_is_probed_less_often() -> None:
     """At 0.2 % of the time: 1 % of a step allows every 5th step, 7 % every 35th."""
     assert FirstTokenSchedule(0.01).interval_steps == 5
     assert FirstTokenSchedule(0.07).interval_steps == 35
+    assert FirstTokenSchedule(0.9).interval_steps == 450
 
 
 def test_cheap_probes_keep_a_minimum_interval() -> None:

@@ -26,6 +26,29 @@ def test_fixed_is_fixed_and_held_by_the_ceiling() -> None:
     assert policy.plan(replace(LOAD, max_draft_length=3)).draft_length == 3
 
 
+@pytest.mark.parametrize("length", [0, 1, 8])
+def test_a_fixed_length_from_off_to_the_maximum_is_taken(length: int) -> None:
+    policy = create_policy("fixed", max_draft_length=8, draft_length=length)
+    assert policy.plan(LOAD).draft_length == length
+
+
+def test_fixed_without_a_length_is_the_maximum() -> None:
+    assert create_policy("fixed", max_draft_length=6).plan(LOAD).draft_length == 6
+
+
+def test_the_reason_of_a_fixed_length_says_what_limits_it() -> None:
+    """The ceiling is named where it lowers the length, not where it equals it."""
+    reasons = [FixedPolicy(8).plan(replace(LOAD, max_draft_length=n)).reason for n in (8, 7)]
+    assert "ceiling" not in reasons[0]
+    assert "ceiling" in reasons[1]
+    assert FixedPolicy(0).plan(LOAD).reason == "off"
+
+
+def test_a_negative_length_is_refused_by_the_policy_itself() -> None:
+    with pytest.raises(ValueError, match=r"draft_length is -1; it must be 0 \(off\) or more"):
+        FixedPolicy(-1)
+
+
 def test_off_is_a_fixed_length_of_zero() -> None:
     """The factory's off never drafts."""
     assert create_policy("off", max_draft_length=8).plan(LOAD) == DraftPlan(0, "off")
@@ -40,15 +63,25 @@ def test_schedule_reads_its_table_as_vllm_does(num_requests: int, length: int) -
     assert policy.plan(replace(LOAD, num_requests=num_requests)).draft_length == length
 
 
+def test_a_range_may_hold_one_number_of_requests_and_turn_drafting_off() -> None:
+    """Adjacent ranges of one request each, in any order."""
+    policy = SchedulePolicy([(2, 2, 0), (1, 1, 3)])
+    lengths = [policy.plan(replace(LOAD, num_requests=n)).draft_length for n in (0, 1, 2, 3)]
+    assert lengths == [3, 3, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("ranges", "complaint"),
     [
         ([], "empty"),
         ([(2, 4, 1)], "must start at 1"),
         ([(1, 4, 1), (4, 8, 2)], "overlaps"),
+        ([(3, 4, 1), (9, 9, 2)], "starts at 3 requests; the first range must start at 1"),
+        ([(0, 4, 1)], r"range 0\.\.4 must satisfy 1 <= lowest <= highest"),
         ([(1, 4, -1)], "draft_length is -1"),
         ([(4, 1, 1)], "1 <= lowest <= highest"),
-        ([(1, 4)], "three whole numbers"),
+        ([(1, 4)], r"entry \[1, 4\] must be three whole numbers"),
+        (["1-4"], "entry '1-4' must be three whole numbers"),
         ([(1, 4, 1.5)], "three whole numbers"),
     ],
 )
@@ -140,6 +173,7 @@ def test_factory_knows_every_policy_by_name() -> None:
         ({"name": "best"}, r"policy is 'best'; .* goodput, .*threshold"),
         ({"name": "schedule"}, "policy schedule needs the parameter schedule"),
         ({"name": "fixed", "draft_length": 9}, "draft_length is 9; it must be from 0 .off. to 8"),
+        ({"name": "fixed", "draft_length": -1}, "draft_length is -1; it must be"),
     ],
 )
 def test_factory_says_what_is_allowed(arguments: dict[str, object], complaint: str) -> None:

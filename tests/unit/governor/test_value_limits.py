@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan, ReplayScores, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
 
 SAMPLE = StepSample(
     num_requests=3,
@@ -22,6 +22,7 @@ SAMPLE = StepSample(
     is_clean=True,
     judged=("a", "b", "c"),
 )
+LOAD = EngineLoad(2, 300, 0, 0, 8)
 SCORES = ReplayScores((4, 4), (4, 0), 20, 0, 0.001)
 
 
@@ -96,10 +97,23 @@ def test_an_impossible_plan_is_refused() -> None:
         DraftPlan(-1, "planted")
     with pytest.raises(ValueError, match="replay_scoring_tokens is -1; it must be 0 or more"):
         DraftPlan(0, "planted", replay_scoring_tokens=-1)
-    assert not DraftPlan(0, "planted").is_exploring
 
 
-@pytest.mark.parametrize("value", [SAMPLE, SCORES, DraftPlan(0, "planted")])
-def test_values_do_not_change(value: Any) -> None:
+@pytest.mark.parametrize("value", [SAMPLE, SCORES, LOAD, DraftPlan(0, "planted")])
+def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(value, next(iter(type(value).__dataclass_fields__)), 1)
+    assert not hasattr(value, "__dict__")
+
+
+def test_what_is_not_said_is_absent() -> None:
+    """An engine or a policy without probes need not mention them."""
+    assert (LOAD.has_replay_scoring, LOAD.has_first_token_verdicts) == (False, False)
+    plan = DraftPlan(0, "planted")
+    assert (plan.replay_scoring_tokens, plan.requests_first_tokens) == (0, False)
+    assert (plan.is_exploring, plan.expected_tokens_per_s) == (False, None)
+    assert (SAMPLE.catches_up, SAMPLE.replay_scores, SAMPLE.first_token_verdicts) == (
+        False,
+        None,
+        (),
+    )
