@@ -143,7 +143,7 @@ def find_errors(
 ) -> list[str]:
     """Compare the transcripts with the expected answers and with the replicas' request logs."""
     by_id: defaultdict[str, list[RequestRecord]] = defaultdict(list)
-    for record in fleet.records():
+    for record in fleet.ended_records():
         by_id[record.request_id].append(record)
     errors = []
     for request, transcript in zip(requests, transcripts, strict=True):

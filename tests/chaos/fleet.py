@@ -90,6 +90,21 @@ class Fleet:
             record for request_log in self.request_logs for record in read_request_log(request_log)
         ]
 
+    def ended_records(self, within_s: float = 10.0) -> list[RequestRecord]:
+        """The records of all replicas, once each request has ended or its process has.
+
+        A replica writes the end of a request after its client has the answer. Raises `TimeoutError`
+        after `within_s`.
+        """
+        wait_until(lambda: not self._open_records(), within_s)
+        return self.records()
+
+    def _open_records(self) -> list[RequestRecord]:
+        running = {m.pid for m in self.mock_vllms if m.returncode is None}
+        return [
+            record for record in self.records() if record.ending is None and record.pid in running
+        ]
+
     def num_started(self, name: str, replica: int | None = None) -> int:
         """Count the requests whose id starts with `name` and that a replica has begun to answer.
 

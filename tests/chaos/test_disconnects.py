@@ -42,9 +42,9 @@ async def test_disconnecting_aborts_the_request(fleet: Fleet, moment: Moment, st
     request_id = f"leaves-{moment.name}-{stream}"
     request = expected_request(0, max_tokens=30, stream=stream)
     left_at_s = await disconnect_at(fleet, request, request_id, moment)
-    wait_until(lambda: is_idle(fleet))
-    record = next(iter(fleet.records_of(request_id)), None)
-    assert record is not None
+    wait_until(lambda: is_idle(fleet) and bool(fleet.records_of(request_id)))
+    fleet.ended_records()
+    (record,) = fleet.records_of(request_id)
     assert record.ended_s is not None
     if moment is Moment.LAST_TOKEN:
         assert record.ending in ("finished", "aborted")
@@ -82,4 +82,4 @@ async def test_two_hundred_clients_disconnect_at_random(fleet: Fleet) -> None:
     ]
     await asyncio.gather(*(disconnect(*numbered) for numbered in enumerate(requests)))
     wait_until(lambda: is_idle(fleet))
-    assert all(record.ending is not None for record in fleet.records())
+    assert all(record.ending is not None for record in fleet.ended_records())

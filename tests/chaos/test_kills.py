@@ -26,7 +26,7 @@ async def test_sigkill(fleet: Fleet, after_tokens: int | None) -> None:
     requests = [expected_request(number) for number in range(NUM_STREAMS)]
     transcripts = await send_all(fleet, requests, name=f"sigkill-{after_tokens}")
     assert find_errors(fleet, requests, transcripts) == []
-    assert fleet.mock_vllms[0].returncode == -9
+    assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == -9
     assert num_failed_over(fleet, transcripts) > 0
 
 
@@ -44,7 +44,7 @@ async def test_exit(fleet: Fleet, exit_code: int) -> None:
     requests = [expected_request(number) for number in range(NUM_STREAMS)]
     transcripts = await send_all(fleet, requests, name=f"exit-{exit_code}")
     assert find_errors(fleet, requests, transcripts) == []
-    assert fleet.mock_vllms[0].returncode == exit_code
+    assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == exit_code
 
 
 @pytest.mark.parametrize("has_started", [False, True])
@@ -125,13 +125,24 @@ async def test_all_replicas_die_and_one_returns(fleet: Fleet, after_tokens: int 
 
 
 async def test_a_request_that_kills_engines_kills_at_most_three() -> None:
-    """The gateway makes three attempts, each of which kills a replica before it answers."""
+    """The gateway makes three attempts, each of which kills a replica before it answers.
+
+    A replica's connection breaks before its process has ended, so the answer may come first.
+    """
     with running_fleet(5, "--tpot-ms", "4") as fleet:
         for replica in range(5):
             fleet.add_fault(replica, kind="die", times=1)
         (transcript,) = await send_all(fleet, [expected_request(0)], name="poison")
         assert transcript.status == 503
-        assert sum(mock_vllm.returncode is not None for mock_vllm in fleet.mock_vllms) == 3
+        await asyncio.to_thread(wait_until, lambda: num_dead(fleet) >= 3)
+        await asyncio.sleep(0.2)  # a fourth attempt would kill within this time
+        assert num_dead(fleet) == 3
+        assert len(fleet.records_of(transcript.request_id)) == 3
+
+
+def num_dead(fleet: Fleet) -> int:
+    """Count the replicas whose process has ended."""
+    return sum(mock_vllm.returncode is not None for mock_vllm in fleet.mock_vllms)
 
 
 @pytest.mark.parametrize(("tokens_apart", "is_continued"), [(20, True), (9, False)])

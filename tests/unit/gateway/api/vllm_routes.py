@@ -1,4 +1,4 @@
-"""Which paths does vLLM's server have? Read from its files, without importing it."""
+"""The paths of vLLM's server, read from its files without importing it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ FASTAPI = ["/openapi.json", "/redoc", "/docs/oauth2-redirect"]
 """What FastAPI adds by itself."""
 
 
-def find_vllm() -> Path | None:
-    """The folder of the installed vLLM."""
+def vllm_folder() -> Path:
+    """The folder of the installed vLLM. Raises `ModuleNotFoundError` if it is not installed."""
     spec = importlib.util.find_spec("vllm")
     if spec is None or not spec.submodule_search_locations:
-        return None
+        raise ModuleNotFoundError("vLLM is not installed; `make install-dev` installs it")
     return Path(spec.submodule_search_locations[0])
 
 

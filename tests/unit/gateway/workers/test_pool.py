@@ -86,8 +86,8 @@ async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path:
         answer = (await it.admin.delete("/admin/replicas?name=r0")).json()
         assert answer == {"name": "r0", "state": "draining", "in_flight": 12}
         await it.until_removed()
-        assert all(record.ending == "finished" for record in it.records())
         assert await asyncio.gather(*sending) == [200] * 12
+        await until(lambda: {record.ending for record in it.records()} == {"finished"}, within_s=5)
         while (status := await it.send()) == 503:  # noqa: ASYNC110 - until the workers know
             await asyncio.sleep(0.02)
         assert status == 404  # no such model any more

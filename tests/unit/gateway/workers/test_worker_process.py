@@ -220,7 +220,14 @@ async def test_a_worker_logs_to_the_stderr_of_its_parent(
     async with serving(tmp_path) as it:
         it.mock_vllm.kill()
         assert await it.send() == 503
-    assert "paceline: WARNING: request " in capfd.readouterr().err
+        written = ""
+
+        def has_logged() -> bool:
+            nonlocal written
+            written += capfd.readouterr().err
+            return "paceline: WARNING: request " in written
+
+        await until(has_logged, within_s=5)
 
 
 @pytest.mark.parametrize(
