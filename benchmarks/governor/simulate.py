@@ -20,7 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.governor.report.claims import (
+from benchmarks.governor.report.tables import table
+from benchmarks.governor.report.targets import (
     MAX_EXPLORATION_LOSS,
     MAX_STEPS_TO_ADAPT,
     OF_BEST_SINGLE,
@@ -28,7 +29,6 @@ from benchmarks.governor.report.claims import (
     OF_ORACLE,
     OF_TABLE,
 )
-from benchmarks.governor.report.tables import table
 from benchmarks.results_file import sibling, write_result
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
 from paceline.mock_vllm import RequestRecord, SpawnedMockVllm, read_request_log, spawn_mock_vllm
@@ -91,19 +92,22 @@ class Fleet:
         ]
 
     def ended_records(self, within_s: float = 10.0) -> list[RequestRecord]:
-        """The records of all replicas, once each request has ended or its process has.
+        """The records of all replicas, once every request of a running replica has ended.
 
-        A replica writes the end of a request after its client has the answer. Raises `TimeoutError`
-        after `within_s`.
+        A replica writes the end of a request after its client has the answer. One that was killed
+        or stopped writes nothing more. Raises `TimeoutError` after `within_s`.
         """
         wait_until(lambda: not self._open_records(), within_s)
         return self.records()
 
     def _open_records(self) -> list[RequestRecord]:
-        running = {m.pid for m in self.mock_vllms if m.returncode is None}
-        return [
-            record for record in self.records() if record.ending is None and record.pid in running
-        ]
+        running = {
+            mock_vllm.pid
+            for mock_vllm in self.mock_vllms
+            if mock_vllm.returncode is None
+            and psutil.Process(mock_vllm.pid).status() != psutil.STATUS_STOPPED
+        }
+        return [one for one in self.records() if one.ending is None and one.pid in running]
 
     def num_started(self, name: str, replica: int | None = None) -> int:
         """Count the requests whose id starts with `name` and that a replica has begun to answer.

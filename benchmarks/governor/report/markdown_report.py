@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks.governor.report.adaptation import Adaptation
 from benchmarks.governor.report.analysis import ArmFinding, Findings
-from benchmarks.governor.report.claims import OF_FLOOR, claims_of
 from benchmarks.governor.report.measured import Measured
 from benchmarks.governor.report.tables import (
     render_median_ms,
@@ -17,6 +16,7 @@ from benchmarks.governor.report.tables import (
     render_rate,
     table,
 )
+from benchmarks.governor.report.targets import OF_FLOOR, claims_of
 from benchmarks.governor.trace.arms import LEARNING_ARMS
 from benchmarks.servers import MAX_IDLE_CORES
 
@@ -59,7 +59,8 @@ def _head(document: Mapping[str, Any], measured: Measured) -> str:
         f"{environment['paceline']}; {environment['date_utc']}.\n\n"
         f"    {environment['command']}\n\n"
         f"{_target_note(plan['target'])}"
-        "Means over repeats with 95 % bootstrap intervals; ratios compare runs of the same repeat."
+        f"Means (lowest to highest) over n = {measured.num_repeats} repeats; ratios compare runs "
+        "of the same repeat."
     )
 
 

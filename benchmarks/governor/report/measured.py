@@ -1,4 +1,4 @@
-"""The runs as arrays, and estimates over repeats with their intervals.
+"""The runs as arrays, and estimates over repeats.
 
 Only complete repeats count: every comparison is between runs of the same repeat, which share their
 prompts and the state of the machine.
@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
 
 Floats = NDArray[np.float64]
-
-_NUM_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +52,31 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure over repeats: the mean with its 95 % interval, and every repeat's value."""
+    """A figure over repeats: the mean, and every repeat's value."""
 
     mean: float
-    low: float
-    high: float
     values: tuple[float, ...]
 
     @property
-    def has_interval(self) -> bool:
+    def lowest(self) -> float:
+        return min(self.values)
+
+    @property
+    def highest(self) -> float:
+        return max(self.values)
+
+    @property
+    def has_range(self) -> bool:
         return len(self.values) > 1
 
 
 def estimate(values: Sequence[float] | Floats) -> Estimate:
-    """Mean and 95 % percentile bootstrap over repeats; with one repeat the interval is the value.
+    """The mean over repeats with every value; the range is the whole statement of uncertainty.
 
-    With five repeats such an interval is too narrow by about a tenth: treat it as a rough guide.
+    An interval from a handful of repeats would claim more than they can show.
     """
     array = np.asarray(values, dtype=np.float64)
-    low = high = mean = float(array.mean())
-    if len(array) > 1:
-        found = bootstrap(
-            (array,),
-            np.mean,
-            n_resamples=_NUM_RESAMPLES,
-            method="percentile",
-            rng=np.random.default_rng(0),
-        )
-        low, high = map(float, found.confidence_interval)
-    return Estimate(mean, low, high, tuple(array.tolist()))
+    return Estimate(float(array.mean()), tuple(array.tolist()))
 
 
 def read_runs(document: Mapping[str, Any]) -> Measured:

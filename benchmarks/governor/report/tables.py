@@ -16,17 +16,17 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def render_percent(found: Estimate) -> str:
-    """The mean, with the interval if there is one."""
-    if not found.has_interval:
+    """The mean, with lowest and highest if there are several repeats."""
+    if not found.has_range:
         return f"{found.mean:.1%} (one repeat)"
-    return f"{found.mean:.1%} ({found.low:.1%} to {found.high:.1%})"
+    return f"{found.mean:.1%} ({found.lowest:.1%} to {found.highest:.1%})"
 
 
 def render_rate(found: Estimate) -> str:
     """The mean, with the range over repeats if there are several."""
-    if not found.has_interval:
+    if not found.has_range:
         return f"{found.mean:.0f}"
-    return f"{found.mean:.0f} ({min(found.values):.0f}-{max(found.values):.0f})"
+    return f"{found.mean:.0f} ({found.lowest:.0f}-{found.highest:.0f})"
 
 
 def render_median_ms(values: Floats) -> str:

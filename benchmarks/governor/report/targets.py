@@ -20,11 +20,11 @@ MAX_EXPLORATION_LOSS = 0.005
 
 
 class Verdict(StrEnum):
-    """Whether a target is met, and how certain that is."""
+    """Whether a target is met, and in how many of the repeats."""
 
     MET = "met"
-    LIKELY = "met, but the interval extends below"
-    SHORT = "short, but the interval extends above"
+    LIKELY = "met on average, but not in every repeat"
+    SHORT = "missed on average, but met in some repeats"
     MISSED = "missed"
     SINGLE = "not decidable from one repeat"
     UNKNOWN = "not measured"
@@ -43,14 +43,14 @@ class Claim:
 def judge(found: Estimate, target: float) -> Verdict:
     """Whether the figure is at least `target`.
 
-    >>> judge(Estimate(0.98, 0.96, 0.99, (0.96, 0.98, 0.99)), 0.97).name
+    >>> judge(Estimate(0.98, (0.96, 1.0)), 0.97).name
     'LIKELY'
     """
-    if not found.has_interval:
+    if not found.has_range:
         return Verdict.SINGLE
     if found.mean >= target:
-        return Verdict.MET if found.low >= target else Verdict.LIKELY
-    return Verdict.MISSED if found.high < target else Verdict.SHORT
+        return Verdict.MET if found.lowest >= target else Verdict.LIKELY
+    return Verdict.MISSED if found.highest < target else Verdict.SHORT
 
 
 def claims_of(arm: ArmFinding, adapted: Sequence[Adaptation]) -> list[Claim]:

@@ -1,0 +1,121 @@
+"""The claims of docs/experiments/README.md, which repeats a headline of every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+from benchmarks.claims.documents import latency_policy, simulated_machines, speculation
+from benchmarks.claims.documents.gateway import added_ms
+from benchmarks.claims.documents.shifting_trace import (
+    NGRAM_INTEL,
+    TWIN_AMD,
+    TWIN_INTEL,
+    trace_figures,
+)
+from benchmarks.claims.readers import paired_ratios
+from benchmarks.claims.spread import Spread
+
+DOCUMENT = "docs/experiments/README.md"
+_TIMES = "\N{MULTIPLICATION SIGN}"
+NOT_MEASURED = {
+    "target": ("target 50",),
+    "setting": ("at 256 requests", "at 256 requests |", "whose steps take 3 ms", "vLLM 0.32"),
+    "model card": ("84 % of JSON answers exactly right | renames: 2 %",),
+}
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    traces = [trace_figures(read(name)) for name in (TWIN_AMD, TWIN_INTEL, NGRAM_INTEL)]
+    reached = Spread(trace["oracle"].mean for trace in traces)
+    worst = Spread(-trace["floor"].mean for trace in traces)
+    yield claim(
+        "{reached.lowest:.1f} to {reached.highest:.1f} % of the best length of each phase | worst "
+        "phase {worst.lowest:.0f} to {worst.highest:.0f} % below",
+        reached=reached,
+        worst=worst,
+    )
+    simulated = read(simulated_machines.RESULT)
+    of_oracle = Spread(
+        simulated_machines.ratios(simulated, profile, drafter, trace, "of_oracle").mean
+        for _, profile, drafter in simulated_machines.ROWS
+        for trace in simulated_machines.TRACES
+    ).percent()
+    yield claim("{x.lowest:.1f} to {x.highest:.1f} % of the oracle", x=of_oracle)
+    of_single = [
+        simulated_machines.ratios(simulated, profile, drafter, trace, "of_best_single").mean
+        for _, profile, drafter in simulated_machines.ROWS
+        for trace in simulated_machines.TRACES
+    ]
+    yield claim(
+        "below the best single length in {num_lost} of {num_cells} cells",
+        num_lost=sum(ratio < 1 for ratio in of_single),
+        num_cells=len(of_single),
+    )
+    steps = [run["policy"] for run in read("governor-step-time-2026-11-22.json")["runs"]]
+    p99 = Spread(step["wall_p99_us"] for step in steps)
+    yield claim(
+        "{p50:.0f} µs in the median at 256 requests | P99 {p99.lowest:.0f} to {p99.highest:.0f} µs",
+        p50=Spread(step["wall_p50_us"] for step in steps).median,
+        p99=p99,
+    )
+    twin = read("speculation-twin-2026-11-21.json.gz")
+    bundled = read("speculation-bundled-2026-11-21.json.gz")
+    hard = Spread(
+        paired_ratios(result, speculation.HARD, speculation.MODEL).median
+        for result in (twin, bundled)
+    )
+    yield claim(
+        "{gain:.2f}{sign} on predictable text | hard text {hard.lowest:.2f} to "
+        "{hard.highest:.2f}{sign}",
+        sign=_TIMES,
+        gain=paired_ratios(twin, speculation.PREDICTABLE, speculation.MODEL).median,
+        hard=hard,
+    )
+    cells = read(latency_policy.RESULT)["cells"]
+    slower = Spread(latency_policy.slowdown(cell, "latency") for cell in cells).gain_percent()
+    rates = (cell["arms"]["latency"]["tokens_per_s"] / cell["arms"]["goodput"]["tokens_per_s"]
+             for cell in cells)  # fmt: skip
+    yield claim(
+        "slowest answers {slower.mean:.1f} % slower than at the best length, on average | up to "
+        "{fewer:.0f} % fewer tokens per second",
+        slower=slower,
+        fewer=-Spread(rates).gain_percent().lowest,
+    )
+    pacing = read("prefill-pacing-twin-2026-11-21.json")["comparison"]
+    stock, paced = (Spread(pacing[f"{arm}: inter_chunk_p99_ms"]).median
+                    for arm in ("default limits", "paced"))  # fmt: skip
+    first_tokens = (Spread(pacing[f"{arm}: long_first_token_p50_ms"]).median
+                    for arm in ("paced", "default limits"))  # fmt: skip
+    yield claim(
+        "P99 {stock:,.0f} → {paced:.1f} ms | time to first token of long prompts {sign}{times:.0f}",
+        sign=_TIMES,
+        stock=stock,
+        paced=paced,
+        times=next(first_tokens) / next(first_tokens),
+    )
+    latency = read("gateway-added-latency-2026-11-21.json.gz")
+    own, router = (
+        added_ms(latency, "256", "ttft_ms", "p99", arm).median
+        for arm in ("paceline", "vllm-router")
+    )
+    yield claim(
+        "{own:.1f} ms added TTFT at P99 | the Rust router adds {router:.1f} ms",
+        own=own,
+        router=router,
+    )
+    chaos = read("chaos-real-2026-11-21.json")["summary"]
+    yield claim(
+        "{num_eligible_streams_completed:,} of {num_eligible_streams:,} eligible streams completed "
+        "| longest pause of a continued stream {longest_silence_of_struck_s:.1f} s",
+        **chaos,
+    )
+    greedy = read("losslessness-2026-11-21.json")["greedy"]
+    yield claim("{num_identical_outputs:,} of {num_prompts:,} greedy outputs identical", **greedy)
+    served = [read(f"served-rate-{name}-2026-11-21.json")["ratio"] for name in ("twin", "bundled")]
+    yield claim(
+        "| {twin:.2f} of its rate | {bundled:.2f} with",
+        twin=served[0]["median"],
+        bundled=served[1]["median"],
+    )

@@ -1,0 +1,134 @@
+"""The claims of docs/experiments/gateway.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+from benchmarks.claims.spread import Spread
+
+DOCUMENT = "docs/experiments/gateway.md"
+NOT_MEASURED = {
+    "target": ("≤ 5 ms", "≤ 2 ms", "≥ 90 % of the peak"),
+    "observed": (
+        "about 2.3 ms per request and 0.18 ms per chunk",
+        "the two TTFT figures were 5.1 and 18 ms",
+    ),
+    "setting": ("the default queue wait of 10 s",),
+}
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    yield from _added_latency(read("gateway-added-latency-2026-11-21.json.gz"))
+    yield from _overload(read("gateway-overload-2026-11-22.json"))
+
+
+def added_ms(result: Mapping[str, Any], level: str, measure: str, name: str, arm: str) -> Spread:
+    """Milliseconds that the arm adds to this percentile, one value per repeat."""
+    (runs,) = (one["runs"] for one in result["levels"] if one["level"]["name"] == level)
+    by_key = {(run["arm"], run["repeat"]): run[measure][name] for run in runs}
+    repeats = sorted({run["repeat"] for run in runs})
+    return Spread(by_key[arm, repeat] - by_key["direct", repeat] for repeat in repeats)
+
+
+def _added_latency(result: Mapping[str, Any]) -> Iterator[Claim]:
+    yield claim("LiteLLM {litellm} (one worker)", **result["versions"])
+    yield claim("vllm-router {router} (Rust)", router=result["versions"]["vllm-router"])
+    shapes = {one["level"]["name"]: one["level"] for one in result["levels"]}
+    chunks_per_s = {
+        name: 1000 * shape["num_streams"] / shape["tpot_ms"] for name, shape in shapes.items()
+    }
+    for level, measure, name, head in (
+        ("256", "ttft_ms", "p50", "TTFT p50, {streams} streams, {chunks_per_s:,.0f} chunks/s"),
+        ("256", "ttft_ms", "p99", "TTFT p99"),
+        ("256", "inter_chunk_ms", "p99", "between chunks p99"),
+        (
+            "256-brisk",
+            "ttft_ms",
+            "p99",
+            "TTFT p99, {streams} streams, {chunks_per_s:,.0f} chunks/s",
+        ),
+        ("256-brisk", "inter_chunk_ms", "p99", "between chunks p99"),
+        ("1", "ttft_ms", "p99", "TTFT p99, one stream"),
+    ):
+        yield claim(
+            f"| {head} | {_cell('own', 'z.1f')} | {_cell('litellm', ',.0f')} "
+            f"| {_cell('router', 'z.1f')} | {_cell('again', 'z.1f')} |",
+            streams=shapes[level]["num_streams"],
+            chunks_per_s=chunks_per_s[level],
+            own=added_ms(result, level, measure, name, "paceline"),
+            litellm=added_ms(result, level, measure, name, "litellm"),
+            router=added_ms(result, level, measure, name, "vllm-router"),
+            again=added_ms(result, level, measure, name, "direct again"),
+        )
+    own = added_ms(result, "256", "ttft_ms", "p99", "paceline")
+    yield claim(
+        "| added TTFT p99, {streams} streams | ≤ 5 ms | {own.median:.1f} ms at {slow:,.0f} "
+        "chunks/s, {brisk.median:.1f} at {fast:,.0f} |",
+        streams=shapes["256"]["num_streams"],
+        own=own,
+        brisk=added_ms(result, "256-brisk", "ttft_ms", "p99", "paceline"),
+        slow=chunks_per_s["256"],
+        fast=chunks_per_s["256-brisk"],
+    )
+    other = added_ms(result, "256", "ttft_ms", "p99", "litellm")
+    yield claim(
+        "| the same against LiteLLM | ≤ half | {percent:.0f} % |",
+        percent=100 * own.median / other.median,
+    )
+    yield claim(
+        "| added between chunks p99 | ≤ 2 ms | {slow.median:.1f} ms, {fast.median:.1f} ms |",
+        slow=added_ms(result, "256", "inter_chunk_ms", "p99", "paceline"),
+        fast=added_ms(result, "256-brisk", "inter_chunk_ms", "p99", "paceline"),
+    )
+
+
+def _cell(name: str, spec: str) -> str:
+    return f"{{{name}.median:{spec}}} ({{{name}.lowest:{spec}}} to {{{name}.highest:{spec}}})"
+
+
+def _overload(result: Mapping[str, Any]) -> Iterator[Claim]:
+    replicas, slo, runs = result["replicas"], result["promise"], result["runs"]
+    yield claim(
+        "Two mock replicas of {max_num_seqs} slots ({capacity:.1f} requests/s in total)",
+        **replicas,
+        capacity=result["capacity_per_s"],
+    )
+    yield claim(
+        "The SLO is {ttft_s:g} s to the first token and {total_s:g} s for the whole answer; "
+        "`max_queue_wait_s` is {wait_s:g}. Three repeats of {seconds:g} s",
+        **slo,
+        wait_s=result["queue_wait_s"],
+        seconds=result["seconds"],
+    )
+
+    def spread(arm: str, load: float, figure: str, name: str | None = None) -> Spread:
+        own = [run[figure] for run in runs if (run["arm"], run["load"]) == (arm, load)]
+        return Spread(own if name is None else (value[name] for value in own))
+
+    loads = {run["load"] for run in runs if run["arm"] == "paceline"}
+    peak = max(spread("paceline", load, "goodput_per_s").median for load in loads)
+    good = spread("paceline", 3, "goodput_per_s")
+    yield claim(
+        "| {good.median:.1f}/s ({good.lowest:.1f} to {good.highest:.1f}), **{percent:.0f} %** of "
+        "the peak |",
+        good=good,
+        percent=100 * good.median / peak,
+    )
+    for name, bold in (("p50", ""), ("p99", "**")):
+        yield claim(
+            f"{bold}{{ms.median:.1f}} ms{bold} ({{ms.lowest:.1f}} to {{ms.highest:.1f}})",
+            ms=spread("paceline", 3, "refusal_ms", name),
+        )
+    patient = spread("paceline, default wait", 3, "goodput_per_s")
+    yield claim(
+        "| {percent.median:.0f} % of the peak ({percent.lowest:.0f} to {percent.highest:.0f}) |",
+        percent=patient.map(lambda rate: 100 * rate / peak),
+    )
+    others = [
+        *spread("vllm-router", 3, "num_good").values,
+        *spread("direct", 3, "num_good").values,
+    ]
+    yield claim("and {num:.0f} of their answers meet the SLO", num=sum(others))

@@ -1,0 +1,71 @@
+"""The claims of README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+from benchmarks.claims.documents.gateway import added_ms
+from benchmarks.claims.documents.shifting_trace import (
+    NGRAM_INTEL,
+    TWIN_AMD,
+    TWIN_INTEL,
+    trace_figures,
+)
+
+DOCUMENT = "README.md"
+NOT_MEASURED = {
+    "setting": ("with 1 to 32 concurrent requests", "At 256 streams"),
+}
+COLUMNS = {"amd": TWIN_AMD, "intel": TWIN_INTEL, "ngram": NGRAM_INTEL}
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    columns = {name: trace_figures(read(result)) for name, result in COLUMNS.items()}
+    yield claim(
+        "| | draft model, AMD cores (n = {amd[n]}) | draft model, slower Intel cores "
+        "(n = {intel[n]}) | n-gram, Intel cores (n = {ngram[n]}) |",
+        **columns,
+    )
+    for head, figure, spec, bold in (
+        ("the best fixed draft length *of each phase* (fraction reached)", "oracle", ".1f", ""),
+        ("the best single draft length", "single", "+.1f", ""),
+        ("a table of draft lengths tuned on this trace", "table", "+.1f", ""),
+        ("no speculation, whole trace", "none", "+.0f", ""),
+        (
+            "**the better of no speculation and the best length, worst phase**",
+            "floor",
+            "+.0f",
+            "**",
+        ),
+    ):
+        cells = " | ".join(
+            f"{bold}{{{column}.mean:{spec}}} %{bold} "
+            f"({{{column}.lowest:{spec}}} to {{{column}.highest:{spec}}})"
+            for column in COLUMNS
+        )
+        yield claim(
+            f"| {head} | {cells} |", **{name: column[figure] for name, column in columns.items()}
+        )
+    summary = read("chaos-real-2026-11-21.json")["summary"]
+    yield claim(
+        "real engines received {num_kills} SIGKILLs, none of {num_requests:,} requests was lost "
+        "before its first token, and {num_eligible_streams_completed:,} of "
+        "{num_eligible_streams:,} eligible streams",
+        **summary,
+    )
+    latency = read("gateway-added-latency-2026-11-21.json.gz")
+    own, litellm, router = (
+        added_ms(latency, "256", "ttft_ms", "p99", arm)
+        for arm in ("paceline", "litellm", "vllm-router")
+    )
+    yield claim(
+        "the gateway adds {own.median:.1f} ms ({own.lowest:.1f} to {own.highest:.1f}, n = {own.n}) "
+        "to the P99 time to first token; in the same run LiteLLM adds {litellm.median:.0f} ms "
+        "({litellm.lowest:.0f} to {litellm.highest:.0f}) and vllm-router, written in Rust, "
+        "{router.median:.1f} ms ({router.lowest:.1f} to {router.highest:.1f})",
+        own=own,
+        litellm=litellm,
+        router=router,
+    )
