@@ -30,7 +30,7 @@ from chaos.gateway_process import GatewayProcess, start_gateway
 from chaos.real_engines.killing import READY_WITHIN_S, KillingRun
 from losslessness.greedy import NEAR_TIE_NATS
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 from paceline.demo import heldout_path
 
@@ -47,8 +47,13 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
+    result = ResultFile(
+        arguments.results / f"chaos-real-{environment.date_utc[:10]}.json",
+        allow_dirty=arguments.allow_dirty,
+    )
     chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
     chosen = chats[:: len(chats) // arguments.questions][: arguments.questions]
     texts = [one["messages"][0]["content"] for one in chosen]
@@ -68,10 +73,9 @@ def main() -> int:
         "environment": asdict(environment),
         **document,
     }
-    target = arguments.results / f"chaos-real-{environment.date_utc[:10]}.json"
-    write_result(target, document)
+    result.write(document)
     shown = {name: document[name] for name in ("faults", "differences", "summary")}
-    print(json.dumps(shown, indent=1), f"\nlog: {gateway.log}\nwritten: {target}")
+    print(json.dumps(shown, indent=1), f"\nlog: {gateway.log}\nwritten: {result.path}")
     return 0 if document["is_passed"] else 1
 
 

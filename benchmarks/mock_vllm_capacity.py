@@ -31,7 +31,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
@@ -146,8 +146,13 @@ async def run_once(server: SpawnedMockVllm, num_streams: int, tpot_ms: float) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
+    add_allow_dirty(parser)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    file = ResultFile(
+        arguments.results / f"mock-vllm-capacity-{today}.json", allow_dirty=arguments.allow_dirty
+    )
     os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - {SERVER_CORE} or {0})
     runs = []
     for repeat in range(arguments.repeats):
@@ -166,9 +171,8 @@ def main() -> None:
         "run_s": RUN_S,
         "runs": [asdict(run) for run in runs],
     }
-    path = arguments.results / f"mock-vllm-capacity-{time.strftime('%Y-%m-%d')}.json"
-    write_result(path, result)
-    print(path)
+    file.write(result)
+    print(file.path)
 
 
 if __name__ == "__main__":

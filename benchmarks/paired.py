@@ -52,7 +52,7 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import MAX_IDLE_CORES, Server, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.run.config import RunConfig
@@ -170,23 +170,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("plan", type=Path, help="JSON file; the docstring of this script shows one")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text(encoding="utf-8"))
     # Servers are stopped in `finally`, which a plain SIGTERM would skip.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     logs = Path(tempfile.mkdtemp(prefix="paired-"))
     print(f"logs of the servers: {logs}")
-    target = (
-        arguments.results / f"{plan['name']}-{time.strftime('%Y-%m-%d', time.gmtime())}.json.gz"
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    result = ResultFile(
+        arguments.results / f"{plan['name']}-{today}.json.gz", allow_dirty=arguments.allow_dirty
     )
-    document = run_plan(plan, logs, lambda document: write_result(target, document))
+    document = run_plan(plan, logs, result.write)
     for item in document["comparisons"]:
         print(
             f"{item['load']}: {item['arm']} / {item['baseline']}, {item['figure']}: "
             f"{item['median']:.3f} (min {item['min']:.3f}, max {item['max']:.3f}, "
             f"{len(item['ratios'])} repeats)"
         )
-    print(f"written: {target}")
+    print(f"written: {result.path}")
     if any(run["summary"]["num_errors"] for run in document["runs"]):
         sys.exit("Error: requests failed; the comparison is not valid.")
 

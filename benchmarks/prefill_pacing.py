@@ -32,7 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_servers
 from paceline.bench.results.environment import describe_environment
 from paceline.workloads import load_heldout
@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--objective-ms", type=float, default=60.0)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
+    add_allow_dirty(parser)
     options = parser.parse_args()
     if not options.results.is_dir():
         parser.error(f"--results is {options.results}, which is not a folder")
@@ -169,8 +170,9 @@ def main() -> None:
     }  # fmt: skip
     runs: list[dict[str, Any]] = []
     name = Path(options.model).name if options.model else "bundled"
-    target = (
-        options.results / f"prefill-pacing-{name}-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    result = ResultFile(
+        options.results / f"prefill-pacing-{name}-{today}.json", allow_dirty=options.allow_dirty
     )
     document = {
         "schema_version": 1,
@@ -192,9 +194,9 @@ def main() -> None:
                 runs.append({"repeat": repeat, "arm": arm, "summary": summary})
                 print(repeat, arm, {k: round(v, 1) for k, v in summary.items()}, flush=True)
             document["comparison"] = compare(runs)
-            write_result(target, document)
+            result.write(document)
     print(json.dumps(document["comparison"], indent=1))
-    print(f"written: {target}")
+    print(f"written: {result.path}")
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

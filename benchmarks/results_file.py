@@ -7,17 +7,88 @@ bytes: the gzip header carries no time and no file name.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from paceline.bench.results.files import write_bytes
+from paceline.bench.results.source_state import SourceState, source_state
+
+
+class ResultFile:
+    """The raw result of this run. It never replaces the file of another run.
+
+    Create it before measuring, so that a run that may not be recorded fails early.
+    """
+
+    def __init__(self, path: Path, *, allow_dirty: bool = False) -> None:
+        """Take `path`, or the next free name: `NAME.json`, `NAME-2.json`, ….
+
+        Exits with an error if the checkout has uncommitted changes, unless `allow_dirty`. The
+        result then records `dirty: true`.
+        """
+        refuse_dirty(source_state(), allow_dirty=allow_dirty)
+        self.path = fresh_path(path)
+        self._is_written = False
+
+    @classmethod
+    def resume(cls, path: Path, *, allow_dirty: bool = False) -> ResultFile:
+        """Continue the file of an earlier run."""
+        file = cls(path, allow_dirty=allow_dirty)
+        file.path, file._is_written = path, True
+        return file
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Write the document, or replace what this run wrote before.
+
+        Raises `ValueError` if its environment does not name the commit.
+        """
+        if "commit" not in document.get("environment", {}):
+            raise ValueError("environment has no commit; set it to describe_environment(sys.argv)")
+        if not self._is_written:
+            self.path = fresh_path(self.path)
+        write_result(self.path, document)
+        self._is_written = True
+
+
+def add_allow_dirty(parser: argparse.ArgumentParser) -> None:
+    """Add the flag `--allow-dirty`, for `ResultFile`."""
+    parser.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="write the result although the checkout has uncommitted changes, and record that",
+    )
+
+
+def refuse_dirty(state: SourceState, *, allow_dirty: bool) -> None:
+    """Exit with an error if the checkout has uncommitted changes."""
+    if state.changes and not allow_dirty:
+        sys.exit(
+            f"Error: {len(state.changes)} files differ from commit {state.commit}, such as "
+            f"{state.changes[0][3:]}, so the result would not belong to a commit. Commit or stash "
+            "them, or give --allow-dirty, which records dirty: true."
+        )
+
+
+def fresh_path(path: Path) -> Path:
+    """The path, or the first of `NAME-2.json`, `NAME-3.json`, … that does not exist."""
+    ending = ".json.gz" if path.name.endswith(".json.gz") else path.suffix
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name.removesuffix(ending)}-{number}{ending}")
+    return found
 
 
 def write_result(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the document atomically; gzip-compressed when the name ends in `.gz`."""
+    """Write the document atomically; gzip-compressed when the name ends in `.gz`.
+
+    It replaces an existing file; runs use `ResultFile`.
+    """
     data = render_result(document).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)

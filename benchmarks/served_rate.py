@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import running_servers
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.run.config import RunConfig
@@ -91,7 +91,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--num-questions", type=int, default=8, help="per repeat and arm")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
+    environment = describe_environment(sys.argv)
+    name = f"served-rate-{arguments.name}-{environment.date_utc[:10]}.json"
+    result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
     layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=KV_CACHE_BYTES))
     engine_args = [*layout.vllm_args, "--max-model-len", "2048"]
     # This process computes by itself, so it gets the core binding directly.
@@ -105,8 +109,8 @@ def main() -> None:
     )
     serve = ["paceline", "serve", str(arguments.model), "--draft", "none"]
     serve += ["--port", "{port}", "--admin-port", "{admin_port}"]
-    environment = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(KV_CACHE_BYTES)}
-    plan = {"servers": {"served": {"command": serve, "env": environment}}}
+    served_environment = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(KV_CACHE_BYTES)}
+    plan = {"servers": {"served": {"command": serve, "env": served_environment}}}
     logs = Path(tempfile.mkdtemp(prefix="served-rate-"))
     runs: list[dict[str, Any]] = []
     try:
@@ -131,15 +135,13 @@ def main() -> None:
         "schema_version": 1,
         "kind": "served rate",
         "model": arguments.name,
-        "environment": asdict(describe_environment(sys.argv)),
+        "environment": asdict(environment),
         "layout": {"dtype": layout.dtype, "environment": own_environment},
         "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
         "runs": runs,
     }
-    date = document["environment"]["date_utc"][:10]
-    target = arguments.results / f"served-rate-{arguments.name}-{date}.json"
-    write_result(target, document)
-    print(document["ratio"], f"written: {target}")
+    result.write(document)
+    print(document["ratio"], f"written: {result.path}")
 
 
 def _rate(answer: dict[str, float]) -> float:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, wait_until
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 
 ABORT_WITHIN_S = 1.0
@@ -41,8 +41,13 @@ def main() -> int:
     parser.add_argument("--disconnects", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=64, help="concurrent clients")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
+    result = ResultFile(
+        arguments.results / f"soak-disconnects-{environment.date_utc[:10]}.json",
+        allow_dirty=arguments.allow_dirty,
+    )
     # 48 slots for 64 clients: a quarter of them wait in the gateway's queue.
     config = {"admission": {"max_in_flight": 24}}
     flags = ("--tpot-ms", "50", "--prefill-tokens-per-s", "2000", "--eos-every-tokens", "0")
@@ -54,8 +59,7 @@ def main() -> int:
         "environment": asdict(environment),
         **document,
     }
-    target = arguments.results / f"soak-disconnects-{environment.date_utc[:10]}.json"
-    write_result(target, document)
+    result.write(document)
     print({name: document[name] for name in document if name != "environment"})
     return 0 if document["is_passed"] else 1
 

@@ -33,7 +33,7 @@ from chaos.expected_requests import (
 from chaos.fleet import Fleet, running_fleet
 from chaos.transcript import Ending, Transcript, send_request
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 
 
@@ -45,8 +45,13 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--tpot-ms", type=float, default=10.0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
+    result = ResultFile(
+        arguments.results / f"soak-kills-{environment.date_utc[:10]}.json",
+        allow_dirty=arguments.allow_dirty,
+    )
     with running_fleet(arguments.replicas, "--tpot-ms", str(arguments.tpot_ms)) as fleet:
         document = asyncio.run(_run(fleet, arguments))
     document = {
@@ -55,8 +60,7 @@ def main() -> int:
         "environment": asdict(environment),
         **document,
     }
-    target = arguments.results / f"soak-kills-{environment.date_utc[:10]}.json"
-    write_result(target, document)
+    result.write(document)
     print({name: document[name] for name in document if name != "environment"})
     return 0 if not document["faults"] else 1
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 
 MAX_GROWTH_BYTES = 1024 * 1024
@@ -57,9 +57,13 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=32, help="concurrent clients")
     parser.add_argument("--max-minutes", type=float, default=60.0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
-    target = arguments.results / f"soak-memory-{environment.date_utc[:10]}.json"
+    result = ResultFile(
+        arguments.results / f"soak-memory-{environment.date_utc[:10]}.json",
+        allow_dirty=arguments.allow_dirty,
+    )
     document: dict[str, Any] = {}
     with running_fleet(2, "--tpot-ms", "0.5", keeps_request_log=False) as fleet:
         for measured in _run(fleet, arguments):
@@ -70,9 +74,9 @@ def main() -> int:
                 "load_average_1_min": round(_load_average(), 1),
                 **measured,
             }
-            write_result(target, document)
+            result.write(document)
     shown = ("num_requests", "requests_per_s", "growth", "is_passed", "answers")
-    print({name: document[name] for name in shown}, f"written: {target}")
+    print({name: document[name] for name in shown}, f"written: {result.path}")
     return 0 if document["is_passed"] else 1
 
 

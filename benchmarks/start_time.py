@@ -27,7 +27,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +90,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="starts after the first one")
     parser.add_argument("--no-pip-cache", action="store_true")
     parser.add_argument("--json", type=Path)
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
+    result = (
+        ResultFile(arguments.json, allow_dirty=arguments.allow_dirty) if arguments.json else None
+    )
     environment = (
         {**os.environ, "PIP_NO_CACHE_DIR": "1"} if arguments.no_pip_cache else {**os.environ}
     )
@@ -104,7 +108,7 @@ def main() -> None:
         for _ in range(arguments.repeats):
             again.append(serve_once(clone, ask=False, environment=environment))
             print(again[-1], flush=True)
-    if arguments.json:
+    if result:
         document = {
             "schema_version": 1,
             "kind": "start time",
@@ -113,7 +117,7 @@ def main() -> None:
             "first": first,
             "again": again,
         }
-        write_result(arguments.json, document)
+        result.write(document)
 
 
 if __name__ == "__main__":

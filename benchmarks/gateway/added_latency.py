@@ -45,7 +45,7 @@ from benchmarks.gateway.running import (
     undisturbed,
     wait_until_idle,
 )
-from benchmarks.results_file import sibling, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from benchmarks.servers import Server, running_server
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
@@ -97,11 +97,12 @@ def main() -> None:
     }
     date = document["environment"]["date_utc"][:10]
     arguments.results.mkdir(parents=True, exist_ok=True)
-    path = arguments.results / f"gateway-added-latency-{date}{arguments.suffix}.json.gz"
+    name = f"gateway-added-latency-{date}{arguments.suffix}.json.gz"
+    result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
     for level in (level for level in LEVELS if level.name in arguments.levels):
         document["levels"].append(_measure_level(level, arguments))
-        write_result(path, document)
-    _write_report(path)
+        result.write(document)
+    _write_report(result.path)
 
 
 def _measure_level(level: Level, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -199,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    add_allow_dirty(parser)
     parser.add_argument("--suffix", default="", help="appended to the name of the result file")
     parser.add_argument("--cache", type=Path, default=Path("runs/peers"), metavar="FOLDER",
                         help="folder in which the other gateways are installed")  # fmt: skip

@@ -30,7 +30,7 @@ from benchmarks.gateway.arms import MODEL, PACELINE, Replicas, gateway_plan, rep
 from benchmarks.gateway.load import Shape, keep_open
 from benchmarks.gateway.records import percentiles
 from benchmarks.gateway.running import pool_of, scheduling, undisturbed, wait_until_idle
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, cpu_time_s, running_server
 from paceline.bench.results.environment import describe_environment
 
@@ -55,21 +55,22 @@ LOADS = (Load("short", 8, 2), Load("long", 48, 200))
 
 def main() -> None:
     arguments = _parser().parse_args()
+    environment = describe_environment(sys.argv)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    name = f"gateway-two-checkouts-{environment.date_utc[:10]}.json"
+    result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
     runs = _measure(arguments)
     document: dict[str, Any] = {
         "kind": "gateway, two checkouts",
-        "environment": asdict(describe_environment(sys.argv)),
+        "environment": asdict(environment),
         "commits": {"before": arguments.before_commit, "after": arguments.after_commit},
         "scheduling": scheduling(),
         "loads": [asdict(load) for load in LOADS],
         "ratios": {arm: ratios(runs, arm) for arm in (AFTER, BEFORE_AGAIN)},
         "runs": runs,
     }
-    date = document["environment"]["date_utc"][:10]
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    path = arguments.results / f"gateway-two-checkouts-{date}.json"
-    write_result(path, document)
-    print(path)
+    result.write(document)
+    print(result.path)
     for arm, found in document["ratios"].items():
         for name, ratio in found.items():
             print(f"{arm:13s} {name:20s} {ratio}")
@@ -187,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--before-commit", required=True)
     parser.add_argument("--after-commit", required=True)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    add_allow_dirty(parser)
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=5.0)
     return parser

@@ -44,7 +44,7 @@ from benchmarks.gateway.running import (
     undisturbed,
     wait_until_idle,
 )
-from benchmarks.results_file import sibling, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from benchmarks.servers import Server, running_server
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
@@ -90,7 +90,8 @@ def main() -> None:
     }
     date = document["environment"]["date_utc"][:10]
     arguments.results.mkdir(parents=True, exist_ok=True)
-    path = arguments.results / f"gateway-overload-{date}{arguments.suffix}.json"
+    name = f"gateway-overload-{date}{arguments.suffix}.json"
+    result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
@@ -123,9 +124,9 @@ def main() -> None:
                     document["runs"].append(
                         {"repeat": repeat, "arm": arm, "load": load, **measured}
                     )
-                    write_result(path, document)
+                    result.write(document)
                     print(document["runs"][-1], flush=True)
-    _write_report(path)
+    _write_report(result.path)
 
 
 def _plan(arm: str, urls: Sequence[str], folder: Path, cache: Path) -> dict[str, Any]:
@@ -184,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    add_allow_dirty(parser)
     parser.add_argument("--suffix", default="", help="appended to the name of the result file")
     parser.add_argument("--cache", type=Path, default=Path("runs/peers"), metavar="FOLDER",
                         help="folder in which vllm-router is installed")  # fmt: skip

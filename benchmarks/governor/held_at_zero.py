@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
 
@@ -133,6 +133,13 @@ def main() -> None:
     if arguments.engine:
         run_engine(json.loads(arguments.engine))
         return
+    target, today = Path(arguments.target).name, time.strftime("%Y-%m-%d", time.gmtime())
+    name = f"governor-held-at-zero-{target}-{arguments.requests}-{today}.json"
+    result = (
+        ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
+        if arguments.results
+        else None
+    )
     rounds: list[dict[str, float]] = []
     with ExitStack() as stack:
         engines = {}
@@ -155,16 +162,14 @@ def main() -> None:
             name: getattr(arguments, name)
             for name in ("requests", "temperature", "prompt_tokens", "max_tokens", "steps", "dtype")
         },
-        "target": Path(arguments.target).name,
+        "target": target,
         "ratios": {arm: _spread([one[arm] / one["none"] for one in rounds]) for arm in ARMS[1:]},
         "step_ms": {arm: _spread([1e3 * one[arm] for one in rounds]) for arm in ARMS},
         "rounds": rounds,
     }
     print(json.dumps({name: document[name] for name in ("settings", "ratios", "step_ms")}))
-    if arguments.results:
-        today = time.strftime("%Y-%m-%d", time.gmtime())
-        name = f"governor-held-at-zero-{document['target']}-{arguments.requests}-{today}.json"
-        write_result(arguments.results / name, document)
+    if result:
+        result.write(document)
 
 
 def _spread(values: list[float]) -> dict[str, float]:
@@ -188,6 +193,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=30, metavar="N")
     parser.add_argument("--steps", type=int, default=128, metavar="N", help="steps in each turn")
     parser.add_argument("--results", type=Path, metavar="FOLDER")
+    add_allow_dirty(parser)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rounds < 4:

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.governor.report.tables import table
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
-from benchmarks.results_file import sibling, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
 from paceline.policy_simulator.engine.step_log import StepLog
@@ -168,11 +168,20 @@ def main() -> None:
         )
     ]
     environment = asdict(describe_environment(sys.argv))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    result = (
+        ResultFile(
+            arguments.results / f"governor-latency-simulator-{today}.json.gz",
+            allow_dirty=arguments.allow_dirty,
+        )
+        if arguments.results
+        else None
+    )
     with ProcessPoolExecutor(arguments.processes) as pool:
         found = list(pool.map(simulate, cells))
     report = render_report(found)
     print(report)
-    if arguments.results:
+    if result:
         document = {
             "schema_version": 1,
             "kind": "latency in the simulator",
@@ -180,13 +189,11 @@ def main() -> None:
             "noise_fraction": NOISE_FRACTION,
             "cells": found,
         }
-        today = time.strftime("%Y-%m-%d", time.gmtime())
-        target = arguments.results / f"governor-latency-simulator-{today}.json.gz"
-        write_result(target, rounded(document))
+        result.write(rounded(document))
         head = f"# The policy latency in the policy simulator\n\n    {environment['command']}\n\n"
-        page = sibling(target, ".md")
+        page = sibling(result.path, ".md")
         write_text(page, head + report)
-        print(f"written: {target} and {page.name}")
+        print(f"written: {result.path} and {page.name}")
 
 
 def _parse() -> argparse.Namespace:
@@ -200,6 +207,7 @@ def _parse() -> argparse.Namespace:
     add("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N - 1")
     add("--processes", type=int, default=2, metavar="N")
     add("--results", type=Path, metavar="FOLDER")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     if arguments.results is not None and not arguments.results.is_dir():
         parser.error(f"--results is {arguments.results}; it must be an existing folder")

@@ -39,7 +39,7 @@ from benchmarks.governor.trace.plan import (
     TraceOptions,
     build_plan,
 )
-from benchmarks.results_file import read_result, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from paceline.bench.results.environment import describe_environment
 
 _EXAMPLES = """examples:
@@ -71,12 +71,18 @@ def main() -> None:
     options = _options(arguments)
     plan = build_plan(options)
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    target: Path = arguments.resume or arguments.results / f"{options.name}-{today}.json.gz"
-    document = _resume(target, plan) if arguments.resume else _begin(plan, sys.argv)
+    allow_dirty = arguments.allow_dirty
+    if arguments.resume:
+        document = _resume(arguments.resume, plan)
+        result = ResultFile.resume(arguments.resume, allow_dirty=allow_dirty)
+    else:
+        document = _begin(plan, sys.argv)
+        path = arguments.results / f"{options.name}-{today}.json.gz"
+        result = ResultFile(path, allow_dirty=allow_dirty)
     # Servers are stopped in `finally`, which a plain SIGTERM would skip.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    carry_out(document, lambda document: write_result(target, document))
-    _announce([target, *write_report(target)])
+    carry_out(document, result.write)
+    _announce([result.path, *write_report(result.path)])
 
 
 def _begin(plan: dict[str, Any], argv: Sequence[str]) -> dict[str, Any]:
@@ -168,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
         f"{BUNDLED_CONTEXT_TOKENS} for the bundled target and {OTHER_CONTEXT_TOKENS} for others",
     )
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
+    add_allow_dirty(parser)
     add("--resume", type=Path, metavar="FILE", help="continue these results")
     add(
         "--render",

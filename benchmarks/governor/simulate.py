@@ -29,7 +29,7 @@ from benchmarks.governor.report.targets import (
     OF_ORACLE,
     OF_TABLE,
 )
-from benchmarks.results_file import sibling, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.files import write_text
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
@@ -85,10 +85,7 @@ def ratios_of(comparison: Comparison, name: str) -> dict[str, float | int | str 
     by phase.
     """
     arm = comparison.arm(name)
-    single = max(
-        (a for a in comparison.arms if a.summary.arm.startswith("K=")),
-        key=lambda a: a.fraction_of_oracle,
-    )
+    single = comparison.best_single
     single_by_phase = comparison.arm(comparison.best_held_arm)
     tuned = comparison.arm("table")
     return {
@@ -118,12 +115,15 @@ def render_report(document: Mapping[str, Any]) -> str:
     parts = [
         "# The governor in the policy simulator",
         f"Seeds {document['seeds']}, step times with {NOISE_FRACTION:.0%} noise; Paceline "
-        f"{environment['paceline']}, {environment['date_utc']}. Ratios are means over the seeds "
-        "with the lowest in brackets; steps and exploration loss are the highest of all seeds.",
+        f"{environment['paceline']}, commit {environment.get('commit', 'not recorded')}, "
+        f"{environment['date_utc']}. Ratios: mean (lowest to highest) over n = "
+        f"{document['seeds']} seeds; steps and exploration loss are the highest of all seeds. "
+        "`best K` is the fixed length with the most tokens over the trace, for each seed.",
         f"    {environment['command']}",
     ]
     for arm in GOVERNED_ARMS:
-        parts += [f"## {arm}", table(_HEADS, _rows(document["cells"], arm))]
+        rows = table(_HEADS, _rows(document["cells"], arm))
+        parts += [f"## {arm}", rows, _lost_to_single(document["cells"], arm)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -138,6 +138,7 @@ _RATIO_HEADS = (
 )
 _HEADS = (
     "profile, drafter, trace",
+    "best K",
     *(head for _, head in _RATIO_HEADS),
     "which",
     f"steps to adapt (≤ {MAX_STEPS_TO_ADAPT})",
@@ -146,15 +147,13 @@ _HEADS = (
 
 
 def _rows(cells: Sequence[Mapping[str, Any]], arm: str) -> Iterable[Sequence[str]]:
-    def group_key(cell: Mapping[str, Any]) -> tuple[str, str, str]:
-        return cell["profile"], cell["drafter"], cell["trace"]
-
-    for where, group in itertools.groupby(sorted(cells, key=group_key), key=group_key):
+    for where, group in _by_cell(cells):
         found = [cell["ratios"][arm] for cell in group]
         worst = min(found, key=lambda ratios: ratios["of_floor_in_worst_phase"])
         steps = [ratios["slowest_to_adapt_steps"] for ratios in found]
         yield (
-            ", ".join(where),
+            where,
+            ", ".join(best_single(cell).removeprefix("K=") for cell in group),
             *(_ratio_cell([ratios[key] for ratios in found]) for key, _ in _RATIO_HEADS),
             worst["worst_phase"],
             "never" if None in steps else str(max(steps)),
@@ -162,8 +161,42 @@ def _rows(cells: Sequence[Mapping[str, Any]], arm: str) -> Iterable[Sequence[str
         )
 
 
+def _lost_to_single(cells: Sequence[Mapping[str, Any]], arm: str) -> str:
+    """Where the arm yields fewer tokens than the best single length, in the mean of the seeds."""
+    means = {
+        where: statistics.mean(cell["ratios"][arm]["of_best_single"] for cell in group)
+        for where, group in _by_cell(cells)
+    }
+    lost = [f"{where} ({mean:.1%})" for where, mean in means.items() if mean < 1]
+    return (
+        f"In {len(lost)} of {len(means)} cells {arm} loses to the best single length"
+        + "".join([": ", "; ".join(lost)] if lost else [])
+        + "."
+    )
+
+
+def best_single(cell: Mapping[str, Any]) -> str:
+    """The fixed length with the most tokens over the trace."""
+    fractions = {
+        arm["summary"]["arm"]: arm["fraction_of_oracle"] for arm in cell["comparison"]["arms"]
+    }
+    return max((name for name in fractions if name.startswith("K=")), key=fractions.__getitem__)
+
+
+def _by_cell(
+    cells: Sequence[Mapping[str, Any]],
+) -> Iterable[tuple[str, list[Mapping[str, Any]]]]:
+    """Profile, drafter and trace, with the results of every seed."""
+
+    def group_key(cell: Mapping[str, Any]) -> tuple[str, str, str]:
+        return cell["profile"], cell["drafter"], cell["trace"]
+
+    for key, group in itertools.groupby(sorted(cells, key=group_key), key=group_key):
+        yield ", ".join(key), list(group)
+
+
 def _ratio_cell(values: Sequence[float]) -> str:
-    return f"{statistics.mean(values):.1%} ({min(values):.1%})"
+    return f"{statistics.mean(values):.1%} ({min(values):.1%} to {max(values):.1%})"
 
 
 def main() -> None:
@@ -176,6 +209,10 @@ def main() -> None:
         if drafter != "first-token" or load_profile(profile).machine.drafter == "keeps_up"
     ]
     environment = asdict(describe_environment(sys.argv))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    file = ResultFile(
+        arguments.results / f"governor-simulator-{today}.json.gz", allow_dirty=arguments.allow_dirty
+    )
     found = []
     with ProcessPoolExecutor(arguments.processes) as pool:
         for cell, result in zip(cells, pool.map(simulate, cells), strict=True):
@@ -192,12 +229,10 @@ def main() -> None:
         "seeds": arguments.seeds,
         "cells": found,
     }
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    target = arguments.results / f"governor-simulator-{today}.json.gz"
-    write_result(target, rounded(document))
-    report = sibling(target, ".md")
+    file.write(rounded(document))
+    report = sibling(file.path, ".md")
     write_text(report, render_report(document))
-    print(f"written: {target} and {report.name}")
+    print(f"written: {file.path} and {report.name}")
 
 
 def rounded(node: Any) -> Any:
@@ -223,6 +258,7 @@ def _parse() -> argparse.Namespace:
     add("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1")
     add("--processes", type=int, default=2, metavar="N")
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     if not arguments.results.is_dir():
         parser.error(f"--results is {arguments.results}; it must be an existing folder")

@@ -31,7 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
@@ -192,12 +192,21 @@ def _num_collections() -> int:
 
 def main() -> None:
     arguments = _parse()
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    result = (
+        ResultFile(
+            arguments.results / f"governor-step-time-{today}.json",
+            allow_dirty=arguments.allow_dirty,
+        )
+        if arguments.results
+        else None
+    )
     found = []
     for repeat in range(arguments.repeats):
         for name in arguments.policies:
             for num_requests in arguments.num_requests:
                 taken, collections = measure(name, num_requests, arguments.num_steps)
-                row = {"policy": name, "num_requests": num_requests, "repeat": repeat}
+                row = {"arm": name, "num_requests": num_requests, "repeat": repeat}
                 shown = []
                 for part, columns in zip(PARTS, taken.transpose(1, 2, 0), strict=True):
                     wall, cpu = (np.percentile(c, [50, 99]).round(1).tolist() for c in columns)
@@ -213,7 +222,7 @@ def main() -> None:
                 row["num_collections"] = collections
                 found.append(row)
                 print(f"{name} at {num_requests}, P50/P99 us: " + ", ".join(shown), flush=True)
-    if arguments.results:
+    if result:
         document = {
             "schema_version": 2,
             "kind": "governor step time",
@@ -221,10 +230,8 @@ def main() -> None:
             "num_steps": arguments.num_steps,
             "runs": found,
         }
-        today = time.strftime("%Y-%m-%d", time.gmtime())
-        target = arguments.results / f"governor-step-time-{today}.json"
-        write_result(target, document)
-        print(f"written: {target}")
+        result.write(document)
+        print(f"written: {result.path}")
 
 
 def _parse() -> argparse.Namespace:
@@ -236,6 +243,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", choices=policy_names(), default=["goodput"])
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     parser.add_argument("--results", type=Path, metavar="FOLDER")
+    add_allow_dirty(parser)
     arguments = parser.parse_args()
     if arguments.results is not None and not arguments.results.is_dir():
         parser.error(f"--results is {arguments.results}; it must be an existing folder")

@@ -150,11 +150,14 @@ def _key(record: RequestRecord) -> dict[str, Any]:
 def read_request_log(path: Path) -> Iterator[RequestRecord]:
     """Read the records of all processes that wrote to this file, in the order they began.
 
-    `ending` is None for a request whose process was killed, or that is still running.
+    `ending` is None for a request whose process was killed, or that is still running. The file may
+    grow meanwhile: a last line without its end is left out.
     """
     records: dict[tuple[int, int], dict[str, Any]] = {}
     with path.open("rb") as lines:
         for line in lines:
+            if not line.endswith(b"\n"):
+                break
             fields = msgspec.json.decode(line)
             fields.pop("event")
             records.setdefault((fields["pid"], fields["number"]), {}).update(fields)

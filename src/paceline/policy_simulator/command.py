@@ -139,12 +139,14 @@ def _render_comparison(
 ) -> str:
     lines = [
         f"{profile.name}, {profile.description}; trace {trace}",
-        f"best single length {comparison.best_held_arm}; table {comparison.table}",
+        f"best single length {comparison.best_single.summary.arm} by tokens, "
+        f"{comparison.best_held_arm} by phase; table {comparison.table}",
         "",
-        f"{'arm':10}{'tokens/s':>10}{'of oracle':>10}{'by phase':>10}{'worst':>8}"
+        f"{'arm':10}{'tokens/s':>10}{'of oracle':>10}{'of single':>10}{'by phase':>10}{'worst':>8}"
         f"{'adapted':>9}{'P99 ms':>8}  worst phase",
     ]
-    lines += [_render_arm(arm) for arm in comparison.arms]
+    single = comparison.best_single
+    lines += [_render_arm(arm, single) for arm in comparison.arms]
     for name in governed:
         lines += [
             "",
@@ -155,10 +157,11 @@ def _render_comparison(
     return "\n".join(lines)
 
 
-def _render_arm(arm: ArmResult) -> str:
+def _render_arm(arm: ArmResult, single: ArmResult) -> str:
     summary = arm.summary
     return (
         f"{summary.arm:10}{summary.tokens_per_s:10.1f}{arm.fraction_of_oracle:10.1%}"
+        f"{arm.fraction_of_oracle / single.fraction_of_oracle:10.1%}"
         f"{arm.mean_phase_fraction:10.1%}{arm.worst_phase_fraction:8.1%}"
         f"{_or_never(arm.slowest_to_adapt):>9}{_in_ms(summary.inter_chunk_p99_s):>8}"
         f"  {arm.worst_phase}"

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results_file import read_result, render_result, sibling, write_result
+from benchmarks import results_file
+from benchmarks.results_file import (
+    ResultFile,
+    read_result,
+    refuse_dirty,
+    render_result,
+    sibling,
+    write_result,
+)
+from paceline.bench.results.source_state import SourceState
 
 DOCUMENT = {
     "schema_version": 1,
@@ -50,3 +59,65 @@ def test_equal_documents_give_equal_compressed_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_files_made_from_a_result_have_its_name(name: str) -> None:
     assert sibling(Path("folder") / name, "-plot.svg") == Path("folder/x-plot.svg")
+
+
+CLEAN = SourceState("abc", ())
+DIRTY = SourceState("abc", (" M src/x.py", "?? y.py"))
+RECORDED = {"environment": {"commit": "abc", "dirty": False}}
+
+
+@pytest.fixture
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_file, "source_state", lambda: CLEAN)
+
+
+@pytest.mark.usefixtures("_clean")
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_a_result_of_another_run_is_never_replaced(tmp_path: Path, ending: str) -> None:
+    """Also if it appeared while this run measured."""
+    path = tmp_path / f"x{ending}"
+    first, second = ResultFile(path), ResultFile(path)
+    first.write(RECORDED | {"run": 1})
+    second.write(RECORDED | {"run": 2})
+    third = ResultFile(path)
+    assert [file.path.name for file in (first, second, third)] == [
+        f"x{ending}",
+        f"x-2{ending}",
+        f"x-3{ending}",
+    ]
+    assert read_result(path)["run"] == 1
+    assert read_result(second.path)["run"] == 2
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_run_replaces_what_it_wrote_before(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    file = ResultFile(path)
+    for run in (1, 2):
+        file.write(RECORDED | {"run": run})
+    resumed = ResultFile.resume(path)
+    resumed.write(RECORDED | {"run": 3})
+    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]
+    assert read_result(path)["run"] == 3
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_result_without_its_commit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="environment has no commit"):
+        ResultFile(tmp_path / "x.json").write({"environment": {"cpu_model": "a"}})
+
+
+def test_uncommitted_changes_are_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_file, "source_state", lambda: DIRTY)
+    with pytest.raises(SystemExit) as refused:
+        ResultFile(tmp_path / "x.json")
+    assert str(refused.value.code).startswith(
+        "Error: 2 files differ from commit abc, such as src/x.py, so the result would not belong"
+    )
+    ResultFile(tmp_path / "x.json", allow_dirty=True)
+
+
+def test_outside_of_a_checkout_nothing_is_refused() -> None:
+    refuse_dirty(SourceState(None, None), allow_dirty=False)

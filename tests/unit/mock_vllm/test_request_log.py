@@ -119,6 +119,22 @@ def test_the_log_file_survives_sigkill(tmp_path: Path) -> None:
     assert len({record.pid for record in records}) == 2
 
 
+def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
+    """A reader of a running server's file may reach its end in the middle of a line."""
+    path = tmp_path / "requests.jsonl"
+    log = RequestLog(path)
+    record = log.begin(request_id="r", route="", prompts=[[1]], max_tokens=1, seed=None)
+    log.end(record, "finished")
+    log.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    (found,) = read_request_log(path)
+    assert (found.request_id, found.ending) == ("r", None)
+    path.write_bytes(whole)
+    (found,) = read_request_log(path)
+    assert found.ending == "finished"
+
+
 def test_the_number_of_records_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log_module, "MAX_RECORDS", 10)
     log = RequestLog(None)

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import paceline
+from paceline.bench.results.source_state import source_state
 
 _SECRET_FLAG = "--api-key"
 
@@ -31,6 +32,10 @@ class Environment:
     load_average_1_min: float
     """Before the run; well above 0 means that other processes used the machine."""
     paceline: str
+    commit: str | None
+    """Of Paceline's checkout; None for an installed package."""
+    dirty: bool | None
+    """Whether the checkout differed from the commit; None without a commit."""
     aiohttp: str | None
     numpy: str | None
     vllm_server: str | None
@@ -41,6 +46,7 @@ class Environment:
 
 def describe_environment(argv: Sequence[str]) -> Environment:
     """Describe this process and machine; `vllm_server` stays None."""
+    state = source_state()
     return Environment(
         date_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=render_command(argv),
@@ -51,6 +57,8 @@ def describe_environment(argv: Sequence[str]) -> Environment:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         load_average_1_min=os.getloadavg()[0],
         paceline=paceline.__version__,
+        commit=state.commit,
+        dirty=state.is_dirty,
         aiohttp=_version("aiohttp"),
         numpy=_version("numpy"),
         vllm_server=None,

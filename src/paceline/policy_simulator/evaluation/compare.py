@@ -49,6 +49,12 @@ class Comparison:
     """The best single length for the whole trace, by mean phase fraction."""
     table: Table
 
+    @property
+    def best_single(self) -> ArmResult:
+        """The held length with the most tokens over the trace, the baseline without a governor."""
+        held = (arm for arm in self.arms if arm.summary.arm.startswith("K="))
+        return max(held, key=lambda arm: arm.fraction_of_oracle)
+
     def arm(self, name: str) -> ArmResult:
         """The result of the arm called `name`."""
         return next(arm for arm in self.arms if arm.summary.arm == name)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.bench.results.environment import render_command
+import pytest
+
+from paceline.bench.results import environment
+from paceline.bench.results.environment import describe_environment, render_command
+from paceline.bench.results.source_state import SourceState
 
 
 def test_the_recorded_command_does_not_contain_the_api_key() -> None:
@@ -10,3 +14,23 @@ def test_the_recorded_command_does_not_contain_the_api_key() -> None:
         render_command(["/usr/bin/paceline", "bench", "run", "--api-key", "k", "--api-key=k"])
         == "paceline bench run --api-key '***' '--api-key=***'"
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (SourceState("abc", ()), ("abc", False)),
+        (SourceState("abc", (" M src/x.py",)), ("abc", True)),
+        (SourceState(None, None), (None, None)),
+    ],
+)
+def test_the_commit_is_recorded_and_whether_files_differ_from_it(
+    state: SourceState,
+    expected: tuple[str | None, bool | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An installed package has no commit; its version is recorded in any case."""
+    monkeypatch.setattr(environment, "source_state", lambda: state)
+    found = describe_environment(["paceline"])
+    assert (found.commit, found.dirty) == expected
+    assert found.paceline
