@@ -38,7 +38,7 @@ from benchmarks.governor.interleaved.phases import SETS, parse_phase
 from benchmarks.governor.interleaved.report import render_report
 from benchmarks.governor.interleaved.requests import RequestMaker
 from benchmarks.governor.interleaved.tokenizer import load_encoder
-from benchmarks.results_file import read_result, sibling, write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty, read_result, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
 
@@ -69,7 +69,11 @@ def run(arguments: argparse.Namespace) -> Path:
     """Run the plan; the path of the raw result, which is saved after every repeat."""
     plan = build_plan(arguments)
     arms: tuple[Arm, ...] = arguments.parsed_arms
-    target = arguments.resume or _new_path(arguments, plan)
+    allow_dirty = arguments.allow_dirty
+    if arguments.resume:
+        result = ResultFile.resume(arguments.resume, allow_dirty=allow_dirty)
+    else:
+        result = ResultFile(_path(arguments, plan), allow_dirty=allow_dirty)
     document: dict[str, Any] = {
         "schema_version": 1,
         "kind": "interleaved trace",
@@ -94,9 +98,9 @@ def run(arguments: argparse.Namespace) -> Path:
     )
 
     def save() -> None:
-        write_result(target, document)
-        sibling(target, ".md").write_text(render_report(document), encoding="utf-8")
-        print(f"saved: {target}", flush=True)
+        result.write(document)
+        sibling(result.path, ".md").write_text(render_report(document), encoding="utf-8")
+        print(f"saved: {result.path}", flush=True)
 
     with (
         tempfile.TemporaryDirectory(prefix="interleaved-") as logs,
@@ -108,17 +112,15 @@ def run(arguments: argparse.Namespace) -> Path:
         document["idle_cores"] = idle_cores(engines)
         print(f"all engines idle: {document['idle_cores']:.3f} cores", flush=True)
         run_campaign(plan, arms, engines, maker, document["runs"], save)
-    return target
+    return result.path
 
 
-def _new_path(arguments: argparse.Namespace, plan: dict[str, Any]) -> Path:
-    """A name that no earlier result has."""
+def _path(arguments: argparse.Namespace, plan: dict[str, Any]) -> Path:
     name = arguments.name or ("phases" if arguments.phases else arguments.set)
     today = time.strftime("%Y-%m-%d", time.gmtime())
     stem = f"governor-interleaved-{plan['target']}-{plan['drafter']}-{name}-{today}"
-    names = [f"{stem}.json.gz", *(f"{stem}-{number}.json.gz" for number in range(2, 1000))]
-    found: Path = next(path for one in names if not (path := arguments.results / one).exists())
-    return found
+    folder: Path = arguments.results
+    return folder / f"{stem}.json.gz"
 
 
 def _commit(arm: Arm) -> str:
@@ -178,6 +180,7 @@ def _parse() -> argparse.Namespace:
     add("--kv-cache-bytes", type=int, default=512 * 1024**2, metavar="N")
     add("--threads", type=int, default=os.cpu_count(), metavar="N", help="of each engine")
     add("--results", type=Path, metavar="FOLDER")
+    add_allow_dirty(parser)
     add("--name", help="part of the result's file name; by default the set")
     add("--resume", type=Path, metavar="FILE", help="complete this result; policies start anew")
     add("--render", type=Path, metavar="FILE", help="write the report of this result, run nothing")
