@@ -48,6 +48,10 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         yield claim(
             f"| {head} | {cells} |", **{name: column[figure] for name, column in columns.items()}
         )
+    yield claim(
+        "an idle server used {intel[drafted]:.2f} and {ngram[drafted]:.2f} of a core",
+        **{name: read(result)["idle_cores"] for name, result in COLUMNS.items()},
+    )
     summary = read("chaos-real-2026-11-21.json")["summary"]
     yield claim(
         "real engines received {num_kills} SIGKILLs, none of {num_requests:,} requests was lost "
