@@ -25,7 +25,7 @@ def poisson_arrivals(
     if not rate_per_s > 0:
         raise ValueError(f"rate is {rate_per_s} requests/s; it must be above 0")
     if num_requests is None and duration_s is None:
-        raise ValueError("an open-loop schedule needs a number of requests or a duration")
+        raise ValueError("an open-loop schedule has no end; give num_requests or duration_s")
     rng = np.random.default_rng(seed)
     if num_requests is not None:
         offsets = np.cumsum(rng.exponential(1 / rate_per_s, num_requests))

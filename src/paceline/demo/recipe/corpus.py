@@ -1,7 +1,8 @@
 """The training corpus: the standard library of the running CPython, and its held-out files.
 
-Generated tables (character maps, help topics) and files that do not parse are excluded. The hash of
-its name decides whether a file is held out, so the split is stable when files are added or removed.
+Generated tables (character maps, help topics) and files that do not parse are excluded. The
+hash of a file's name decides whether the file is held out. So the other files stay where they are
+when one is added or removed.
 """
 
 from __future__ import annotations

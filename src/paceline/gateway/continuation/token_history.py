@@ -59,7 +59,7 @@ class ChunkHead:
 
 
 class TokenHistory:
-    """The history of one stream. The relays mutate it, one event at a time."""
+    """The tokens of one stream so far. The relays add each event to it."""
 
     def __init__(self) -> None:
         self.head: ChunkHead | None = None

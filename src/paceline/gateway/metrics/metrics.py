@@ -169,7 +169,7 @@ REPLICA_METRICS = (
 
 
 class Continuation(StrEnum):
-    """Result for a stream that had begun when its replica failed."""
+    """What became of a stream whose replica failed after the stream had begun."""
 
     RESUMED = "resumed"
     """Another replica sent the next tokens."""

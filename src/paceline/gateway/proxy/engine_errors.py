@@ -1,7 +1,7 @@
 """Translate an engine's error into a `Problem` that the client may read.
 
-Engines differ: vLLM's errors have integer codes, pydantic reports that quote the input, and paths
-of its own files. Only this module knows these forms.
+Engines use different forms. vLLM's errors contain integer codes, pydantic reports that quote the
+request, and paths of vLLM's files. Only this module knows these forms.
 """
 
 from __future__ import annotations

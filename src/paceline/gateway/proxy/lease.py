@@ -25,7 +25,7 @@ class Closable(Protocol):
 
 
 class Traffic(Protocol):
-    """What the data port reports, over all processes that serve it. Answers from memory."""
+    """The traffic of the data port, of all processes that serve it. Reads memory, without I/O."""
 
     def num_in_flight(self, replica_name: str) -> int: ...
 

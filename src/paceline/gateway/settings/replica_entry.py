@@ -20,7 +20,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """Where a replica is and how to use it. Raises ValueError, which names the wrong field."""
+    """The address of a replica, and how to use it. Raises `ValueError` with the wrong field."""
 
     url: str | None = None
     """http://host[:port] or https://host[:port], without a path; stored in canonical form."""

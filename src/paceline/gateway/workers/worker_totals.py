@@ -17,7 +17,10 @@ _WORST_FIRST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)
 
 
 class WorkerTotals:
-    """Reports and metrics of the workers 0 to N - 1. A worker without a report holds nothing."""
+    """Reports and metrics of the workers 0 to N - 1.
+
+    Before its first report a worker counts as one without requests.
+    """
 
     def __init__(self, num_workers: int) -> None:
         self.reports = [WorkerReport() for _ in range(num_workers)]

@@ -56,7 +56,7 @@ class _Step:
 
 
 class SimulatedEngine:
-    """Steps one policy through phases; deterministic for a seed. Keeps its state between them."""
+    """Runs one policy through phases. Deterministic for a seed; keeps its state between phases."""
 
     def __init__(
         self,

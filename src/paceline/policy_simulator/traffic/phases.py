@@ -153,8 +153,9 @@ class Phase:
     def __post_init__(self) -> None:
         if not self.classes:
             raise ValueError(f"phase {self.name!r} has no traffic class; it needs at least one")
-        if len({kind.name for kind in self.classes}) != len(self.classes):
-            raise ValueError(f"phase {self.name!r} names a class twice")
+        names = [kind.name for kind in self.classes]
+        if len(set(names)) != len(names):
+            raise ValueError(f"phase {self.name!r} has the classes {names}; each may occur once")
         if (self.duration_s is None) == (self.num_steps is None):
             raise ValueError(f"phase {self.name!r} needs duration_s or num_steps, but not both")
         is_steady = isinstance(self.load, ClosedLoop) and self.load.last is None

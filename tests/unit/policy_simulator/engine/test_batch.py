@@ -105,7 +105,7 @@ def test_impossible_phases_are_refused() -> None:
         Lengths(5, 4)
     with pytest.raises(ValueError, match="must be positive"):
         TrafficClass("a", Lengths(1, 1), Lengths(1, 1), DraftTruth((0.5,)), weight=0.0)
-    with pytest.raises(ValueError, match="names a class twice"):
+    with pytest.raises(ValueError, match="each may occur once"):
         steps(1, 1, kind, kind)
     with pytest.raises(ValueError, match="duration_s or num_steps"):
         Phase("both", steps(1, 1, kind).load, (kind,), duration_s=1.0, num_steps=1)
