@@ -39,5 +39,5 @@ def test_whichever_bound_comes_first_ends_the_schedule() -> None:
 def test_bounds_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
         poisson_arrivals(0.0, seed=0, num_requests=1)
-    with pytest.raises(ValueError, match="number of requests or a duration"):
+    with pytest.raises(ValueError, match="has no end; give num_requests or duration_s"):
         poisson_arrivals(1.0, seed=0)
