@@ -9,8 +9,8 @@ recurrence, weighted).
 from __future__ import annotations
 
 _LEAST_SPREAD = 0.01
-"""Least variance of the sizes, relative to their squared mean, for a slope of its own. Chosen
-empirically."""
+"""Least sum of squared deviations of the sizes, relative to their squared mean, for a slope of its
+own. Chosen empirically."""
 
 
 class FadingLine:

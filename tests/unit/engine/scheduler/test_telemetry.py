@@ -34,6 +34,7 @@ def test_time_is_counted_by_its_use() -> None:
     assert state["exploring_seconds_total"] == pytest.approx(0.05)
     assert state["safe_plan_seconds_total"] == 0.0
     assert (state["hindsight_seconds_total"], state["hindsight_drafts_total"]) == (0.002, 1)
+    assert state["hindsight_tokens_total"] == 64
     assert state["expected_goodput_tokens_per_s"] == 80.0
 
 
@@ -64,3 +65,66 @@ def test_changes_are_logged_with_reasons_at_a_limited_rate(
         "Governor: draft length 0 -> 1: because of 21 (changes since the last line: 20)",
         "Governor: draft length 0 -> 1: because of 41 (changes since the last line: 20)",
     ]
+
+
+def planning(*plans: DraftPlan) -> DraftLengthController:
+    return DraftLengthController(
+        PluginSettings(),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(*plans),
+    )
+
+
+def test_a_new_engine_has_counted_nothing() -> None:
+    state = planning().state()
+    totals = {key: value for key, value in state.items() if key.endswith("_seconds_total")}
+    assert set(totals.values()) == {0.0}
+    assert state["draft_length_changes_total"] == state["hindsight_tokens_total"] == 0
+    assert state["hindsight_drafts_total"] == 0
+    assert state["expected_goodput_tokens_per_s"] is None
+
+
+def test_neither_the_first_length_nor_a_probe_is_a_change() -> None:
+    """3, a probe at 1, 3 again, and then 5: one change."""
+    lengths = (3, 1, 3, 5)
+    controller = planning(
+        *(DraftPlan(length, "planned", is_exploring=length == 1) for length in lengths)
+    )
+    changes = []
+    for _ in lengths:
+        controller.plan(LOAD)
+        changes.append(controller.state()["draft_length_changes_total"])
+    assert changes == [0, 0, 0, 1]
+
+
+def test_a_step_without_a_time_counts_only_its_replay_scores() -> None:
+    controller = planning(DraftPlan(0, "planned"))
+    controller.plan(LOAD)
+    for _ in range(2):
+        report = ReplayScores((8, 2), (3, 2), 40, 0, 0.002)
+        sample = replace(make_sample(), draft_length=0, duration_s=None, replay_scores=report)
+        controller.observe(sample)
+    state = controller.state()
+    assert state["seconds_total"] == state["off_seconds_total"] == 0.0
+    assert state["hindsight_seconds_total"] == pytest.approx(0.004)
+    assert (state["hindsight_tokens_total"], state["hindsight_drafts_total"]) == (80, 4)
+
+
+def test_time_before_the_first_plan_is_no_exploration() -> None:
+    controller = planning()
+    controller.observe(make_sample())
+    state = controller.state()
+    assert (state["seconds_total"], state["exploring_seconds_total"]) == (0.05, 0.0)
+    assert (state["off_seconds_total"], state["safe_plan_seconds_total"]) == (0.0, 0.0)
+
+
+def test_time_adds_up_by_its_use() -> None:
+    """Three steps, each off and exploring."""
+    controller = planning(*[DraftPlan(0, "planned", is_exploring=True)] * 3)
+    for _ in range(3):
+        controller.plan(LOAD)
+        controller.observe(replace(make_sample(), draft_length=0))
+    state = controller.state()
+    for use in ("", "off_", "exploring_"):
+        assert state[f"{use}seconds_total"] == pytest.approx(0.15)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
+
+import pytest
 
 from paceline.governor.estimates.dispersion import Dispersion
 from paceline.governor.values import StepSample
@@ -69,3 +72,103 @@ def test_one_request_says_nothing() -> None:
     for step in range(200):
         learned.observe(sample({"only": step % 5}))
     assert learned.share == 0.0
+
+
+def test_the_first_estimate() -> None:
+    """Four requests, two of them always better: all of it lasts, less 1 / sqrt(4 - 1)."""
+    learned = Dispersion()
+    for _ in range(1 + 8):
+        learned.observe(sample({"a": 4, "b": 0, "c": 4, "d": 0}))
+    assert learned.share == pytest.approx(1.0 - 1.0 / math.sqrt(3.0))
+
+
+def test_a_part_of_the_variance_lasts() -> None:
+    """Deviations (2, -2, 1, -1) and then (2, -2, -1, 1): (8 - 2) / 10 of it, less 1 / sqrt(3)."""
+    learned = Dispersion()
+    for step in range(1 + 8):
+        swapped = step == 8
+        learned.observe(
+            sample({"a": 4, "b": 0, "c": 1 if swapped else 3, "d": 3 if swapped else 1})
+        )
+    assert learned.share == pytest.approx(0.6 - 1.0 / math.sqrt(3.0))
+
+
+def test_steps_are_compared_eight_apart() -> None:
+    """Requests that change places every four steps are as before after eight, and never after
+    twelve."""
+    learned = {period: Dispersion() for period in (4, 8)}
+    for step in range(1600):
+        for period, one in learned.items():
+            turn = step // period % 2
+            one.observe(sample({f"{i}": 4 * ((i + turn) % 2) for i in range(8)}))
+    assert learned[4].share > 0.9
+    assert learned[8].share == 0.0
+
+
+def test_a_change_of_all_requests_is_no_difference_between_them() -> None:
+    """Everybody has 4 accepted in one comparison and 0 in the next."""
+    learned = Dispersion()
+    for step in range(400):
+        learned.observe(sample(dict.fromkeys("abcd", 4 * (step // 8 % 2))))
+    assert learned.share == 0.0
+
+
+def test_sixty_four_requests_are_looked_at() -> None:
+    """The 64th counts, the 65th does not."""
+    for num_alike, found in ((63, True), (64, False)):
+        learned = Dispersion()
+        for _ in range(400):
+            learned.observe(sample({f"{i}": 4 if i >= num_alike else 0 for i in range(80)}))
+        assert (learned.share > 0.5) is found
+
+
+def test_requests_that_have_ended_are_left_out() -> None:
+    """Two of four remain from one comparison to the next; the other two are new."""
+    learned = Dispersion()
+    for step in range(1600):
+        turn = step // 8
+        learned.observe(sample({"a": 4, "b": 0, f"{turn}": 4 * (turn % 2), f"x{turn}": 2}))
+    assert learned.share > 0.8
+
+
+def test_old_differences_are_forgotten() -> None:
+    """Eight requests that differed for long become alike, but for luck: 7 pairs a comparison.
+
+    2,048 pairs are 256 comparisons, 2,048 steps. After half of them most of it is still believed,
+    after three times as many little is.
+    """
+    draw = random.Random(2)
+    learned = Dispersion()
+    for _ in range(8000):
+        learned.observe(sample({f"{i}": 4 * (i % 2) for i in range(8)}))
+    shares = []
+    for _ in range(6144):
+        learned.observe(sample({f"{i}": draw.choice((0, 4)) for i in range(8)}))
+        shares.append(learned.share)
+    assert 0.45 < shares[1023] < 0.7
+    assert shares[6143] < 0.12
+
+
+def test_a_rest_at_length_0_breaks_the_comparison() -> None:
+    """The step before the rest is not compared with the one after it."""
+    learned = Dispersion()
+    different = sample({"a": 4, "b": 0, "c": 4, "d": 0})
+    for _ in range(20):
+        for _ in range(8):
+            learned.observe(different)
+        learned.observe(sample({}))
+    assert learned.share == 0.0
+
+
+def test_what_fades_at_length_0_is_relearned_slowly() -> None:
+    """After a rest of 1,024 steps, one more comparison does not restore the share."""
+    learned = Dispersion()
+    different = sample({f"{i}": 4 * (i % 2) for i in range(8)})
+    for _ in range(4000):
+        learned.observe(different)
+    before = learned.share
+    for _ in range(1024):
+        learned.observe(sample({}))
+    for _ in range(1 + 8):
+        learned.observe(different)
+    assert learned.share < 0.45 * before

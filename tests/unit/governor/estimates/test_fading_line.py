@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from paceline.governor.estimates.fading_line import FadingLine
@@ -42,3 +43,31 @@ def test_old_points_fade() -> None:
     old = [(float(size), 0.01 * size) for size in (64, 640)] * 30
     new = [(float(size), 0.02 * size) for size in (64, 640)] * 30
     assert line_through(*old, *new).slope == pytest.approx(0.02, rel=0.06)
+
+
+def test_the_line_is_that_of_weighted_least_squares() -> None:
+    """Against NumPy, each point weighing 0.8 of the next one."""
+    points = [(10.0, 3.0), (50.0, 6.0), (20.0, 2.5), (80.0, 9.0), (30.0, 5.0)]
+    sizes, costs = np.array(points).T
+    # polyfit squares its weights.
+    slope, fixed = np.polyfit(sizes, costs, 1, w=np.sqrt(0.8 ** np.arange(4, -1, -1)))
+    line = line_through(*points, keep=0.8)
+    assert line.slope == pytest.approx(slope)
+    assert line.at(0.0) == pytest.approx(fixed)
+
+
+def test_of_equal_sizes_the_cost_is_the_fading_mean() -> None:
+    """Costs 1 and 4 at a weight of 1 to 2 have the mean 3."""
+    line = line_through((10.0, 1.0), (10.0, 4.0), keep=0.5)
+    assert line.at(10.0) == pytest.approx(3.0)
+
+
+def test_sizes_must_differ_by_a_tenth_to_tell_the_parts_apart() -> None:
+    """100 and 115 count as alike, 100 and 120 do not: squared deviations of 1 % of the mean's."""
+    fixed = 5.0
+    alike, different = (
+        line_through((100.0, fixed + 1.0), (size, fixed + size / 100.0), keep=1.0)
+        for size in (115.0, 120.0)
+    )
+    assert alike.at(0.0) == pytest.approx(0.0, abs=1e-9)
+    assert different.at(0.0) == pytest.approx(fixed)

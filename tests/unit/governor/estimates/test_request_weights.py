@@ -69,3 +69,48 @@ def test_many_requests_take_turns() -> None:
 )
 def test_nothing_to_weigh(verdicts: tuple[tuple[str, int, int], ...]) -> None:
     assert RequestWeights().weigh(judged(*verdicts)) is None
+
+
+def test_the_pace_of_a_request_is_that_of_its_last_steps() -> None:
+    """After 100 steps at 5 tokens and 33 at 1, a weighs between one that was always at 5 and one
+    that was always at 1; a memory of 33 steps has forgotten two thirds."""
+    paces = RequestWeights()
+    for step in range(133):
+        paces.weigh(judged(("a", 8, 4 if step < 100 else 0), ("fast", 8, 4), ("slow", 8, 0)))
+    last = dict(paces.weigh(judged(("a", 8, 5), ("fast", 8, 4), ("slow", 8, 0))) or {})
+    position = (last[8, 5] - last[8, 4]) / (last[8, 0] - last[8, 4])
+    assert 0.2 < position < 0.4
+    rate = last[8, 0] / last[8, 5]  # rates are inverse to weights
+    assert 2.0 < rate < 2.6
+
+
+def test_a_new_request_starts_at_the_recent_mean() -> None:
+    """The batch's mean falls from 5 tokens to 1: after 20 steps 36 % of the fall are left.
+
+    So a newcomer weighs 1 / 2.4 where the requests of long ago, now at 1 token, weigh nearly 1.
+    """
+    paces = RequestWeights()
+    for _ in range(200):
+        paces.weigh(judged(("a", 8, 4), ("b", 8, 4)))
+    for step in range(20):
+        paces.weigh(judged((f"{step}", 8, 0), (f"x{step}", 8, 0)))
+    new = dict(paces.weigh(judged(("new", 8, 1), ("a", 8, 4))) or {})
+    # a: known as 5 tokens a step for all of its memory; new: 1 + 4 * 0.95 ** 20.
+    assert new[8, 1] / new[8, 4] == pytest.approx(5.0 / (1.0 + 4.0 * 0.95**21), rel=0.12)
+
+
+def test_weights_have_the_mean_of_one_and_equal_verdicts_are_added() -> None:
+    paces = RequestWeights()
+    for _ in range(10):
+        paces.weigh(judged(("a", 4, 4), ("b", 4, 0), ("c", 4, 0)))
+    weights = dict(paces.weigh(judged(("a", 4, 2), ("b", 4, 2), ("c", 4, 1))) or {})
+    assert sum(weights.values()) == pytest.approx(3.0)
+    assert weights[4, 2] == pytest.approx(3.0 - weights[4, 1])
+
+
+@pytest.mark.parametrize("num_requests", [32, 33])
+def test_up_to_thirty_two_requests_are_all_weighed(num_requests: int) -> None:
+    paces = RequestWeights()
+    step = judged(*((str(number), 1, 1) for number in range(num_requests)))
+    weights = dict(paces.weigh(step) or {})
+    assert weights[1, 1] == pytest.approx(32)

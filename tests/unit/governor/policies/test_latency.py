@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import Any
 
 import numpy as np
 import pytest
 
 from paceline.governor.estimates.step_forecast import StepForecast
+from paceline.governor.policies import latency
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest
 from paceline.governor.values import EngineLoad, StepSample
@@ -53,6 +55,30 @@ def test_the_slowest_get_a_token_a_step_at_least() -> None:
     assert weigh_slowest(forecast, 1.0).values[1:] == pytest.approx([4 / 0.03, 4 / 0.04])
 
 
+def test_the_variance_is_that_of_the_tokens_of_a_step() -> None:
+    """One request with independent survival 0.8, 0.5, 0.2 at the three positions.
+
+    X is 1, 2, 3, 4 with chances 0.2, 0.3, 0.3, 0.2: computed here from its distribution.
+    """
+    chances = {1: 0.2, 2: 0.3, 3: 0.3, 4: 0.2}
+    mean = sum(x * chance for x, chance in chances.items())
+    variance = sum((x - mean) ** 2 * chance for x, chance in chances.items())
+    forecast = StepForecast([1.0, 1.8, 2.3, 2.5], [0.02, 0.03, 0.04, 0.05], [50.0] * 4)
+    slowest = mean - 2.326 * (0.1 * variance) ** 0.5
+    assert weigh_slowest(forecast, 0.1).values[3] == pytest.approx(slowest / 0.05)
+    assert weigh_slowest(forecast, 0.1).values[0] == 50.0
+
+
+def test_without_a_verdict_on_differences_it_is_goodput_with_unweighted_verdicts() -> None:
+    """The formula itself accounts for differences, so verdicts count alike."""
+    assert not LatencyPolicy.uses_request_weights
+    assert GoodputPolicy.uses_request_weights
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    assert doctest.testmod(latency).failed == 0
+
+
 def serve(policy: Any, texts: Any, num_steps: int = 3000) -> StepLog:
     kinds = tuple(
         TrafficClass(name, Lengths(8, 32), Lengths(100, 300), DraftTruth(hazards))
@@ -76,8 +102,8 @@ def test_the_slowest_answers_of_mixed_traffic_are_as_fast_as_at_the_best_held_le
 
 def test_text_that_is_all_alike_is_served_as_by_goodput() -> None:
     """Nothing is given up where nothing is to be won."""
-    latency, goodput = (serve(p, ALL_ALIKE, 1500) for p in (LatencyPolicy(8), GoodputPolicy(8)))
-    assert latency.tokens_per_s > 0.98 * goodput.tokens_per_s
+    slowest, goodput = (serve(p, ALL_ALIKE, 1500) for p in (LatencyPolicy(8), GoodputPolicy(8)))
+    assert slowest.tokens_per_s > 0.98 * goodput.tokens_per_s
 
 
 def test_while_requests_wait_goodput_is_the_objective() -> None:
