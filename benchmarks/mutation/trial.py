@@ -1,0 +1,128 @@
+"""Run the tests of a module in a forked process, with another source in the module's place.
+
+The file on disk is not touched: an import hook compiles the given source. The process is forked
+from one that has imported pytest and the third-party packages of the tests, which saves most of the
+time of a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_OWN = ("paceline", "unit", "losslessness", "conftest", "tests", "benchmarks")
+"""Packages that may import the mutated module, and so must not be imported before the fork."""
+_FLAGS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header")
+_MIN_LIMIT_S = 10
+_CPU_FACTOR = 5.0
+_WALL_FACTOR = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome of one run."""
+
+    outcome: str
+    """`passed`, `failed`, `timeout`, or `error` where pytest could not run the tests."""
+    cpu_s: float
+
+
+class _Loader(importlib.abc.SourceLoader):
+    def __init__(self, path: Path, source: str) -> None:
+        self._path, self._source = path, source
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        if Path(os.fsdecode(path)) == self._path:
+            return self._source.encode()
+        raise OSError("no cached bytecode for a changed source")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, path: Path, source: str) -> None:
+        self._name, self._path = name, path
+        self._loader = _Loader(path, source)
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        if fullname != self._name:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self._loader, origin=str(self._path))
+
+
+def run_trial(
+    module: str, path: Path, source: str, tests: Sequence[str], *, baseline_s: float | None = None
+) -> Trial:
+    """Run `tests` with `source` as `module`; `baseline_s` of CPU time bounds the run.
+
+    Without `baseline_s`, also import in this process what the tests imported from other packages.
+    """
+    limit_s = 600.0 if baseline_s is None else max(_CPU_FACTOR * baseline_s, _MIN_LIMIT_S)
+    with tempfile.NamedTemporaryFile("r") as names:
+        pid = os.fork()
+        if pid == 0:
+            _run_child(module, path, source, tests, limit_s, names.name)
+        outcome, cpu_s = _await(pid, _WALL_FACTOR * limit_s)
+        if baseline_s is None:
+            _preload(names.read().split())
+    return Trial(outcome, cpu_s)
+
+
+def _run_child(
+    module: str, path: Path, source: str, tests: Sequence[str], limit_s: float, names: str
+) -> None:
+    code: int = 3
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        sys.dont_write_bytecode = True
+        sys.meta_path.insert(0, _Finder(module, path, source))
+        import pytest
+
+        code = int(pytest.main([*_FLAGS, *tests]))
+        Path(names).write_text(" ".join(sys.modules))
+    finally:
+        os._exit(code)
+
+
+def _await(pid: int, limit_s: float) -> tuple[str, float]:
+    """Wait for the process; kill its group after `limit_s` of wall time."""
+    ends_s = time.monotonic() + limit_s
+    while True:
+        found, status, usage = os.wait4(pid, os.WNOHANG)
+        if found:
+            break
+        if time.monotonic() > ends_s:
+            os.killpg(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            break
+        time.sleep(0.005)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    if os.WIFSIGNALED(status):
+        return "timeout", cpu_s
+    return {0: "passed", 1: "failed", 2: "failed"}.get(os.WEXITSTATUS(status), "error"), cpu_s
+
+
+def _preload(names: Sequence[str]) -> None:
+    for name in names:
+        if name.split(".")[0] in _OWN or name.startswith(("_pytest", "pytest", "__", "test_")):
+            continue
+        with contextlib.suppress(Exception):  # then each run imports it itself
+            importlib.import_module(name)
