@@ -35,7 +35,7 @@ CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
 .PHONY: help install install-dev serve test test-unit test-engine test-clients test-slow chaos soak \
-    fuzz lint check clean
+    fuzz mutation lint check clean
 
 help:
 	@sed -n '3,11s/^#   //p' Makefile
@@ -98,6 +98,14 @@ fuzz: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/fuzz \
 	    -r requirements-fuzz.lock
 	@$(BIN)/python benchmarks/fuzz_gateway.py --cases $(CASES) --schemathesis $(CLIENTS)/fuzz
+
+# Minutes to half an hour per room. FILES="src/paceline/governor/estimates/cost.py" takes one module.
+FILES ?= src/paceline/governor src/paceline/engine/scheduler
+mutation: $(DEV)
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/mutation \
+	    -r requirements-mutation.lock
+	@$(BIN)/python -m benchmarks.mutation --cosmic-ray $(CLIENTS)/mutation \
+	    --state $(CLIENTS)/mutants $(FILES)
 
 check: lint test-unit
 

@@ -28,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.mutation.known import Known
 from benchmarks.mutation.mutants import Mutant, make_mutants
-from benchmarks.mutation.targets import ROOT, module_of, tests_of
+from benchmarks.mutation.targets import ROOT, is_judged, judges_of, module_of
 from benchmarks.mutation.trial import run_trial
-from benchmarks.results_file import write_result
+from benchmarks.results_file import ResultFile, add_allow_dirty
+from paceline.bench.results.environment import describe_environment
 
 _ACCEPTED = Path(__file__).with_name("accepted.toml")
 
@@ -67,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, default=ROOT / ".mutation", help="folder of outcomes")
     parser.add_argument("--fresh", action="store_true", help="forget known outcomes")
     parser.add_argument("--json", type=Path, help="where to write the result")
+    add_allow_dirty(parser)
     options = parser.parse_args(arguments)
+    result = options.json and ResultFile(options.json, allow_dirty=options.allow_dirty)
     if options.cosmic_ray is not None:
         sys.path.append(str(options.cosmic_ray))
     started_s = time.monotonic()
@@ -77,24 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     num_mutants = sum(score.num_mutants for score in scores)
     num_killed = sum(score.num_killed for score in scores)
     print(f"killed {num_killed} of {num_mutants} ({num_killed / max(num_mutants, 1):.1%})")
-    if options.json is not None:
+    if result is not None:
         document = {
+            "environment": asdict(describe_environment(sys.argv)),
             "tool": f"cosmic-ray {version('cosmic-ray')} and two operators of benchmarks/mutation",
-            "python": sys.version.split()[0],
-            "command": " ".join(["python -m benchmarks.mutation", *map(str, options.paths)]),
             "duration_s": round(time.monotonic() - started_s),
             "num_mutants": num_mutants,
             "num_killed": num_killed,
             "files": [asdict(score) for score in scores],
         }
-        write_result(options.json, document)
+        result.write(document)
     return int(any(found.reason is None for score in scores for found in score.survivors))
 
 
 def score_module(path: Path, state: Path, *, fresh: bool) -> Score:
     """Run the mutants of one module whose outcome is not known from an earlier run."""
     source = path.read_text()
-    tests = tests_of(path)
+    tests = judges_of(path)
     relative = str(path.resolve().relative_to(ROOT))
     mutants = list(make_mutants(source))
     known_path = state / f"{relative.replace('/', '.')}.json"
@@ -154,11 +156,11 @@ def _reason(file: str, change: str) -> str | None:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The modules of the paths, without `__init__.py` files."""
+    """The modules of the paths that unit tests judge, without `__init__.py` files."""
     found = [
         file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
     ]
-    return [file for file in found if file.name != "__init__.py"]
+    return [file for file in found if file.name != "__init__.py" and is_judged(file)]
 
 
 if __name__ == "__main__":
