@@ -6,12 +6,20 @@ start-up checks run here, before anything is started.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from paceline import demo
 from paceline.config import BUNDLED, EngineSettings, ReplicaSettings, Settings
-from paceline.engine.launch.command import EngineCommand, EngineSpec, num_workers, render_command
+from paceline.engine.launch.command import (
+    EngineCommand,
+    EngineSpec,
+    max_num_seqs,
+    num_workers,
+    render_command,
+)
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.engine.launch.model_folder import (
@@ -21,7 +29,12 @@ from paceline.engine.launch.model_folder import (
     served_name_of,
     weights_bytes,
 )
-from paceline.engine.launch.speculation import Drafter, choose_drafter
+from paceline.engine.launch.speculation import (
+    Drafter,
+    choose_drafter,
+    name_lengths,
+    uses_model_runner_v2,
+)
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.settings import AdmissionSettings, FailureSettings, KeySettings
 from paceline.serve.worker_count import choose_num_workers
@@ -61,11 +74,12 @@ def make_plan(
     server_module: str | None,
     run_folder: Path,
     log_folder: Path,
+    environ: Mapping[str, str] = os.environ,
 ) -> ServePlan:
     """Make all start-up decisions. Raises `ModelUnfit` or ValueError, which name the setting that
     cannot be met and the reason.
 
-    `server_module` may be None if no engine is started.
+    `server_module` may be None if no engine is started. `environ` is what the engines inherit.
     """
     engine = settings.engine
     workers, workers_reason = choose_num_workers(settings, hardware)
@@ -89,7 +103,14 @@ def make_plan(
     assert server_module is not None
     model, draft = _models(engine)
     check_model(model)
-    drafter = choose_drafter(draft, model, engine.draft_length_max)
+    uses_v2_runner = uses_model_runner_v2(hardware, environ)
+    drafter = choose_drafter(draft, model, engine.draft_length_max, uses_v2_runner=uses_v2_runner)
+    if uses_v2_runner:
+        drafter = name_lengths(
+            drafter,
+            configured=_configured_lengths(engine),
+            max_num_seqs=max_num_seqs(engine.vllm_args),
+        )
     spec = _engine_spec(settings, model, drafter)
     layout_settings = LayoutSettings(
         dtype=engine.dtype,
@@ -168,6 +189,13 @@ def _models(engine: EngineSettings) -> tuple[str, str]:
         check_pair(target, draft)
         return str(target), str(draft)
     return str(target), engine.draft
+
+
+def _configured_lengths(engine: EngineSettings) -> set[int]:
+    """Draft lengths that the settings of the policies `fixed` and `schedule` name."""
+    length = engine.policy_parameters.get("draft_length", engine.draft_length)
+    schedule = engine.policy_parameters.get("schedule", engine.schedule) or ()
+    return {*(() if length is None else (length,)), *(entry[2] for entry in schedule)}
 
 
 def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec:

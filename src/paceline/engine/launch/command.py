@@ -176,6 +176,12 @@ def num_workers(vllm_args: tuple[str, ...]) -> int:
     return product
 
 
+def max_num_seqs(vllm_args: tuple[str, ...]) -> int | None:
+    """Return the limit on running requests in the user's vLLM arguments; None if they set none."""
+    given = [text for _, text in _values_of(vllm_args, ("--max-num-seqs",)) if text.isdigit()]
+    return int(given[-1]) if given else None
+
+
 def _given_method(vllm_args: tuple[str, ...]) -> str | None:
     """Return the speculative method that the user's vLLM arguments name; None if they name none.
 

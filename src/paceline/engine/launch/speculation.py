@@ -1,18 +1,22 @@
 """Choose the drafter of a target and write vLLM's --speculative-config for it.
 
 `--draft auto` looks the target up in `compatibility.draft_pairs`; a target without an entry gets
-n-gram prompt lookup, which needs no second model.
+n-gram prompt lookup, which needs no second model. Under vLLM's Model Runner V2 that is `ngram_gpu`:
+the same class searches as for `ngram`, but asynchronous scheduling stays on. There the draft lengths
+that shall have CUDA graphs are named, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.draft_pairs import find_draft_pair
+from paceline.engine.compat.captured_lengths import lengths_to_name, render_length_table
 from paceline.engine.compat.drafters import missing_for_drafter
+from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit, check_model, check_pair
 
 _NGRAM_LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
@@ -28,10 +32,18 @@ class Drafter:
     why: str
 
 
-def choose_drafter(draft: str, target: str, draft_length_max: int) -> Drafter:
+def uses_model_runner_v2(hardware: Hardware, environ: Mapping[str, str]) -> bool:
+    """Return whether vLLM runs its Model Runner V2 on this machine, if the drafter allows it."""
+    asked = environ.get("VLLM_USE_V2_MODEL_RUNNER", "").strip().lower()
+    return hardware.device == "gpu" and asked not in ("0", "false")
+
+
+def choose_drafter(
+    draft: str, target: str, draft_length_max: int, *, uses_v2_runner: bool = False
+) -> Drafter:
     """Return the drafter for `target`; `draft` is auto, ngram, suffix, none, a folder or a name.
 
-    Raises `ModelUnfit` when a draft model does not fit the target or a package is missing. Reads
+    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). Raises `ModelUnfit` when a draft model does not fit the target or a package is missing. Reads
     the folders of local models; Hugging Face names are left for vLLM to check.
     """
     if draft == "none":
@@ -40,9 +52,10 @@ def choose_drafter(draft: str, target: str, draft_length_max: int) -> Drafter:
         pair = find_draft_pair(target)
         if pair is not None:
             return _draft_model(pair.draft, draft_length_max, pair.has_same_vocab_size, pair.why)
-        return _ngram(draft_length_max, f"n-gram: the table of draft models has none for {target}")
+        why = f"n-gram: the table of draft models has none for {target}"
+        return _ngram(draft_length_max, why, on_gpu=uses_v2_runner)
     if draft == "ngram":
-        return _ngram(draft_length_max, "n-gram: as configured")
+        return _ngram(draft_length_max, "n-gram: as configured", on_gpu=uses_v2_runner)
     if draft == "suffix":
         missing = missing_for_drafter("suffix")
         if missing is not None:
@@ -65,8 +78,33 @@ def choose_drafter(draft: str, target: str, draft_length_max: int) -> Drafter:
     return _draft_model(draft, draft_length_max, has_same_ids, why)
 
 
-def _ngram(draft_length_max: int, why: str) -> Drafter:
-    config = {"method": "ngram", "num_speculative_tokens": draft_length_max, **_NGRAM_LOOKUP}
+def name_lengths(
+    drafter: Drafter, *, configured: Collection[int] = (), max_num_seqs: int | None = None
+) -> Drafter:
+    """Return the drafter with the draft lengths named that Model Runner V2 captures graphs for.
+
+    `configured` are lengths that the settings name, `max_num_seqs` is vLLM's if the user sets it.
+    Returns `drafter` where there is no speculation, or vLLM runs Model Runner V1 for it, which gives
+    up its full graphs under such a table.
+    """
+    config = drafter.speculative_config
+    if config is None or config["method"] == "suffix" or config.get("use_heterogeneous_vocab"):
+        return drafter
+    lengths = lengths_to_name(config["num_speculative_tokens"], configured)
+    table = render_length_table(lengths, max_num_seqs)
+    if table is None:
+        return drafter
+    named = ", ".join(str(length) for _, _, length in reversed(table))
+    return replace(
+        drafter,
+        speculative_config={**config, "num_speculative_tokens_per_batch_size": table},
+        why=f"{drafter.why}; CUDA graphs for draft lengths {named}",
+    )
+
+
+def _ngram(draft_length_max: int, why: str, *, on_gpu: bool) -> Drafter:
+    method = "ngram_gpu" if on_gpu else "ngram"
+    config = {"method": method, "num_speculative_tokens": draft_length_max, **_NGRAM_LOOKUP}
     return Drafter(config, why)
 
 

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.command import EngineSpec, num_workers, render_command
+from paceline.engine.launch.command import (
+    EngineSpec,
+    max_num_seqs,
+    num_workers,
+    render_command,
+)
 from paceline.engine.launch.layout import Layout
 
 LAYOUT = Layout("float32", ("--dtype", "float32"), {"OMP_NUM_THREADS": "2"}, (0, 1), ())
@@ -147,3 +152,19 @@ def make_spec(speculative_config: dict[str, object] | None, *vllm_args: str) -> 
         policy="goodput",
         vllm_args=vllm_args,
     )
+
+
+@pytest.mark.parametrize(
+    ("vllm_args", "expected"),
+    [
+        ((), None),
+        (("--max-num-seqs", "64"), 64),
+        (("--max_num_seqs=8", "--max-num-seqs", "16"), 16),
+        (("--max-num-seqs", "many"), None),
+    ],
+)
+def test_the_limit_on_running_requests_is_read_from_vllm_arguments(
+    vllm_args: tuple[str, ...], expected: int | None
+) -> None:
+    """The last one counts, as in vLLM's parser."""
+    assert max_num_seqs(vllm_args) == expected

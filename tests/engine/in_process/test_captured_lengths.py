@@ -1,0 +1,122 @@
+"""The named lengths in vLLM's own code: which decode steps find a full CUDA graph.
+
+vLLM's classes choose the sizes to capture and the graph of a step; nothing is captured, so no GPU is
+needed.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from paceline.engine.compat.captured_lengths import captured_lengths, render_length_table
+
+pytestmark = pytest.mark.engine
+
+MAX_CAPTURED_TOKENS = 512
+
+
+def config(table: Any, *, max_length: int = 8, max_num_seqs: int = 256) -> Any:
+    """The parts of VllmConfig that decide about graphs, with the sizes that vLLM chooses."""
+    from vllm.config.compilation import CUDAGraphMode
+    from vllm.config.vllm import VllmConfig
+
+    speculative = SimpleNamespace(
+        num_speculative_tokens_per_batch_size=table,
+        uses_dynamic_speculative_decoding=lambda: table is not None,
+    )
+    parts = SimpleNamespace(
+        use_v2_model_runner=True,
+        model_config=SimpleNamespace(enforce_eager=False),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE,
+            max_cudagraph_capture_size=None,
+            cudagraph_capture_sizes=None,
+            post_init_cudagraph_sizes=lambda: None,
+            pass_config=SimpleNamespace(enable_sp=False, fuse_rope_kvcache_cat_mla=False),
+        ),
+        scheduler_config=SimpleNamespace(max_num_seqs=max_num_seqs, max_num_batched_tokens=8192),
+        parallel_config=SimpleNamespace(tensor_parallel_size=1, data_parallel_size=1),
+        cache_config=SimpleNamespace(use_kda_recoverssm=False),
+        speculative_config=speculative if max_length else None,
+        num_speculative_tokens=max_length,
+        uniform_decode_query_len=1 + max_length,
+        performance_mode=None,
+    )
+    VllmConfig._set_cudagraph_sizes(parts)
+    return parts
+
+
+def missing(monkeypatch: pytest.MonkeyPatch, parts: Any, length: int) -> list[int]:
+    """The batch sizes whose decode step at `length` finds no full graph, up to the largest size."""
+    from vllm.v1.worker.gpu import cudagraph_utils
+
+    ranks = SimpleNamespace(is_first_rank=True, is_last_rank=True)
+    monkeypatch.setattr(cudagraph_utils, "get_pp_group", lambda: ranks)
+    platform = SimpleNamespace(get_global_graph_pool=lambda: None)
+    monkeypatch.setattr(cudagraph_utils, "current_platform", platform)
+    graphs = cudagraph_utils.CudaGraphManager(
+        parts,
+        torch.device("cpu"),
+        parts.compilation_config.cudagraph_mode,
+        parts.uniform_decode_query_len,
+    )
+    graphs._graphs_captured = True
+    per_request = 1 + length
+    sizes = range(1, min(parts.scheduler_config.max_num_seqs, MAX_CAPTURED_TOKENS // per_request) + 1)
+    return [
+        size
+        for size in sizes
+        if graphs.dispatch(size, size * per_request, per_request, 0).cg_mode.name != "FULL"
+    ]
+
+
+@pytest.mark.parametrize("max_num_seqs", [64, 100, 256, 1024])
+def test_every_named_length_has_a_full_graph_at_every_batch_size(
+    monkeypatch: pytest.MonkeyPatch, max_num_seqs: int
+) -> None:
+    """As many as an engine without speculation has at 0."""
+    lengths = (0, 1, 3, 7)
+    parts = config(render_length_table(lengths, max_num_seqs), max_num_seqs=max_num_seqs)
+    for length in lengths:
+        assert missing(monkeypatch, parts, length) == [], f"at length {length}"
+    plain = config(None, max_length=0, max_num_seqs=max_num_seqs)
+    assert missing(monkeypatch, plain, 0) == []
+
+
+def test_without_names_every_length_but_the_maximum_runs_piecewise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = config(None)
+    assert missing(monkeypatch, parts, 8) == []
+    for length in (0, 1, 3, 7):
+        assert len(missing(monkeypatch, parts, length)) == min(256, 512 // (1 + length))
+
+
+def test_lengths_whose_sizes_interleave_lose_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, 1, 2, 4 and 8, named in either order: length 0 has no graph at a third of the sizes."""
+    rising = config([[1, 1, 0], [2, 2, 1], [3, 3, 2], [4, 4, 4], [5, 5, 8]])
+    assert len(missing(monkeypatch, rising, 0)) == 113
+    falling = config(render_length_table((0, 1, 2, 4, 8)))
+    assert len(missing(monkeypatch, falling, 0)) > 80
+
+
+def test_the_captured_lengths_are_those_that_vllm_reads_from_the_table() -> None:
+    assert captured_lengths(config(render_length_table((0, 1, 3, 7)))) == (0, 1, 3, 7)
+    assert captured_lengths(config([[1, 16, 12], [17, 64, 2]])) == (0, 2, 8)
+    assert captured_lengths(config(None)) is None
+
+
+def test_without_full_graphs_for_one_length_no_length_is_preferred() -> None:
+    from vllm.config.compilation import CUDAGraphMode
+
+    parts = config(render_length_table((0, 1, 3, 7)))
+    for mode in (CUDAGraphMode.NONE, CUDAGraphMode.PIECEWISE, CUDAGraphMode.FULL, None):
+        parts.compilation_config.cudagraph_mode = mode
+        assert captured_lengths(parts) is None, mode
+    parts.compilation_config.cudagraph_mode = CUDAGraphMode.FULL_AND_PIECEWISE
+    parts.use_v2_model_runner = False
+    assert captured_lengths(parts) is None
