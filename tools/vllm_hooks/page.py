@@ -47,6 +47,10 @@ _PARTS = {
         "chooses the draft length of every step",
         "vLLM uses its static draft length",
     ),
+    "captured_lengths": (
+        "GPU: restricts the draft length to lengths that have full CUDA graphs",
+        "every length is allowed; those without graphs are slower",
+    ),
     "sampler_check": (
         "CPU: checks each worker's sampler on known answers",
         "sampled requests are served without speculation",
@@ -114,8 +118,10 @@ Not supported: Paceline is off as a whole, and vLLM runs unchanged with its stat
 when a module is loaded and call no hook, so none can be replaced in time: on a CPU, sampled
 requests under speculation have the wrong distribution, as in vLLM alone ([#55005]). Model Runner V2
 does not read the length: its drafters always draft the maximum, and only asynchronous scheduling
-leaves the surplus unverified. Model Runner V1 passes the length to the same drafters as in 0.32.0.
+leaves the surplus unverified. It has no n-gram lookup, and a table of draft lengths stops its start
+with EAGLE and MTP ([#48494]). Model Runner V1 passes the length to the same drafters as in 0.32.0.
 
+[#48494]: {VLLM_REPOSITORY}/issues/48494
 [#55005]: {VLLM_REPOSITORY}/issues/55005
 """,
     "0.32.0": """\

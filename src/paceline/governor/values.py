@@ -5,6 +5,7 @@ All values are frozen and validate themselves. Nothing here knows vLLM.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from operator import gt
 
@@ -129,6 +130,36 @@ class EngineLoad:
     """Whether the engine can carry out `DraftPlan.replay_scoring_tokens`."""
     has_first_token_verdicts: bool = False
     """Whether steps at draft length 0 bring `StepSample.first_token_verdicts` now and then."""
+    allowed_lengths: tuple[int, ...] | None = None
+    """The only lengths that the engine runs at full speed, ascending, 0 first: on GPUs those with
+    CUDA graphs. None allows every length. Those above the ceiling are not allowed either."""
+
+    def longest_allowed(self, draft_length: int) -> int:
+        """The longest allowed length up to `draft_length` and the ceiling.
+
+        >>> load = EngineLoad(4, 900, 0, 0, max_draft_length=8, allowed_lengths=(0, 1, 3, 7))
+        >>> load.longest_allowed(8), load.longest_allowed(2), load.longest_allowed(0)
+        (7, 1, 0)
+        """
+        return longest_allowed(
+            min(draft_length, self.max_draft_length), allowed=self.allowed_lengths
+        )
+
+    def next_allowed(self, draft_length: int) -> int | None:
+        """The shortest allowed length above `draft_length`; None if there is none."""
+        if self.allowed_lengths is None:
+            longer = draft_length + 1
+            return longer if longer <= self.max_draft_length else None
+        above = (length for length in self.allowed_lengths if length > draft_length)
+        found = next(above, None)
+        return None if found is None or found > self.max_draft_length else found
+
+
+def longest_allowed(draft_length: int, *, allowed: tuple[int, ...] | None) -> int:
+    """The longest length of `allowed` that is at most `draft_length`; itself where all are."""
+    if allowed is None:
+        return draft_length
+    return allowed[bisect_right(allowed, draft_length) - 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ def config(table: Any, *, max_length: int = 8, max_num_seqs: int = 256) -> Any:
     return parts
 
 
-def missing(monkeypatch: pytest.MonkeyPatch, parts: Any, length: int) -> list[int]:
-    """The batch sizes whose decode step at `length` finds no full graph, up to the largest size."""
+def graphs_of(monkeypatch: pytest.MonkeyPatch, parts: Any) -> Any:
+    """vLLM's manager of the target's graphs, which takes them for captured."""
     from vllm.v1.worker.gpu import cudagraph_utils
 
     ranks = SimpleNamespace(is_first_rank=True, is_last_rank=True)
@@ -65,8 +65,16 @@ def missing(monkeypatch: pytest.MonkeyPatch, parts: Any, length: int) -> list[in
         parts.uniform_decode_query_len,
     )
     graphs._graphs_captured = True
+    return graphs
+
+
+def missing(monkeypatch: pytest.MonkeyPatch, parts: Any, length: int) -> list[int]:
+    """The batch sizes whose decode step at `length` finds no full graph, up to the largest size."""
+    graphs = graphs_of(monkeypatch, parts)
     per_request = 1 + length
-    sizes = range(1, min(parts.scheduler_config.max_num_seqs, MAX_CAPTURED_TOKENS // per_request) + 1)
+    sizes = range(
+        1, min(parts.scheduler_config.max_num_seqs, MAX_CAPTURED_TOKENS // per_request) + 1
+    )
     return [
         size
         for size in sizes
@@ -102,6 +110,20 @@ def test_lengths_whose_sizes_interleave_lose_graphs(monkeypatch: pytest.MonkeyPa
     assert len(missing(monkeypatch, rising, 0)) == 113
     falling = config(render_length_table((0, 1, 2, 4, 8)))
     assert len(missing(monkeypatch, falling, 0)) > 80
+
+
+@pytest.mark.parametrize(
+    ("lengths", "maximum", "number"), [((0, 1, 3, 7), 8, 184), ((0, 1, 3), 4, 134), (None, 8, 44)]
+)
+def test_the_number_of_full_graphs(
+    monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...] | None, maximum: int, number: int
+) -> None:
+    """The figures of docs/serving.md, for at most 256 requests."""
+    from vllm.config.compilation import CUDAGraphMode
+
+    table = None if lengths is None else render_length_table(lengths)
+    graphs = graphs_of(monkeypatch, config(table, max_length=maximum))
+    assert len(graphs._capture_descs[CUDAGraphMode.FULL]) == number
 
 
 def test_the_captured_lengths_are_those_that_vllm_reads_from_the_table() -> None:

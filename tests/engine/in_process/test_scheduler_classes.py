@@ -146,6 +146,63 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
     assert set(scheduler.dynamic_sd_lookup) == {4}
 
 
+@pytest.fixture
+def config_of_a_gpu(vllm_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Full graphs under Model Runner V2, which a CPU has not, and a table that names 0, 1 and 3."""
+    from paceline.engine.compat import captured_lengths
+    from paceline.engine.scheduler import governor_start
+
+    for module in (captured_lengths, governor_start):
+        monkeypatch.setattr(module, "captures_full_graphs", lambda vllm_config: True)
+    monkeypatch.setattr(
+        vllm_config.speculative_config,
+        "num_speculative_tokens_per_batch_size",
+        captured_lengths.render_length_table((0, 1, 3)),
+    )
+    return vllm_config
+
+
+def test_only_lengths_with_graphs_are_scheduled(config_of_a_gpu: Any) -> None:
+    """2 by configuration and 4 by an operator have none; the policy learns which do."""
+    scheduler = make_scheduler(config_of_a_gpu, is_async=True)
+    add_request(scheduler, "a")
+    seen = []
+    policy = scheduler.governor._controller._policy
+    plan = policy.plan
+    policy.plan = lambda load: (seen.append(load.allowed_lengths), plan(load))[1]
+    assert scheduler.schedule().num_spec_tokens_to_schedule == 1
+    scheduler.governor.set({"draft_length": 4})
+    assert scheduler.schedule().num_spec_tokens_to_schedule == 3
+    assert seen[:1] == [(0, 1, 3)]
+
+
+def test_a_missing_table_is_given_in_the_log(
+    config_of_a_gpu: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it only the maximum has full graphs, and every length is allowed."""
+    config_of_a_gpu.speculative_config.num_speculative_tokens_per_batch_size = None
+    scheduler = make_scheduler(config_of_a_gpu, is_async=True)
+    assert scheduler.governor.state()["allowed_lengths"] is None
+    text = '"num_speculative_tokens_per_batch_size": [[1, 1, 3], [2, 2, 1], [3, 3, 0]]'
+    assert text in caplog.text
+
+
+@pytest.mark.parametrize("is_schedule", [False, True], ids=["names", "schedule"])
+def test_without_a_governor_a_list_of_names_chooses_no_length(
+    config_of_a_gpu: Any, monkeypatch: pytest.MonkeyPatch, is_schedule: bool
+) -> None:
+    """vLLM then drafts its static length; a schedule that its author wants followed is left."""
+    from paceline.engine.scheduler import governor_start
+
+    if is_schedule:
+        table = [[1, 8, 3], [9, 64, 0]]
+        config_of_a_gpu.speculative_config.num_speculative_tokens_per_batch_size = table
+    monkeypatch.setattr(governor_start, "unfit_for", lambda part, hooks: "planted")
+    scheduler = make_scheduler(config_of_a_gpu, is_async=True)
+    assert scheduler.governor is None
+    assert (scheduler.dynamic_sd_lookup is None) == (not is_schedule)
+
+
 def test_what_goes_beyond_the_plan_is_not_verified(vllm_config: Any) -> None:
     """Two of four tokens are left, whatever the drafter; a draft that is short enough stays."""
     from vllm.v1.outputs import DraftTokenIds

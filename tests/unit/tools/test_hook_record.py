@@ -35,6 +35,8 @@ def test_the_releases_are_recorded_oldest_first() -> None:
                 "drafting_config",
                 "mtp_modules",
                 "request_attributes",
+                "v2_captured_graphs",
+                "v2_ngram_class",
                 "v2_draft_model_proposal",
                 "v2_draft_model_passes",
                 "v2_ngram_proposal",

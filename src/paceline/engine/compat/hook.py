@@ -27,6 +27,7 @@ class VllmHook:
     `__init__`, or where `is_body` is set: names that the body must mention."""
     part: Literal[
         "governor",
+        "captured_lengths",
         "sampler_check",
         "cpu_sampler",
         "cpu_top_k",

@@ -18,7 +18,7 @@ from paceline.engine.scheduler.draft_counters import DraftCounters
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
 from paceline.engine.scheduler.telemetry import Telemetry
 from paceline.governor.policy import Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
@@ -48,13 +48,19 @@ class DraftLengthController:
         *,
         max_draft_length: int,
         method: str,
+        allowed_lengths: tuple[int, ...] | None = None,
         make_policy: PolicyMaker = create_policy,
     ) -> None:
+        """Create a controller; `allowed_lengths` are those of `EngineLoad`, None for all.
+
+        A plan with another length is shortened to the next one that is allowed.
+        """
         self._lock = threading.Lock()
         self._settings = settings
         self._method = method
         self._max_draft_length = max_draft_length
         self._ceiling = max_draft_length
+        self._allowed_lengths = allowed_lengths
         self._make_policy = make_policy
         self._policies: dict[str, tuple[dict[str, Any], Policy]] = {}
         self._policy_name = settings.policy
@@ -82,6 +88,10 @@ class DraftLengthController:
                     draft_length=self._ceiling,
                     reason=f"{plan.reason}; limited by the ceiling",
                 )
+            allowed = self._allowed(plan.draft_length)
+            if allowed != plan.draft_length:
+                reason = f"{plan.reason}; {plan.draft_length} has no CUDA graphs"
+                plan = replace(plan, draft_length=allowed, reason=reason)
             self._plan = plan
             self._is_safe_plan = False
             self._telemetry.planned(plan, is_safe_plan=False)
@@ -154,9 +164,8 @@ class DraftLengthController:
                 if name == "fixed":
                     draft_length = self._policies[name][0].get("draft_length")
             self._ceiling = ceiling
-            self._plan = DraftPlan(
-                min(self._length_as_set(name, draft_length), ceiling), "as set; the next step plans"
-            )
+            length = self._allowed(min(self._length_as_set(name, draft_length), ceiling))
+            self._plan = DraftPlan(length, "as set; the next step plans")
 
     def _length_as_set(self, name: str | None, draft_length: int | None) -> int:
         """Return the length that an idle engine shows until its next step plans."""
@@ -174,6 +183,7 @@ class DraftLengthController:
                 "draft_length": self._plan.draft_length,
                 "ceiling": self._ceiling,
                 "max_draft_length": self._max_draft_length,
+                "allowed_lengths": self._allowed_lengths,
                 "method": self._method,
                 "reason": self._plan.reason,
                 "safe_plan": self._is_safe_plan,
@@ -236,7 +246,11 @@ class DraftLengthController:
 
     def _safe_length(self) -> int:
         static = self._settings.draft_length
-        return min(self._ceiling, self._max_draft_length if static is None else static)
+        static = self._max_draft_length if static is None else static
+        return self._allowed(min(self._ceiling, static))
+
+    def _allowed(self, draft_length: int) -> int:
+        return longest_allowed(draft_length, allowed=self._allowed_lengths)
 
     def _take_safe_plan(self, where: str, error: Exception) -> DraftPlan:
         kind = self._count_error(where, error)

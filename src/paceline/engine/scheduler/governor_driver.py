@@ -30,6 +30,7 @@ class GovernorDriver:
         max_draft_length: int,
         trims_drafts: bool,
         drafter_rests: bool,
+        allowed_lengths: tuple[int, ...] | None = None,
         probes: WorkerProbes,
         sampler_fault: str | None,
         hooks: dict[str, str],
@@ -44,6 +45,7 @@ class GovernorDriver:
             drafter_rests=drafter_rests,
             has_replay_scoring=probes.has_replay_scoring,
             has_first_token_verdicts=probes.first_tokens is not None,
+            allowed_lengths=allowed_lengths,
         )
         self._probes = probes
         self._max_draft_length = max_draft_length

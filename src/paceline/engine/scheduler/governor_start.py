@@ -5,6 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from paceline.engine.compat.captured_lengths import (
+    captured_lengths,
+    captures_full_graphs,
+    is_length_table,
+    lengths_to_name,
+    render_length_table,
+)
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.drafters import (
     UNPATCHED,
@@ -47,6 +54,7 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
             "draft length.",
             misfit,
         )
+        _ignore_length_table(scheduler)
         return None
     refuse_ungovernable(vllm_config)
     executor = find_executor()
@@ -57,13 +65,21 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
             sampler_fault,
         )
     drafter = connect_drafter(drafting_of(vllm_config), executor)
+    graphs_misfit = unfit_for("captured_lengths", hooks)
+    if graphs_misfit:
+        logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
+    allowed_lengths = None if graphs_misfit else captured_lengths(vllm_config)
     driver = GovernorDriver(
         DraftLengthController(
-            settings, max_draft_length=max_draft_length, method=speculative.method
+            settings,
+            max_draft_length=max_draft_length,
+            method=speculative.method,
+            allowed_lengths=allowed_lengths,
         ),
         max_draft_length=max_draft_length,
         trims_drafts=drafter.mode == "trimmed",
         drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
+        allowed_lengths=allowed_lengths,
         probes=find_probes(executor),
         sampler_fault=sampler_fault,
         hooks=hooks,
@@ -78,13 +94,31 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
     if settings.control_socket is not None:
         driver.listen(settings.control_socket)
     logger.info(
-        "Governor: policy %s, draft length 0 to %d, drafter %s, which %s",
+        "Governor: policy %s, draft length %s, drafter %s, which %s",
         settings.policy,
-        max_draft_length,
+        f"0 to {max_draft_length}" if allowed_lengths is None else f"one of {allowed_lengths}",
         speculative.method,
         drafter.why,
     )
+    if allowed_lengths is None and captures_full_graphs(vllm_config):
+        logger.warning(
+            "Governor: only draft length %d has full CUDA graphs; every other length, 0 too, is "
+            'slower than it need be. Add "num_speculative_tokens_per_batch_size": %s to '
+            "--speculative-config.",
+            max_draft_length,
+            render_length_table(
+                lengths_to_name(max_draft_length), vllm_config.scheduler_config.max_num_seqs
+            ),
+        )
     return driver
+
+
+def _ignore_length_table(scheduler: Any) -> None:
+    """Without a governor, let a table that only names lengths choose none: vLLM would follow it."""
+    speculative = scheduler.vllm_config.speculative_config
+    table = getattr(speculative, "num_speculative_tokens_per_batch_size", None)
+    if table and is_length_table(table):
+        scheduler.dynamic_sd_lookup = None
 
 
 def connect_drafter(drafting: Drafting, executor: Executor | None) -> DrafterControl:

@@ -65,18 +65,20 @@ class StepObserver:
         drafter_rests: bool,
         has_replay_scoring: bool = False,
         has_first_token_verdicts: bool = False,
+        allowed_lengths: tuple[int, ...] | None = None,
     ) -> None:
         """Create an observer without steps.
 
         `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
         drafting resumes. `has_replay_scoring` and `has_first_token_verdicts`: the workers support
-        that probe.
+        that probe. `allowed_lengths` is passed on in every `EngineLoad`.
         """
         self._drafter_rests = drafter_rests
         self._has_replay_scoring = has_replay_scoring
         self._replay_scoring: ReplayScores | None = None
         self._has_first_token_verdicts = has_first_token_verdicts
         self._first_token_verdicts: tuple[int, ...] = ()
+        self._allowed_lengths = allowed_lengths
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._draft_length = 0
         self._is_backfilling = False
@@ -108,6 +110,7 @@ class StepObserver:
             max_draft_length=max_draft_length,
             has_replay_scoring=self._has_replay_scoring,
             has_first_token_verdicts=self._has_first_token_verdicts,
+            allowed_lengths=self._allowed_lengths,
         )
 
     def step_scheduled(

@@ -7,7 +7,7 @@ from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 
 class FixedPolicy:
-    """Always the given length, or the ceiling where that is lower.
+    """Always the given length, or the longest allowed one where that is shorter.
 
     The baseline for every adaptive policy, and what an operator's override becomes.
     """
@@ -21,10 +21,13 @@ class FixedPolicy:
         """Ignore the sample."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """The fixed length, never more than the ceiling in force."""
+        """The fixed length, never more than the ceiling in force, and an allowed one."""
+        length = load.longest_allowed(self._draft_length)
         if self._draft_length > load.max_draft_length:
-            return DraftPlan(load.max_draft_length, "fixed length, limited by the ceiling")
-        return DraftPlan(self._draft_length, "fixed length" if self._draft_length else "off")
+            return DraftPlan(length, "fixed length, limited by the ceiling")
+        if length < self._draft_length:
+            return DraftPlan(length, f"fixed length: {self._draft_length} is not allowed")
+        return DraftPlan(length, "fixed length" if length else "off")
 
 
 def _create_fixed(max_draft_length: int, *, draft_length: int | None = None) -> FixedPolicy:

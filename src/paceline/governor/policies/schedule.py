@@ -36,9 +36,9 @@ class SchedulePolicy:
         """Ignore the sample."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """The table's length for the load, never more than the ceiling in force."""
+        """The table's length for the load, or the longest allowed one where that is shorter."""
         index = max(bisect_right(self._starts, load.num_requests) - 1, 0)
-        length = min(self._lengths[index], load.max_draft_length)
+        length = load.longest_allowed(self._lengths[index])
         return DraftPlan(length, f"schedule from {self._starts[index]} requests")
 
 

@@ -7,8 +7,8 @@ States:
 
     on       the length moves by one per decision; a decision needs `_SETTLE_DRAFTED` new drafts
     off      nothing is drafted for a pause
-    probing  `_PROBE_STEPS` steps at length 1, then nothing until their verdicts are in: at 0.6 and
-             more drafting resumes at 1, otherwise the next pause is twice as long
+    probing  `_PROBE_STEPS` steps at the shortest length, then nothing until their verdicts are in:
+             at 0.6 and more drafting resumes there, otherwise the next pause is twice as long
 
 What is drafted in one step is verified in the next, and under asynchronous scheduling its verdict
 arrives one step later still. So drafts from before switching off are judged afterwards. Samples
@@ -81,7 +81,8 @@ class ThresholdPolicy:
             return DraftPlan(0, "off: the ceiling is 0")
         if self._length > 0:
             shown = "no average yet" if self._average is None else f"average {self._average:.2f}"
-            return DraftPlan(min(self._length, load.max_draft_length), f"threshold: {shown}")
+            length = load.longest_allowed(self._length) or load.next_allowed(0) or 0
+            return DraftPlan(length, f"threshold: {shown}")
         if self._probe_left == 0 and self._steps_off >= self._pause:
             self._steps_off = 0
             self._probe_left = _PROBE_STEPS
@@ -89,7 +90,8 @@ class ThresholdPolicy:
             self._is_probe_judged = False
         if self._probe_left > 0:
             self._probe_left -= 1
-            return DraftPlan(1, "threshold: probe while off", is_exploring=True)
+            shortest = load.next_allowed(0) or 0
+            return DraftPlan(shortest, "threshold: probe while off", is_exploring=True)
         self._steps_off += 1
         return DraftPlan(0, f"threshold: off for {self._steps_off} of {self._pause} steps")
 

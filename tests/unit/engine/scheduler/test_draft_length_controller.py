@@ -198,3 +198,22 @@ def test_the_state_is_json_for_every_plan_in_force(plan: DraftPlan) -> None:
     assert controller.plan(LOAD).draft_length == 4
     json.dumps(controller.state())
     assert controller.state()["policy_errors_total"] == 1
+
+
+def test_a_length_without_graphs_is_shortened_to_one_that_has_them() -> None:
+    """Plans of every policy, what an operator sets, and the safe plan."""
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed"),
+        max_draft_length=8,
+        method="eagle",
+        allowed_lengths=(0, 1, 3, 7),
+        make_policy=lambda name, **_: FailingPolicy(5),
+    )
+    plan = controller.plan(LOAD)
+    assert (plan.draft_length, plan.reason) == (3, "planted; 5 has no CUDA graphs")
+    controller.set({"ceiling": 2})
+    assert controller.plan(LOAD).draft_length == 1
+    controller.set({"ceiling": 8, "draft_length": 6})
+    assert controller.state()["draft_length"] == 3
+    assert controller.state()["allowed_lengths"] == (0, 1, 3, 7)
+    assert controller.fall_back("planted", ValueError()).draft_length == 7

@@ -336,6 +336,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "draft_length",
         "ceiling",
         "max_draft_length",
+        "allowed_lengths",
         "method",
         "reason",
         "safe_plan",
