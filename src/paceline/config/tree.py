@@ -94,8 +94,8 @@ class EngineSettings(_Frozen):
     policy_parameters: Mapping[str, Any] = Field(default_factory=dict)
     """Parameters of the policy by name (docs/policies.md)."""
     draft_length_max: int = Field(default=8, ge=1, le=64)
-    """Most draft tokens per request and step; the ceiling of every policy. On GPUs the lengths 0, 1,
-    3, 7, … up to it have CUDA graphs and are used."""
+    """Most draft tokens per request and step; the ceiling of every policy. On GPUs, the lengths
+    0, 1, 3, 7, … up to it have CUDA graphs and are used."""
     draft_length: int | None = Field(default=None, ge=0)
     """Draft length of the policy `fixed`; by default draft_length_max."""
     schedule: tuple[tuple[int, int, int], ...] | None = None

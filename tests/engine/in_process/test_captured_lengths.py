@@ -1,7 +1,7 @@
 """The named lengths in vLLM's own code: which decode steps find a full CUDA graph.
 
-vLLM's classes choose the sizes to capture and the graph of a step; nothing is captured, so no GPU is
-needed.
+vLLM's classes choose the sizes to capture and the graph of a step. Nothing is captured, so no GPU
+is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.compat.captured_lengths import captured_lengths, render_length_table
+from paceline.engine.compat.captured_lengths import captured_lengths
+from paceline.engine.compat.length_table import render_length_table
 
 pytestmark = pytest.mark.engine
 

@@ -149,7 +149,7 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
 @pytest.fixture
 def config_of_a_gpu(vllm_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Full graphs under Model Runner V2, which a CPU has not, and a table that names 0, 1 and 3."""
-    from paceline.engine.compat import captured_lengths
+    from paceline.engine.compat import captured_lengths, length_table
     from paceline.engine.scheduler import governor_start
 
     for module in (captured_lengths, governor_start):
@@ -157,7 +157,7 @@ def config_of_a_gpu(vllm_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(
         vllm_config.speculative_config,
         "num_speculative_tokens_per_batch_size",
-        captured_lengths.render_length_table((0, 1, 3)),
+        length_table.render_length_table((0, 1, 3)),
     )
     return vllm_config
 

@@ -2,8 +2,8 @@
 
 `--draft auto` looks the target up in `compatibility.draft_pairs`; a target without an entry gets
 n-gram prompt lookup, which needs no second model. Under vLLM's Model Runner V2 that is `ngram_gpu`:
-the same class searches as for `ngram`, but asynchronous scheduling stays on. There the draft lengths
-that shall have CUDA graphs are named, too.
+the same class searches as for `ngram`, but asynchronous scheduling stays on. There, the lengths that
+shall have CUDA graphs are also named.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.draft_pairs import find_draft_pair
-from paceline.engine.compat.captured_lengths import lengths_to_name, render_length_table
 from paceline.engine.compat.drafters import missing_for_drafter
+from paceline.engine.compat.length_table import lengths_to_name, render_length_table
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit, check_model, check_pair
 
@@ -43,8 +43,9 @@ def choose_drafter(
 ) -> Drafter:
     """Return the drafter for `target`; `draft` is auto, ngram, suffix, none, a folder or a name.
 
-    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). Raises `ModelUnfit` when a draft model does not fit the target or a package is missing. Reads
-    the folders of local models; Hugging Face names are left for vLLM to check.
+    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). Raises `ModelUnfit`
+    when a draft model does not fit the target or a package is missing. Reads the folders of local
+    models; Hugging Face names are left for vLLM to check.
     """
     if draft == "none":
         return Drafter(None, "no speculation: as configured")
@@ -84,8 +85,8 @@ def name_lengths(
     """Return the drafter with the draft lengths named that Model Runner V2 captures graphs for.
 
     `configured` are lengths that the settings name, `max_num_seqs` is vLLM's if the user sets it.
-    Returns `drafter` where there is no speculation, or vLLM runs Model Runner V1 for it, which gives
-    up its full graphs under such a table.
+    Returns `drafter` where there is no speculation, or vLLM runs Model Runner V1 for it: V1 gives up
+    its full graphs under such a table.
     """
     config = drafter.speculative_config
     if config is None or config["method"] == "suffix" or config.get("use_heterogeneous_vocab"):

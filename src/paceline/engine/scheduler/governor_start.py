@@ -5,13 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from paceline.engine.compat.captured_lengths import (
-    captured_lengths,
-    captures_full_graphs,
-    is_length_table,
-    lengths_to_name,
-    render_length_table,
-)
+from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.drafters import (
     UNPATCHED,
@@ -21,6 +15,11 @@ from paceline.engine.compat.drafters import (
     drafting_of,
 )
 from paceline.engine.compat.executor import Executor, find_executor
+from paceline.engine.compat.length_table import (
+    is_length_table,
+    lengths_to_name,
+    render_length_table,
+)
 from paceline.engine.fixes.sampler_check import check_workers
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.governor_driver import GovernorDriver

@@ -1,10 +1,10 @@
-"""The lengths that are named for CUDA graphs, and which of them vLLM's configuration captures."""
+"""The lengths that are named for CUDA graphs, and the table that names them."""
 
 from __future__ import annotations
 
 import pytest
 
-from paceline.engine.compat.captured_lengths import (
+from paceline.engine.compat.length_table import (
     is_length_table,
     lengths_to_name,
     render_length_table,
