@@ -1,8 +1,8 @@
 """Choose the drafter of a target and write vLLM's --speculative-config for it.
 
 `--draft auto` looks the target up in `compatibility.draft_pairs`; a target without an entry gets
-n-gram prompt lookup, which needs no second model. Under vLLM's Model Runner V2 that is `ngram_gpu`:
-the same class searches as for `ngram`, but asynchronous scheduling stays on. There, the lengths that
+n-gram prompt lookup, which needs no second model. Under Model Runner V2 that is `ngram_gpu`: the
+same class searches as for `ngram`, but asynchronous scheduling stays on. There, the lengths that
 shall have CUDA graphs are also named.
 """
 
@@ -85,8 +85,8 @@ def name_lengths(
     """Return the drafter with the draft lengths named that Model Runner V2 captures graphs for.
 
     `configured` are lengths that the settings name, `max_num_seqs` is vLLM's if the user sets it.
-    Returns `drafter` where there is no speculation, or vLLM runs Model Runner V1 for it: V1 gives up
-    its full graphs under such a table.
+    Returns `drafter` where there is no speculation, or vLLM runs Model Runner V1 for it: V1 gives
+    up its full graphs under such a table.
     """
     config = drafter.speculative_config
     if config is None or config["method"] == "suffix" or config.get("use_heterogeneous_vocab"):
