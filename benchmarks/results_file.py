@@ -51,7 +51,7 @@ class ResultFile:
             raise ValueError("environment has no commit; set it to describe_environment(sys.argv)")
         if not self._is_written:
             self.path = fresh_path(self.path)
-        write_result(self.path, document)
+        write_bytes(self.path, encode_result(self.path.name, document))
         self._is_written = True
 
 
@@ -84,17 +84,6 @@ def fresh_path(path: Path) -> Path:
     return found
 
 
-def write_result(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the document atomically; gzip-compressed when the name ends in `.gz`.
-
-    It replaces an existing file; runs use `ResultFile`.
-    """
-    data = render_result(document).encode()
-    if path.suffix == ".gz":
-        data = gzip.compress(data, compresslevel=9, mtime=0)
-    write_bytes(path, data)
-
-
 def read_result(path: Path) -> dict[str, Any]:
     """The document of a result file, compressed or not."""
     data = path.read_bytes()
@@ -108,6 +97,12 @@ def sibling(path: Path, ending: str) -> Path:
     """The path of a file made from a result: `NAME.json.gz` and `.md` give `NAME.md`."""
     name = path.name.removesuffix(".gz").removesuffix(".json")
     return path.with_name(name + ending)
+
+
+def encode_result(name: str, document: Mapping[str, Any]) -> bytes:
+    """The bytes of a result file of this name, gzip-compressed when it ends in `.gz`."""
+    data = render_result(document).encode()
+    return gzip.compress(data, compresslevel=9, mtime=0) if name.endswith(".gz") else data
 
 
 def render_result(document: Mapping[str, Any]) -> str:

@@ -11,11 +11,11 @@ import pytest
 from benchmarks import results_file
 from benchmarks.results_file import (
     ResultFile,
+    encode_result,
     read_result,
     refuse_dirty,
     render_result,
     sibling,
-    write_result,
 )
 from paceline.bench.results.source_state import SourceState
 
@@ -28,10 +28,22 @@ DOCUMENT = {
 }
 
 
+CLEAN = SourceState("abc", ())
+DIRTY = SourceState("abc", (" M src/x.py", "?? y.py"))
+RECORDED = {"environment": {"commit": "abc", "dirty": False}}
+
+
+@pytest.fixture
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_file, "source_state", lambda: CLEAN)
+
+
+@pytest.mark.usefixtures("_clean")
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_a_result_survives_a_round_trip(tmp_path: Path, name: str) -> None:
-    write_result(tmp_path / name, DOCUMENT)
-    assert read_result(tmp_path / name) == DOCUMENT
+    document = DOCUMENT | RECORDED
+    ResultFile(tmp_path / name).write(document)
+    assert read_result(tmp_path / name) == document
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -47,28 +59,16 @@ def test_keys_and_entries_of_top_level_lists_begin_lines() -> None:
     assert '{"arm":"a","tokens":[1,2]},' in text.splitlines()
 
 
-def test_equal_documents_give_equal_compressed_bytes(tmp_path: Path) -> None:
+def test_equal_documents_give_equal_compressed_bytes() -> None:
     """The gzip header holds neither a time nor the name of the file."""
-    first, second = tmp_path / "a.json.gz", tmp_path / "b.json.gz"
-    write_result(first, DOCUMENT)
-    write_result(second, DOCUMENT)
-    assert first.read_bytes() == second.read_bytes()
-    assert gzip.decompress(first.read_bytes()).decode() == render_result(DOCUMENT)
+    first, second = (encode_result(name, DOCUMENT) for name in ("a.json.gz", "b.json.gz"))
+    assert first == second
+    assert gzip.decompress(first).decode() == render_result(DOCUMENT)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_files_made_from_a_result_have_its_name(name: str) -> None:
     assert sibling(Path("folder") / name, "-plot.svg") == Path("folder/x-plot.svg")
-
-
-CLEAN = SourceState("abc", ())
-DIRTY = SourceState("abc", (" M src/x.py", "?? y.py"))
-RECORDED = {"environment": {"commit": "abc", "dirty": False}}
-
-
-@pytest.fixture
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results_file, "source_state", lambda: CLEAN)
 
 
 @pytest.mark.usefixtures("_clean")
