@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.claims.spread import Spread
+from benchmarks.governor.interleaved import analysis as interleaved
+from benchmarks.governor.interleaved.lengths import find_lengths
+from benchmarks.governor.interleaved.measured import read_measured
 from benchmarks.governor.report.analysis import Findings, analyse
 from benchmarks.governor.report.measured import Estimate, Measured, read_runs
 
@@ -33,3 +36,41 @@ def spread_of(estimate: Estimate | None) -> Spread:
     if estimate is None:
         raise ValueError("the arm that this figure is relative to was not measured")
     return Spread(estimate.values)
+
+
+def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict[str, Any]:
+    """The figures of one policy in a result of `benchmarks/governor/interleaved_trace.py`.
+
+    In percent, with `mean`, `lowest`, `highest` and `n`: `oracle` (of the oracle), `single` and
+    `oracle_over_single` (gains over the best single length), `control` (change from the first
+    engine without speculation to the second), and by the name of each phase `floors` (change
+    against the better of no speculation and the best fixed length). `worst` is the floor of
+    `worst_phase`. `lead` is the share of the oracle's lead in percent, `near` by phase the percent
+    of steps within one of the best length.
+    """
+    measured = read_measured(result)
+    findings = interleaved.analyse(measured)
+    (policy,) = (one for one in findings.policies if one.arm == arm)
+    lengths = (one for one in find_lengths(measured, findings) if one.arm == arm)
+    control = findings.control_over_trace
+    return {
+        "oracle": _in_percent(policy.of_oracle),
+        "single": _in_percent(policy.of_single, less=1),
+        "oracle_over_single": _in_percent(policy.oracle_of_single, less=1),
+        "control": None if control is None else _in_percent(control, less=1),
+        "floors": {
+            phase: _in_percent(found, less=1)
+            for phase, found in zip(measured.phases, policy.of_floor, strict=True)
+        },
+        "worst": _in_percent(policy.of_floor[policy.worst_phase], less=1),
+        "worst_phase": measured.phases[policy.worst_phase],
+        "lead": 100 * policy.lead_share,
+        "near": {measured.phases[one.phase]: 100 * one.near for one in lengths},
+    }
+
+
+def _in_percent(found: interleaved.Range, less: float = 0.0) -> interleaved.Range:
+    mean, lowest, highest = (
+        100 * (value - less) for value in (found.mean, found.lowest, found.highest)
+    )
+    return interleaved.Range(mean, lowest, highest, found.n)
