@@ -15,6 +15,7 @@ test only the survivors run again; `--fresh` forgets them.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import tomllib
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where to write the result")
     add_allow_dirty(parser)
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that known outcomes are written
     result = options.json and ResultFile(options.json, allow_dirty=options.allow_dirty)
     if options.cosmic_ray is not None:
         sys.path.append(str(options.cosmic_ray))
