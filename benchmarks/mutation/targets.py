@@ -18,6 +18,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "governor/exploration/adjacent_length_probe.py": ("governor/policies/test_goodput.py",),
     "governor/exploration/bursts.py": ("governor/policies/test_goodput.py",),
     "governor/values.py": ("governor/test_value_limits.py",),
+    "governor/contract/promises.py": (
+        "governor/contract/test_late_faults.py",
+        "governor/contract/test_promises.py",
+    ),
     "governor/estimates/cell_regression.py": ("governor/estimates/test_cost.py",),
     "governor/policies/builtin.py": ("governor/policies/test_contract.py",),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
