@@ -17,10 +17,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_controller_commands.py",
         "engine/scheduler/test_draft_length_controller.py",
     ),
-    "engine/scheduler/settings.py": (
-        "engine/scheduler/test_settings_limits.py",
-        "engine/scheduler/test_settings.py",
-    ),
     "governor/estimates/change_detector.py": ("governor/estimates/test_acceptance.py",),
     "governor/estimates/step_forecast.py": ("governor/policies/test_goodput.py",),
     "governor/exploration/adjacent_length_probe.py": ("governor/policies/test_goodput.py",),

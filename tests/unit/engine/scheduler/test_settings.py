@@ -1,10 +1,17 @@
-"""The settings under the key "paceline" of vLLM's additional_config."""
+"""The settings under the key "paceline" of vLLM's additional_config, and their bounds."""
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
-from paceline.engine.scheduler.settings import PluginSettings, parse_settings
+from paceline.engine.scheduler.settings import (
+    PluginSettings,
+    check_policy_parameters,
+    parse_settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +53,100 @@ def test_every_setting_is_read() -> None:
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
         "schedule", 2, ((1, 4, 5), (5, 64, 0)), "/run/c.sock"
     )
+
+
+SCHEDULE = [[1, 4, 5], [5, 64, 0]]
+
+
+def parse(**given: Any) -> PluginSettings:
+    return parse_settings({"paceline": given}, max_draft_length=8)
+
+
+@pytest.mark.parametrize("length", [0, 8])
+def test_a_length_from_off_to_the_maximum_is_taken(length: int) -> None:
+    assert parse(draft_length=length).draft_length == length
+
+
+@pytest.mark.parametrize("length", [-1, True, 2.0, "3"])
+def test_another_length_is_refused(length: object) -> None:
+    with pytest.raises(ValueError, match=rf"draft_length is {length!r}; .*set it in --additional"):
+        parse(draft_length=length)
+
+
+@pytest.mark.parametrize(("given", "read"), [(50, 50.0), (0.5, 0.5)])
+def test_an_objective_is_a_positive_number(given: float, read: float) -> None:
+    objective = parse(time_per_output_token_ms=given).time_per_output_token_ms
+    assert objective == read
+    assert type(objective) is float
+
+
+@pytest.mark.parametrize("given", [0, -5, float("inf"), float("nan"), True, "50"])
+def test_another_objective_is_refused(given: object) -> None:
+    with pytest.raises(ValueError, match=r"time_per_output_token_ms is .* must be a positive"):
+        parse(time_per_output_token_ms=given)
+
+
+def test_a_socket_path_of_107_bytes_is_taken() -> None:
+    """Bytes count, not characters."""
+    path = "/" + "x" * 106
+    assert parse(control_socket=path).control_socket == path
+    with pytest.raises(ValueError, match="has 108 bytes"):
+        parse(control_socket="/é" + "x" * 105)
+    with pytest.raises(ValueError, match="control_socket is 7; it must be an absolute path"):
+        parse(control_socket=7)
+
+
+def test_a_policy_is_named_by_a_text() -> None:
+    with pytest.raises(ValueError, match="policy is 7; it must be the name of a policy; set it in"):
+        parse(policy=7)
+    with pytest.raises(ValueError, match=r"policy is 'best'.*; set it in --additional-config"):
+        parse(policy="best")
+
+
+def test_parameters_of_the_policy_are_checked() -> None:
+    settings = parse(policy="fixed", policy_parameters={"draft_length": 3})
+    assert settings.policy_parameters == {"draft_length": 3}
+    with pytest.raises(ValueError, match=r"has no parameter 'speed'.*; set it in --additional"):
+        parse(policy="fixed", policy_parameters={"speed": 3})
+    with pytest.raises(ValueError, match=r"policy_parameters is \[3\]; it must be a JSON object"):
+        parse(policy="fixed", policy_parameters=[3])
+
+
+@pytest.mark.parametrize("key", ["draft_length", "schedule"])
+def test_a_parameter_that_is_given_twice_is_refused(key: str) -> None:
+    values: dict[str, Any] = {"draft_length": 3, "schedule": SCHEDULE}
+    policy = "fixed" if key == "draft_length" else "schedule"
+    with pytest.raises(ValueError, match=f"{key} is given twice"):
+        parse(policy=policy, policy_parameters={key: values[key]}, **{key: values[key]})
+
+
+def test_settings_do_not_share_the_given_parameters() -> None:
+    given = {"draft_length": 3}
+    settings = parse(policy="fixed", policy_parameters=given)
+    given["draft_length"] = 9
+    assert settings.policy_parameters == {"draft_length": 3}
+
+
+def test_each_policy_gets_its_own_parameters() -> None:
+    """The length and the schedule go to every policy that takes them, the others to theirs."""
+    settings = PluginSettings("fixed", 2, policy_parameters={"width": 5})
+    assert settings.parameters_for("fixed") == {"draft_length": 2, "width": 5}
+    assert settings.parameters_for("schedule") == {"draft_length": 2}
+    assert PluginSettings("off").parameters_for("off") == {}
+    settings = PluginSettings("fixed", schedule=((1, 4, 5),))
+    assert settings.parameters_for("schedule") == {"schedule": ((1, 4, 5),)}
+
+
+def test_parameters_for_another_policy_are_checked_with_those_of_the_settings() -> None:
+    """A switch to schedule is possible where the settings have a table."""
+    check_policy_parameters(parse(schedule=SCHEDULE), "schedule", {})
+    with pytest.raises(ValueError, match="policy schedule needs the parameter schedule"):
+        check_policy_parameters(parse(), "schedule", {})
+    check_policy_parameters(parse(draft_length=3), "goodput", {})
+
+
+def test_settings_do_not_change() -> None:
+    settings = PluginSettings()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.policy = "off"  # type: ignore[misc]
+    assert not hasattr(settings, "__dict__")
