@@ -101,6 +101,10 @@ class EngineSettings(_Frozen):
     schedule: tuple[tuple[int, int, int], ...] | None = None
     """Table of the policy `schedule`: a list of [lowest, highest, draft length], where lowest and
     highest bound the number of running requests."""
+    reproducible_seeds: bool = False
+    """Whether requests that sample with a `seed` are served without drafts. Otherwise the same seed
+    may give another answer each time, because the draft length follows timing and load, and a
+    request's random numbers depend on the drafts that are verified for it."""
     replicas: int = Field(default=1, ge=0, le=64)
     """Number of engines to start on this machine; they share its cores. 0 loads no model and
     serves only the remote `replicas`."""

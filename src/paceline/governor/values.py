@@ -50,7 +50,8 @@ class StepSample:
     num_requests: int
     """Requests that were given tokens in this step, prefills included."""
     requested_draft_length: int
-    """Draft length that the plan requested for the drafts judged here."""
+    """Draft length that was requested for the drafts judged here; where requests differ (see
+    `requested`), the longest."""
     drafted: tuple[int, ...]
     """Draft tokens verified per request, (num_judged,)."""
     accepted: tuple[int, ...]
@@ -73,6 +74,10 @@ class StepSample:
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
     """Ids of the judged requests, (num_judged,); empty where the engine does not report them."""
+    requested: tuple[int, ...] = ()
+    """Draft tokens requested of each judged request, (num_judged,), where they differ; empty where
+    `requested_draft_length` was requested of all. They differ where requests cap their drafts, and
+    where the drafts were made in different steps."""
     replay_scores: ReplayScores | None = None
     """The result of an earlier plan's `replay_scoring_tokens`, in the first step after it came."""
     first_token_verdicts: tuple[int, ...] = ()
@@ -104,6 +109,11 @@ class StepSample:
         if self.judged and len(self.judged) != len(self.drafted):
             raise ValueError(
                 f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
+                "it needs one per judged request, or none at all"
+            )
+        if self.requested and len(self.requested) != len(self.drafted):
+            raise ValueError(
+                f"requested has {len(self.requested)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
         if self.duration_s is not None and not self.duration_s >= 0:

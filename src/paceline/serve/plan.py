@@ -211,5 +211,6 @@ def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec
         schedule=engine.schedule,
         max_model_len=engine.max_model_len,
         time_per_output_token_ms=settings.slo.time_per_output_token_ms,
+        reproducible_seeds=engine.reproducible_seeds,
         vllm_args=engine.vllm_args,
     )

@@ -61,6 +61,7 @@ class EngineSpec:
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
     time_per_output_token_ms: float | None = None
+    reproducible_seeds: bool = False
     vllm_args: tuple[str, ...] = ()
     """The user's own arguments for vLLM. They come last and override Paceline's; ValueError for
     flags that Paceline must set itself."""
@@ -121,6 +122,8 @@ def render_command(
         governed["schedule"] = [list(entry) for entry in spec.schedule]
     if spec.time_per_output_token_ms is not None:
         governed["time_per_output_token_ms"] = spec.time_per_output_token_ms
+    if spec.reproducible_seeds:
+        governed["reproducible_seeds"] = True
     arguments = [
         *(sys.executable, "-m", server_module),
         *("--model", spec.model),

@@ -49,6 +49,11 @@ class _Governed:
         self.governor = start_governor(self)
         self.pacing = _start_pacing(self)
 
+    def add_request(self, request: Any) -> None:
+        if self.governor is not None:
+            self.governor.add_request(request)
+        super().add_request(request)  # type: ignore[misc]
+
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         if self.pacing is not None:
             self.pacing.before_schedule(self)
@@ -108,6 +113,11 @@ class SyncAdaptiveScheduler(_Governed, Scheduler):
 
 class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
     """The governed scheduler for asynchronous scheduling."""
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        super()._update_after_schedule(scheduler_output)
+        if self.governor is not None:
+            self.governor.after_schedule(self, scheduler_output)
 
 
 def _start_pacing(scheduler: Any) -> SchedulerPacing | None:

@@ -82,10 +82,11 @@ class DraftLengthController:
                 self._check(plan)
             except Exception as error:  # noqa: BLE001 - serving continues with the static setting
                 return self._take_safe_plan("plan", error)
-            if plan.draft_length > self._ceiling:
+            ceiling = min(self._ceiling, load.max_draft_length)
+            if plan.draft_length > ceiling:
                 plan = replace(
                     plan,
-                    draft_length=self._ceiling,
+                    draft_length=ceiling,
                     reason=f"{plan.reason}; limited by the ceiling",
                 )
             allowed = self._allowed(plan.draft_length)

@@ -8,12 +8,13 @@ applies the plan to the step's output.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
 from paceline.engine.scheduler.worker_probes import WorkerProbes
 from paceline.governor.values import DraftPlan
 
@@ -34,14 +35,18 @@ class GovernorDriver:
         probes: WorkerProbes,
         sampler_fault: str | None,
         hooks: dict[str, str],
+        reproducible_seeds: bool = False,
     ) -> None:
         """Create the driver; `hooks` is the result of `check_hooks`, for `state`.
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
+        `reproducible_seeds`: requests that sample with a seed are not speculated.
         """
         self._controller = controller
+        self._lengths = RequestedLengths()
         self._observer = StepObserver(
+            lengths=self._lengths,
             drafter_rests=drafter_rests,
             has_replay_scoring=probes.has_replay_scoring,
             has_first_token_verdicts=probes.first_tokens is not None,
@@ -52,6 +57,7 @@ class GovernorDriver:
         self._trims_drafts = trims_drafts
         self._sampler_fault = sampler_fault
         self._hooks = hooks
+        self._reproducible_seeds = reproducible_seeds
         self._started_s = 0.0
         self._drafts_dropped = False
         self._channel: ControlServer | None = None
@@ -81,6 +87,15 @@ class GovernorDriver:
         """Carry out an operator's command, or raise ValueError. Any thread may call it."""
         self._controller.set(command)
 
+    def add_request(self, request: Any) -> None:
+        """Note the cap of a new request."""
+        try:
+            cap = cap_of(request.sampling_params, reproducible_seeds=self._reproducible_seeds)
+        except Exception as error:  # noqa: BLE001 - serving continues
+            self._controller.note_error("reading a request's cap", error)
+            cap = 0
+        self._lengths.set_cap(request.request_id, cap)
+
     def before_schedule(self, scheduler: Any) -> None:
         """Drop all drafts if the sampler is faulty and any request samples.
 
@@ -105,7 +120,9 @@ class GovernorDriver:
                 output,
                 scheduler.requests,
                 num_waiting=scheduler.get_request_counts()[1],
-                max_draft_length=self._controller.ceiling(),
+                max_draft_length=self._lengths.ceiling(
+                    output.num_scheduled_tokens, self._controller.ceiling()
+                ),
             )
             plan = _NO_DRAFTS if self._drafts_dropped else self._controller.plan(load)
             self._observer.step_scheduled(
@@ -117,8 +134,17 @@ class GovernorDriver:
             )
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)
+            self._lengths.note(output.num_scheduled_tokens, plan.draft_length)
         length = self._max_draft_length if self._trims_drafts else plan.draft_length
         output.num_spec_tokens_to_schedule = length
+
+    def after_schedule(self, scheduler: Any, output: Any) -> None:
+        """Shorten the placeholders of capped requests, which asynchronous scheduling has set."""
+        self._apply_caps(scheduler, output.num_scheduled_tokens)
+
+    def _apply_caps(self, scheduler: Any, request_ids: Collection[str]) -> None:
+        for request_id, cap in self._lengths.capped(request_ids).items():
+            _trim(scheduler.requests.get(request_id), cap)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
         """Count the step's drafts and pass its sample to the policy."""
@@ -153,22 +179,29 @@ class GovernorDriver:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Read the worker's reports, and trim drafts that are longer than the plan.
+        """Read the worker's reports, and trim drafts to the plan and to the requests' caps.
 
-        Longer drafts come from drafters with a fixed length, and from vLLM itself, which proposes
-        zeros up to the maximum for the whole batch when one request is near the context limit.
+        The plan is that of the step that made the drafts. Longer drafts come from drafters with a
+        fixed length, and from vLLM itself, which proposes zeros up to the maximum for the whole
+        batch when one request is near the context limit.
         """
         for error in self._probes.pass_reports(self._observer, draft_token_ids):
             self._controller.note_error("a worker's report", error)
-        self._observer.note_drafts(any(draft_token_ids.draft_token_ids))
-        length = self._controller.draft_length()
-        if max(map(len, draft_token_ids.draft_token_ids), default=0) <= length:
-            return
-        for request_id in draft_token_ids.req_ids:
-            request = scheduler.requests.get(request_id)
-            if request is not None and len(request.spec_token_ids) > length:
-                # A new list, because requests share the list of placeholders.
-                request.spec_token_ids = request.spec_token_ids[:length]
+        self._observer.note_drafts(
+            draft_token_ids.req_ids, has_any=any(draft_token_ids.draft_token_ids)
+        )
+        request_ids = draft_token_ids.req_ids
+        length = self._lengths.planned(request_ids[0]) if request_ids else 0
+        if max(map(len, draft_token_ids.draft_token_ids), default=0) > length:
+            for request_id in request_ids:
+                _trim(scheduler.requests.get(request_id), length)
+        self._apply_caps(scheduler, request_ids)
+
+
+def _trim(request: Any, length: int) -> None:
+    if request is not None and len(request.spec_token_ids) > length:
+        # A new list, because requests share the list of placeholders.
+        request.spec_token_ids = request.spec_token_ids[:length]
 
 
 def _samples(request: Any) -> bool:

@@ -82,6 +82,7 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
         probes=find_probes(executor),
         sampler_fault=sampler_fault,
         hooks=hooks,
+        reproducible_seeds=settings.reproducible_seeds,
     )
     if scheduler.dynamic_sd_lookup is None:
         # A table that always gives the maximum, so that only the plan changes the length. Without

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import Any
 
+from paceline.engine.scheduler.requested_lengths import Requested, RequestedLengths
 from paceline.governor.values import EngineLoad, ReplayScores, StepSample
 
 _MAX_IN_FLIGHT = 64
@@ -42,7 +44,7 @@ class _Step:
     context_tokens: int
     prefill_tokens: int
     verified_draft_tokens: int
-    requested_draft_length: int
+    requested: Requested
     draft_length: int
     lacks_drafts: bool
     """The step has no drafts to verify, because the drafter was still backfilling its KV cache."""
@@ -66,12 +68,14 @@ class StepObserver:
         has_replay_scoring: bool = False,
         has_first_token_verdicts: bool = False,
         allowed_lengths: tuple[int, ...] | None = None,
+        lengths: RequestedLengths | None = None,
     ) -> None:
         """Create an observer without steps.
 
         `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
         drafting resumes. `has_replay_scoring` and `has_first_token_verdicts`: the workers support
-        that probe. `allowed_lengths` is passed on in every `EngineLoad`.
+        that probe. `allowed_lengths` is passed on in every `EngineLoad`. `lengths` has the caps of
+        the requests; the observer notes each step's length in it.
         """
         self._drafter_rests = drafter_rests
         self._has_replay_scoring = has_replay_scoring
@@ -80,8 +84,9 @@ class StepObserver:
         self._first_token_verdicts: tuple[int, ...] = ()
         self._allowed_lengths = allowed_lengths
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
-        self._draft_length = 0
-        self._is_backfilling = False
+        self._lengths = RequestedLengths() if lengths is None else lengths
+        self._backfilling: set[str] = set()
+        """Requests without drafts because the drafter was backfilling its KV cache."""
         self._finished_s: float | None = None
         self._had_more_work = False
         self._num_draft_tokens = 0  # of the step measured last
@@ -126,6 +131,8 @@ class StepObserver:
 
         `runs_probes`: the step also carries orders for worker probes, which take time.
         """
+        request_ids = output.num_scheduled_tokens
+        requested = self._lengths.of(request_ids)
         self._in_flight.append(
             _Step(
                 output=output,
@@ -134,22 +141,29 @@ class StepObserver:
                 context_tokens=load.context_tokens,
                 prefill_tokens=load.prefill_tokens,
                 verified_draft_tokens=self._num_draft_tokens,
-                requested_draft_length=self._draft_length,
+                requested=requested,
                 draft_length=draft_length,
-                lacks_drafts=self._is_backfilling,
-                catches_up=self._drafter_rests and self._draft_length == 0 < draft_length,
+                lacks_drafts=not self._backfilling.isdisjoint(request_ids),
+                catches_up=self._drafter_rests and draft_length > 0 and requested.has_rested,
                 runs_probes=runs_probes,
             )
         )
-        self._draft_length = draft_length
+        self._lengths.note(request_ids, draft_length)
 
-    def note_drafts(self, has_any: bool) -> None:
-        """Note whether the worker proposed anything, before a grammar removed any of it.
+    def note_drafts(self, request_ids: Sequence[str], *, has_any: bool) -> None:
+        """Note whether the worker proposed anything for the requests of one step, before a grammar
+        removed any of it.
 
         A draft model proposes tokens for every request, unless it is still backfilling its KV cache
         after a rest.
         """
-        self._is_backfilling = self._drafter_rests and self._draft_length > 0 and not has_any
+        if not self._drafter_rests:
+            return
+        if has_any or not request_ids or self._lengths.planned(request_ids[0]) == 0:
+            if self._backfilling:
+                self._backfilling.difference_update(request_ids)
+        else:
+            self._backfilling.update(request_ids)
 
     def add_replay_scores(self, report: Mapping[str, Any]) -> None:
         """Keep the report of a replay scoring pass for the next sample.
@@ -193,11 +207,13 @@ class StepObserver:
         step = self._take(output)
         if step is None:
             return None
-        judged: tuple[str, ...] = ()
-        drafted: tuple[int, ...] = ()
-        accepted: tuple[int, ...] = ()
-        if step.requested_draft_length > 0 and may_speculate and not step.lacks_drafts:
-            judged, drafted, accepted = _judge(output.num_scheduled_tokens, requests, verified)
+        self._lengths.forget_ended(requests)
+        if self._backfilling:
+            self._backfilling &= requests.keys()
+        requested_draft_length = step.requested.longest
+        verdicts = _NOT_JUDGED
+        if requested_draft_length > 0 and may_speculate and not step.lacks_drafts:
+            verdicts = _judge(output.num_scheduled_tokens, step.requested, requests, verified)
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
@@ -205,10 +221,10 @@ class StepObserver:
         first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()
         return StepSample(
             num_requests=step.num_requests,
-            requested_draft_length=step.requested_draft_length,
-            drafted=drafted,
-            accepted=accepted,
-            verified_draft_tokens=max(step.verified_draft_tokens, sum(drafted)),
+            requested_draft_length=requested_draft_length,
+            drafted=verdicts.drafted,
+            accepted=verdicts.accepted,
+            verified_draft_tokens=max(step.verified_draft_tokens, sum(verdicts.drafted)),
             draft_length=step.draft_length,
             prefill_tokens=step.prefill_tokens,
             context_tokens=step.context_tokens,
@@ -218,7 +234,8 @@ class StepObserver:
             and not catches_up
             and not step.runs_probes,
             catches_up=catches_up,
-            judged=judged,
+            judged=verdicts.judged,
+            requested=verdicts.requested,
             replay_scores=scores,
             first_token_verdicts=first_tokens,
         )
@@ -232,29 +249,62 @@ class StepObserver:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdicts:
+    """The fields of `StepSample` of the same names."""
+
+    judged: tuple[str, ...] = ()
+    requested: tuple[int, ...] = ()
+    drafted: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
+
+
+_NOT_JUDGED = _Verdicts()
+
+
 def _judge(
     num_scheduled: Mapping[str, int],
+    requested: Requested,
     requests: Mapping[str, Any],
     verified: Sequence[VerifiedDraft],
-) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the judged requests, their drafted and their accepted tokens.
+) -> _Verdicts:
+    """Return the judged requests with their requested, drafted and accepted tokens.
 
     A request is judged unless its step says little about the drafter.
     """
     cut_short = _cut_short(num_scheduled, requests)
     if len(verified) < len(num_scheduled):
-        # A request that was scheduled for one token had no draft to verify.
-        drafts = {draft[0]: draft for draft in verified}
-        for request_id, num_tokens in num_scheduled.items():
-            if num_tokens == 1:
-                drafts.setdefault(request_id, (request_id, 0, 0))
-        verified = [drafts[request_id] for request_id in num_scheduled if request_id in drafts]
+        verified = _with_missing_drafts(num_scheduled, requested, verified)
     if cut_short:
         verified = [draft for draft in verified if draft[0] not in cut_short]
     if not verified:
-        return (), (), ()
+        return _NOT_JUDGED
     judged, drafted, accepted = zip(*verified, strict=True)
-    return judged, drafted, accepted
+    longest, others = requested.longest, requested.others
+    if not any(others.values()):
+        return _Verdicts(judged, (), drafted, accepted)
+    of_judged = tuple(map(others.get, judged, repeat(longest)))
+    is_uniform = of_judged.count(longest) == len(of_judged)
+    return _Verdicts(judged, () if is_uniform else of_judged, drafted, accepted)
+
+
+def _with_missing_drafts(
+    num_scheduled: Mapping[str, int], requested: Requested, verified: Sequence[VerifiedDraft]
+) -> Sequence[VerifiedDraft]:
+    """Return the drafts, with an empty one for each request that had none although it was asked.
+
+    Such a request was scheduled for one token.
+    """
+    without = num_scheduled.keys() - set(map(itemgetter(0), verified))
+    empty = {
+        request_id: (request_id, 0, 0)
+        for request_id in without
+        if num_scheduled[request_id] == 1 and requested.of(request_id) > 0
+    }
+    if not empty:
+        return verified
+    drafts = {draft[0]: draft for draft in verified} | empty
+    return [drafts[request_id] for request_id in num_scheduled if request_id in drafts]
 
 
 def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:

@@ -32,6 +32,9 @@ class PluginSettings:
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of `policy` by name; docs/policies.md lists them."""
+    reproducible_seeds: bool = False
+    """Whether requests that sample with a seed are served without drafts, so that their random
+    numbers do not depend on the draft length, which follows timing and other requests."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
@@ -64,6 +67,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         control_socket=_check_socket_path(given.get("control_socket")),
         time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
         policy_parameters=_check_parameters(given),
+        reproducible_seeds=_check_switch(given, "reproducible_seeds"),
     )
     try:
         check_policy_parameters(settings, settings.policy, settings.policy_parameters)
@@ -122,6 +126,13 @@ def _check_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{_WHERE}"
         )
     return dict(value)
+
+
+def _check_switch(given: Mapping[str, Any], name: str) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; it must be true or false; {_WHERE}")
+    return value
 
 
 def _check_draft_length(value: object, max_draft_length: int) -> int | None:

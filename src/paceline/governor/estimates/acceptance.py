@@ -37,6 +37,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from paceline.governor.estimates.change_detector import ChangeDetector
 from paceline.governor.estimates.request_weights import RequestWeights
@@ -95,9 +96,11 @@ class AcceptanceModel:
         num_judged = len(sample.drafted)
         if num_judged > 0:
             fade = min(1.0 / _MEMORY_STEPS, num_judged / _MEMORY_VERDICTS)
-            weighted = self._weights.weigh(sample) if self._weights is not None else None
+            is_uniform = not sample.requested
+            weighted = self._weights.weigh(sample) if self._weights and is_uniform else None
             verdicts = weighted or _count(sample.drafted, sample.accepted)
-            self._learn(verdicts, min(sample.requested_draft_length, self._max), fade, 1)
+            requested = min(sample.requested_draft_length, self._max)
+            self._learn(verdicts, requested, fade, 1, _complete_drafts(sample, requested))
         elif sample.first_token_verdicts and self._max:
             num_judged = len(sample.first_token_verdicts)
             num_right = sum(sample.first_token_verdicts)
@@ -112,9 +115,11 @@ class AcceptanceModel:
         requested: int | None,
         fade: float,
         num_steps: int,
+        complete: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Count verdicts of `num_steps` steps that requested `requested` draft tokens of every
-        request; None means that each draft has the length that was requested."""
+        request; None means that each draft has the length that was requested. `complete` counts, by
+        length, the drafts among them that are shorter because fewer tokens were requested."""
         if self._change.observe(self._surprise(verdicts), num_steps):
             self.num_changes += 1
             self._forget(min(_KEEP_AFTER_CHANGE, _LEFT_AFTER_CHANGE / max(self._judged[0], 1.0)))
@@ -134,6 +139,8 @@ class AcceptanceModel:
                 rejected_at[num_accepted] += count
             if num_drafted < num_requested:
                 missing_at[num_drafted] += count
+        for length, count_here in complete.items():
+            missing_at[length] -= count_here
         all_judged, all_accepted = self._judged, self._accepted
         all_requested, all_offered = self._requested, self._offered
         accepted = offered = 0.0
@@ -206,3 +213,11 @@ def _count(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> Mapping[tuple
         as_bytes = bytes(accepted)
         return {(length, a): n for a in range(length + 1) if (n := as_bytes.count(a))}
     return Counter(zip(drafted, accepted, strict=True))
+
+
+def _complete_drafts(sample: StepSample, longest: int) -> Mapping[int, int]:
+    """Number of drafts as long as requested where fewer than `longest` were, by length."""
+    if not sample.requested:
+        return {}
+    pairs = Counter(zip(sample.requested, sample.drafted, strict=True))
+    return {drafted: n for (asked, drafted), n in pairs.items() if asked == drafted < longest}

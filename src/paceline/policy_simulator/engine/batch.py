@@ -56,6 +56,8 @@ class RequestBatch:
         """Tokens in the KV cache as the scheduler counts them: with drafts in flight."""
         self.drafts = np.zeros(num_slots, dtype=np.int64)
         """Draft tokens waiting to be verified."""
+        self.planned = np.full(num_slots, -1, dtype=np.int64)
+        """Draft length of the request's last step; -1 before the first."""
         self.in_flight = np.zeros(num_slots, dtype=np.int64)
         """Scheduled steps of the request whose results are pending."""
         self.missed = np.zeros(num_slots, dtype=np.int64)
@@ -100,6 +102,7 @@ class RequestBatch:
         self.output_left[slot] = self.output_tokens[slot] = arrival.output_tokens
         self.computed[slot] = self.drafts[slot] = self.in_flight[slot] = self.missed[slot] = 0
         self.last_replay[slot] = 0
+        self.planned[slot] = -1
         self.arrived_s[slot] = arrival.arrived_s
         self.last_output_s[slot] = np.nan
         self.position[slot] = self._block_start[slot] = 0

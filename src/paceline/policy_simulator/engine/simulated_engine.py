@@ -46,13 +46,18 @@ class _Step:
     emits: Ints
     """1 where the step yields output, 0 where it computes part of a prompt."""
     load: EngineLoad
-    requested_draft_length: int
+    requested: Ints
+    """Draft tokens requested of each by the step that drafted; -1 for a request that joins."""
     draft_length: int
     catch_up_tokens: int
     is_behind: bool
     """Whether the draft model has not caught up yet, and therefore drafts nothing."""
     replay_scoring_tokens: int
     """Requested by the plan; 0 for no replay scoring."""
+
+    @property
+    def requested_draft_length(self) -> int:
+        return max(int(np.maximum.reduce(self.requested)), 0)
 
 
 class SimulatedEngine:
@@ -77,7 +82,6 @@ class SimulatedEngine:
         self._ones = np.ones(machine.max_num_seqs, dtype=np.int64)
         self._waiting: deque[Arrival] = deque()
         self._in_flight: deque[_Step] = deque()
-        self._requested = 0
         self._report: ReplayScores | None = None
         self._now_s = 0.0
         self._is_back_to_back = False
@@ -180,13 +184,13 @@ class SimulatedEngine:
             num_verified=num_verified,
             emits=emits,
             load=load,
-            requested_draft_length=self._requested,
+            requested=batch.planned[slots],
             draft_length=length,
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
             replay_scoring_tokens=plan.replay_scoring_tokens if load.has_replay_scoring else 0,
         )
-        self._requested = length
+        batch.planned[slots] = length
         return step
 
     def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:
@@ -353,10 +357,13 @@ class SimulatedEngine:
         """Pass the sample of the step to the policy, as the observer would make it."""
         rests, requested = self._machine.drafter == "rests", step.requested_draft_length
         still_behind = rests and requested > 0 and step.num_verified == 0
-        catches_up = rests and step.draft_length > 0 and (requested == 0 or still_behind)
-        judged = remaining & ((step.verified > 0) | (step.scheduled == 1))
+        has_rested = bool(np.count_nonzero(step.requested == 0))
+        catches_up = rests and step.draft_length > 0 and (has_rested or still_behind)
+        judged = remaining & ((step.verified > 0) | ((step.scheduled == 1) & (step.requested > 0)))
         if requested == 0 or still_behind:
             judged[:] = False
+        of_judged = step.requested[judged]
+        is_uniform = bool(np.logical_and.reduce(of_judged == requested))
         load = step.load
         is_clean = self._is_back_to_back
         self._is_back_to_back = bool(self._waiting or len(self._running))
@@ -374,6 +381,7 @@ class SimulatedEngine:
                 is_clean=is_clean and not catches_up and step.replay_scoring_tokens == 0,
                 catches_up=catches_up,
                 judged=tuple(map(str, step.serials[judged].tolist())),
+                requested=() if is_uniform else tuple(of_judged.tolist()),
                 replay_scores=self._report,
                 first_token_verdicts=first_tokens,
             )

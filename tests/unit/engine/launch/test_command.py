@@ -52,6 +52,13 @@ def test_the_command_has_governor_drafter_and_sockets(tmp_path: Path) -> None:
     assert command.environment["PACELINE_SUPERVISED"] == "1"
 
 
+def test_reproducible_seeds_reach_the_scheduler(tmp_path: Path) -> None:
+    spec = EngineSpec("/m", "m", None, policy="goodput", reproducible_seeds=True)
+    arguments = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module").arguments
+    governed = json.loads(arguments[arguments.index("--additional-config") + 1])["paceline"]
+    assert governed["reproducible_seeds"] is True
+
+
 def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None:
     spec = EngineSpec(model="/m", served_name="m", speculative_config=None, policy="goodput")
     command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")

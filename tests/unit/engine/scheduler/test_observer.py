@@ -196,7 +196,7 @@ def test_a_step_that_backfills_is_marked_and_not_clean() -> None:
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         sample = loop.finish(output, at_s=turn + 1.0)
-        loop.observer.note_drafts(length > 0)
+        loop.observer.note_drafts(["a"], has_any=length > 0)
         assert sample is not None
         found.append((sample.catches_up, sample.is_clean))
     assert found[1:] == [(False, True), (False, True), (True, False), (False, True)]
@@ -213,7 +213,7 @@ def test_a_step_without_any_draft_is_not_judged_while_the_drafter_backfills() ->
         output = Output({"a": 1})
         loop.schedule(output, at_s=float(turn), draft_length=length)
         samples.append(loop.finish(output, at_s=turn + 1.0))
-        loop.observer.note_drafts(has_any)
+        loop.observer.note_drafts(["a"], has_any=has_any)
     judged = [(s.drafted, s.catches_up, s.is_clean) for s in samples if s is not None]
     assert judged[1:] == [((), True, False), ((), True, False), ((0,), False, True)]
 

@@ -26,6 +26,7 @@ from paceline.engine.scheduler.settings import (
         ({"paceline": {"schedule": [3]}}, "schedule entry 3 must be three whole numbers"),
         ({"paceline": {"schedule": [[2, 3, 1]]}}, "must start at 1"),
         ({"paceline": {"control_socket": "here"}}, "absolute path"),
+        ({"paceline": {"reproducible_seeds": 1}}, "reproducible_seeds is 1; it must be true or"),
         ({"paceline": {"control_socket": "/" + "x" * 107}}, "at most 107"),
     ],
 )
@@ -48,10 +49,11 @@ def test_every_setting_is_read() -> None:
             "draft_length": 2,
             "schedule": [[1, 4, 5], [5, 64, 0]],
             "control_socket": "/run/c.sock",
+            "reproducible_seeds": True,
         }
     }
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
-        "schedule", 2, ((1, 4, 5), (5, 64, 0)), "/run/c.sock"
+        "schedule", 2, ((1, 4, 5), (5, 64, 0)), "/run/c.sock", reproducible_seeds=True
     )
 
 

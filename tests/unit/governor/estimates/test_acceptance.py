@@ -53,6 +53,22 @@ def test_positions_not_asked_for_learn_nothing_but_follow() -> None:
     assert second == pytest.approx(first)
 
 
+def test_a_request_that_was_asked_for_less_is_no_missing_offer() -> None:
+    """2 requested of the first three requests, 1 of the last two; the last one got nothing.
+
+    Position 1: 4 of 5 offered. Position 2: only the first three were asked for it, 2 of them offer
+    it.
+    """
+    model = AcceptanceModel(2)
+    sample = verdicts(2, (2, 1), (2, 2), (1, 1), (1, 1), (0, 0))
+    model.observe(replace(sample, requested=(2, 2, 2, 1, 1)))
+    first = (1.96 + 4) / 7
+    assert model.offered == pytest.approx([first, first * (1.96 + 2) / 5])
+    accept = (1.2 + 4) / 6
+    second = (2 * accept + 1) / 4
+    assert model.survival == pytest.approx([first * accept, model.offered[1] * accept * second])
+
+
 def test_a_request_offered_nothing_counts_against_offers_only() -> None:
     """One of two requests got no draft: offers halve, acceptance is that of the drafted one."""
     model = AcceptanceModel(1)

@@ -77,7 +77,7 @@ class RetoldEngine(SimulatedEngine):
             num_waiting=step.load.num_waiting,
             max_draft_length=ceiling,
         )
-        self.observer.note_drafts(step.num_verified > 0)
+        self.observer.note_drafts(names, has_any=step.num_verified > 0)
         self.observer.step_scheduled(
             output,
             load,

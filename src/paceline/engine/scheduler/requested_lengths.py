@@ -1,0 +1,161 @@
+"""The draft length that was requested of each request.
+
+It is the length of the step that drafted for the request, limited by the request's own cap. The
+step that drafted is the last one in which the request was scheduled. With one batch at a time this
+is the step before. With several batches in flight (pipeline parallelism), and for a request that
+had to wait for a step, it is an older one.
+
+A request caps its drafts through `SamplingParams.extra_args`, 0 switching speculation off:
+
+    {"paceline": {"max_draft_length": 0}}     in-process
+    {"paceline_max_draft_length": 0}          over HTTP, as `vllm_xargs`, which cannot hold objects
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+logger = logging.getLogger("vllm.paceline.scheduler")
+
+ARGUMENTS = "paceline"
+"""The key of `extra_args` with an object of arguments for Paceline."""
+CAP = "max_draft_length"
+"""The key of the cap in that object."""
+FLAT_CAP = f"{ARGUMENTS}_{CAP}"
+"""The key of `extra_args` that holds the cap directly."""
+
+_MAX_STEPS = 16
+"""Steps that are remembered: one for each batch in flight, and some for a request that waits. What
+was requested of a request that waited longer counts as nothing, and it is not judged."""
+_MIN_CAPS = 4096
+"""Caps that are kept before those of ended requests are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What was requested of the requests of one step."""
+
+    longest: int
+    others: Mapping[str, int]
+    """Requests of which fewer tokens than `longest` were requested; 0 for one that joins."""
+    has_rested: bool
+    """Whether the last step of any of these requests drafted nothing."""
+
+    def of(self, request_id: str) -> int:
+        """Tokens requested of one of the requests."""
+        return self.others.get(request_id, self.longest)
+
+
+class RequestedLengths:
+    """The recent steps and the caps of one scheduler's requests, kept in the scheduler's thread.
+
+    At hundreds of requests it costs one comparison of key sets per step as long as no request joins
+    or sets a cap.
+    """
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[Mapping[str, Any], int]] = deque(maxlen=_MAX_STEPS)
+        self._caps: dict[str, int] = {}
+        self._most_caps = _MIN_CAPS
+
+    def set_cap(self, request_id: str, cap: int | None) -> None:
+        """Limit the drafts of one request; None removes the limit."""
+        if cap is None:
+            self._caps.pop(request_id, None)
+        else:
+            self._caps[request_id] = cap
+
+    def forget_ended(self, requests: Mapping[str, Any]) -> None:
+        """Drop the caps of requests that are not in `requests`, once there are many."""
+        caps = self._caps
+        if len(caps) > self._most_caps:
+            for request_id in caps.keys() - requests.keys():
+                del caps[request_id]
+            self._most_caps = max(_MIN_CAPS, 2 * len(caps))
+
+    def capped(self, request_ids: Collection[str]) -> dict[str, int]:
+        """The caps of those of the requests that have one. Not in the order of `request_ids`."""
+        caps = self._caps
+        if not caps:
+            return {}
+        return {request_id: caps[request_id] for request_id in caps.keys() & request_ids}
+
+    def ceiling(self, request_ids: Collection[str], ceiling: int) -> int:
+        """The most tokens that any of the requests may draft, under this ceiling."""
+        capped = self.capped(request_ids)
+        if not capped or len(capped) < len(request_ids):
+            return ceiling
+        return min(ceiling, max(capped.values()))
+
+    def note(self, request_ids: Mapping[str, Any], length: int) -> None:
+        """A step with these requests was scheduled, and drafts `length` tokens for each.
+
+        `request_ids` must not be changed afterwards.
+        """
+        self._steps.append((request_ids, length))
+
+    def planned(self, request_id: str) -> int:
+        """The length of the last step of a request, without its cap; 0 where there is none."""
+        return next((length for ids, length in reversed(self._steps) if request_id in ids), 0)
+
+    def of(self, request_ids: Mapping[str, Any]) -> Requested:
+        """What was last requested of each of these requests."""
+        remaining: Set[str] = request_ids.keys()
+        groups: list[tuple[Set[str], int]] = []
+        for ids, length in reversed(self._steps):
+            if remaining <= ids.keys():
+                groups.append((remaining, length))
+                remaining = frozenset()
+                break
+            if not ids.keys().isdisjoint(remaining):
+                groups.append((remaining & ids.keys(), length))
+                remaining = remaining - ids.keys()
+        longest = max((length for _, length in groups), default=0)
+        others = dict.fromkeys(remaining, 0)
+        for names, length in groups:
+            if length < longest:
+                others.update(dict.fromkeys(names, length))
+        for request_id, cap in self.capped(request_ids).items():
+            others[request_id] = min(cap, others.get(request_id, longest))
+        if len(others) == len(request_ids):
+            longest = max(others.values(), default=0)
+        return Requested(longest, others, any(length == 0 for _, length in groups))
+
+
+def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | None:
+    """Return the most draft tokens that a request allows; None where it sets no cap.
+
+    With `reproducible_seeds`, a request that samples with a seed is capped at 0. A cap that is not
+    a whole number from 0 is logged and taken as 0: vLLM cannot refuse a request here, and 0 is
+    within any cap that was meant.
+    """
+    if sampling_params is None:
+        return None
+    if reproducible_seeds and sampling_params.seed is not None and sampling_params.temperature > 0:
+        return 0
+    extra = sampling_params.extra_args
+    if not extra:
+        return None
+    arguments = extra.get(ARGUMENTS)
+    if isinstance(arguments, Mapping) and CAP in arguments:
+        cap = arguments[CAP]
+    elif FLAT_CAP in extra:
+        cap = extra[FLAT_CAP]
+    elif arguments is None:
+        return None
+    else:
+        cap = arguments
+    if cap is None or (type(cap) is int and cap >= 0):
+        return cap
+    logger.warning(
+        "Governor: a request's cap of the draft length is %r; it must be a whole number from 0 "
+        '(off), as extra_args={"%s": {"%s": 0}}. The request is served without speculation.',
+        cap,
+        ARGUMENTS,
+        CAP,
+    )
+    return 0
