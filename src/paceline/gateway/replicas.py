@@ -37,6 +37,9 @@ class Replica:
     """Kind of server, a name of the table in `fleet.dialects`."""
     drafts: bool = False
     """Whether it uses speculative decoding; vLLM then refuses `min_p` and `logit_bias`."""
+    honours_draft_caps: bool = False
+    """Whether it is known to keep to a request's limit on draft tokens: it runs Paceline's
+    scheduler, or does not draft."""
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None

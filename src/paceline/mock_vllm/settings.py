@@ -27,7 +27,8 @@ class MockVllmSettings:
     tokens_per_chunk: tuple[int, ...] = (1,)
     """Tokens in each chunk of a stream; the pattern repeats."""
     speculates: bool = False
-    """Refuse `min_p` and `logit_bias`, as vLLM does with speculative decoding."""
+    """Refuse `min_p` and `logit_bias` and report draft counters, as vLLM does with speculative
+    decoding."""
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS
     """Average number of tokens before an answer ends with EOS; 0: it never does."""
     api_key: str = ""

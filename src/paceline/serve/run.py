@@ -54,6 +54,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         max_model_len=supervisor.status.max_model_len,
         num_restarts=supervisor.status.num_restarts,
         drafts=supervisor.command.control_socket is not None,
+        honours_draft_caps=True,  # it runs Paceline's scheduler, or does not draft
     )
 
 

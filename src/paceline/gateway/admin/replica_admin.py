@@ -126,6 +126,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "url": None if replica.is_unix else replica.address,
         "dialect": replica.dialect,
         "drafts": replica.drafts,
+        "honours_draft_caps": replica.honours_draft_caps,
         "draining": status.is_draining or status.is_leaving,
         "has_governor": replica.control_socket is not None,
         "max_model_len": replica.max_model_len,

@@ -26,6 +26,8 @@ _SURVIVES = frozenset(
         # without effect on the tokens
         "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
         "prompt_cache_retention", "return_tokens_as_token_ids", "length_penalty", "cache_salt",
+        # the gateway sends it to every replica
+        "speculation",
     }
 )  # fmt: skip
 

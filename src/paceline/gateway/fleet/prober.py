@@ -17,8 +17,9 @@ import aiohttp
 import msgspec
 
 from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
+from paceline.gateway.fleet.draft_caps import honours_draft_caps
 from paceline.gateway.fleet.error_bodies import error_message_of
-from paceline.gateway.fleet.load import ReplicaLoad, parse_load
+from paceline.gateway.fleet.load import parse_load
 from paceline.gateway.fleet.status import LoadReading
 
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
@@ -116,8 +117,8 @@ class Prober:
                 break
         raise ReplicaProbeFailed(f"warm-up failed: {first_failure}")
 
-    async def fetch_load(self, timeout_s: float) -> ReplicaLoad:
-        """The current load. May raise `ReplicaProbeFailed`, also when there are no metrics."""
+    async def fetch_load(self, timeout_s: float) -> LoadReading:
+        """A reading of the metrics. May raise `ReplicaProbeFailed`, also when there are none."""
         path = self._dialect.metrics_path
         if path is None:
             raise ReplicaProbeFailed(
@@ -126,7 +127,9 @@ class Prober:
         status, body = await self._send("GET", path, timeout_s)
         if status != 200:
             raise ReplicaProbeFailed(self._describe(path, status, body))
-        return parse_load(body.decode("utf-8", errors="replace"), self._dialect.load)
+        page = body.decode("utf-8", errors="replace")
+        load = parse_load(page, self._dialect.load)
+        return LoadReading(load, time.monotonic(), "", honours_draft_caps(page))
 
     async def _send(
         self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None
@@ -190,10 +193,9 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
 async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:
     """A new reading, or the previous load with the reason why there is none. Does not raise."""
     try:
-        load = await prober.fetch_load(timeout_s)
+        return await prober.fetch_load(timeout_s)
     except ReplicaProbeFailed as failure:
         return previous.failed(str(failure))
-    return LoadReading(load, time.monotonic(), "")
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:

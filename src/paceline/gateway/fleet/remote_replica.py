@@ -118,14 +118,18 @@ class RemoteReplica:
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
         if self._settings.warm_up:
             await prober.warm_up(chosen.id, self._settings.warm_up_timeout_s)
+        await self._update_load(prober)  # what the replica can do is known before it is ready
 
     async def _read_load(self, prober: Prober) -> None:
-        now_s = time.monotonic()
         if self._health.state != "ready":
             self._load = LoadReading(failure="the replica is not ready")
-        elif now_s >= self._load_due_at_s:
-            self._load_due_at_s = now_s + self._jitter(self._settings.load_period_s)
-            self._load = await update_load(prober, self._load, self._settings.poll_timeout_s)
+        elif time.monotonic() >= self._load_due_at_s:
+            await self._update_load(prober)
+            self.replica = self._describe()
+
+    async def _update_load(self, prober: Prober) -> None:
+        self._load_due_at_s = time.monotonic() + self._jitter(self._settings.load_period_s)
+        self._load = await update_load(prober, self._load, self._settings.poll_timeout_s)
 
     def _set_health(self, health: ReplicaHealth) -> None:
         if health.state != self._health.state:
@@ -144,9 +148,14 @@ class RemoteReplica:
             max_model_len=self._max_model_len,
             dialect=self.entry.dialect,
             drafts=self.entry.drafts,
+            honours_draft_caps=self._honours_draft_caps(),
             key=self.entry.key,
             max_in_flight=self.entry.max_in_flight,
         )
+
+    def _honours_draft_caps(self) -> bool:
+        """Only a vLLM server whose metrics say so."""
+        return self.entry.dialect == "vllm" and self._load.honours_draft_caps is True
 
     def _state(self) -> ReplicaState:
         if self._is_leaving or (self._is_draining and self._health.state == "ready"):

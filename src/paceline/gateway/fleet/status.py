@@ -21,6 +21,8 @@ class LoadReading:
     """Monotonic clock."""
     failure: str = "not read yet"
     """Empty when the last attempt succeeded."""
+    honours_draft_caps: bool | None = None
+    """Whether the replica keeps to a request's limit on draft tokens; None when it did not say."""
 
     def failed(self, reason: str) -> LoadReading:
         """The same load, marked as not updated."""

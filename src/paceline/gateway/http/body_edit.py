@@ -1,4 +1,4 @@
-"""Set fields in a client's JSON body by inserting bytes, without encoding the rest again.
+"""Set and remove fields of a client's JSON body; added ones are inserted as bytes.
 
 The client's numbers, escapes and spacing reach the engine unchanged, and a long prompt costs one
 copy of memory.
@@ -13,8 +13,13 @@ import msgspec
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def with_fields(body: bytes, names: Collection[str], fields: Mapping[str, object]) -> bytes:
-    """The body with these top-level fields set, whether or not it had them.
+def with_fields(
+    body: bytes,
+    names: Collection[str],
+    fields: Mapping[str, object],
+    without: Collection[str] = (),
+) -> bytes:
+    """The body with these top-level fields set, whether or not it had them, and `without` others.
 
     `body` is one JSON object that `strict_json` accepted. `names` are *all* its top-level keys,
     including those with null or false: a key missing from `names` would be repeated in the result,
@@ -24,12 +29,17 @@ def with_fields(body: bytes, names: Collection[str], fields: Mapping[str, object
     b' {"cache_salt":"s","a": 1.50}'
     >>> with_fields(b'{"a": 1.50, "b": [ ]}', {"a", "b"}, {"a": None})
     b'{"a":null,"b":[ ]}'
+    >>> with_fields(b'{"a": 1.50, "b": [ ]}', {"a", "b"}, {}, without=["b"])
+    b'{"a":1.50}'
     """
-    if not fields:
+    removed = [name for name in without if name in names]
+    if not fields and not removed:
         return body
-    if any(name in names for name in fields):
-        members: dict[str, object] = {**_decode_raw(body), **fields}
-        return msgspec.json.encode(members)
+    if removed or any(name in names for name in fields):
+        kept: dict[str, object] = dict(_decode_raw(body))
+        for name in removed:
+            del kept[name]
+        return msgspec.json.encode({**kept, **fields})
     inserted = msgspec.json.encode(fields)[1:-1]
     after_brace = body.index(b"{") + 1  # only blanks can precede it
     separator = b"," if names else b""

@@ -28,6 +28,8 @@ from paceline.gateway.proxy.attempt_end import (
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.upstream import Broken, Unreachable
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests import draft_cap
+from paceline.gateway.requests.draft_cap import cap_fields
 from paceline.gateway.time_limits import DETOKENISE_TIMEOUT_S
 
 _MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
@@ -77,7 +79,7 @@ class Answer:
 
     async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
         context, request = self._context, self._context.request
-        route, fields = request.route, dict(self._engine_fields(replica))
+        route, fields = request.route, self._fields_for(replica)
         self._stream = None
         if request.is_stream and replica.reports_token_ids:
             stream = ResumableStream(request.parsed)
@@ -102,7 +104,7 @@ class Answer:
         try:
             async with asyncio.timeout(DETOKENISE_TIMEOUT_S):
                 resumption = await stream.resume(
-                    ask, replica.max_model_len, self._engine_fields(replica)
+                    ask, replica.max_model_len, self._fields_for(replica)
                 )
         except CannotContinue as error:
             end = broken(str(error), settings)
@@ -119,6 +121,11 @@ class Answer:
             return COMPLETED
         return await attempt.run(resumption.path, resumption.body, resumption.relay)
 
+    def _fields_for(self, replica: Replica) -> dict[str, object]:
+        """Fields to set in the body for this replica."""
+        cap = cap_fields(self._context.request.parsed, replica.dialect)
+        return {**self._engine_fields(replica), **cap}
+
     def _body(self, fields: Mapping[str, object]) -> bytes:
         request = self._context.request
-        return with_fields(request.body, request.parsed, fields)
+        return with_fields(request.body, request.parsed, fields, without=(draft_cap.FIELD,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.draft_cap import FIELD
 from paceline.gateway.requests.needs import Needs
 
 _ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "tgi"})
@@ -20,6 +21,8 @@ without drafts."""
 def can_serve(replica: Replica, needs: Needs) -> bool:
     """Whether the replica can do what is needed, ready or not."""
     if needs.undrafted and replica.drafts:
+        return False
+    if needs.caps_drafts and not replica.honours_draft_caps:
         return False
     return needs.num_choices == 1 or replica.dialect not in _ONE_CHOICE_DIALECTS
 
@@ -35,6 +38,15 @@ def explain_unserved(needs: Needs) -> Problem:
             "replica that does not draft (--draft none).",
             "unsupported_parameter",
             needs.undrafted[0],
+        )
+    if needs.caps_drafts:
+        return Problem(
+            400,
+            f"{FIELD} cannot be used here: no replica of this model is known to keep to a "
+            "request's limit on draft tokens. Leave it out, or have the operator serve the model "
+            "with Paceline's scheduler or without speculation.",
+            "unsupported_parameter",
+            FIELD,
         )
     return Problem(
         400,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.gateway.requests import prompts
+from paceline.gateway.requests import draft_cap, prompts
 from paceline.gateway.requests.field_checks import (
     INT32_MAX,
     Check,
@@ -72,6 +72,8 @@ _GENERATION: Mapping[str, Check] = {
     "include_stop_str_in_output": boolean,
     "skip_special_tokens": boolean,
     "structured_outputs": schema,
+    # the gateway's own
+    draft_cap.FIELD: draft_cap.SPECULATION,
 }
 
 _CHOICES: Mapping[str, Check] = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.gateway.requests.draft_cap import draft_cap_of
+
 _MIN_P_IGNORED = 1e-5
 """vLLM treats a `min_p` up to this as not given, also while it drafts (`_SAMPLING_EPS` in its
 `sampling_params.py`)."""
@@ -22,16 +24,18 @@ class Needs:
     """Fields of the request that an engine accepts only without speculative decoding."""
     num_choices: int = 1
     """Requested answers to one prompt."""
+    caps_drafts: bool = False
+    """Whether the request limits its draft tokens."""
 
     @property
     def is_empty(self) -> bool:
         """Whether every replica meets them."""
-        return not self.undrafted and self.num_choices == 1
+        return not self.undrafted and self.num_choices == 1 and not self.caps_drafts
 
 
 def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:
     """What this decoded body requires of a replica."""
-    return Needs(_undrafted_fields(parsed), num_choices)
+    return Needs(_undrafted_fields(parsed), num_choices, draft_cap_of(parsed) is not None)
 
 
 def _undrafted_fields(parsed: Mapping[str, object]) -> tuple[str, ...]:

@@ -22,22 +22,26 @@ CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 class EngineMetrics:
     """Reads the engine's state at each scrape."""
 
-    def __init__(self, engine: Engine, model: str) -> None:
+    def __init__(self, engine: Engine, model: str, *, speculates: bool = False) -> None:
+        """`speculates`: include a counter of drafts, as vLLM does where it drafts; it stays 0."""
         self._registry = CollectorRegistry()
-        self._registry.register(_Reader(engine, model))
+        self._registry.register(_Reader(engine, model, speculates))
 
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
 
 class _Reader(Collector):
-    def __init__(self, engine: Engine, model: str) -> None:
+    def __init__(self, engine: Engine, model: str, speculates: bool) -> None:
         self._engine = engine
+        self._speculates = speculates
         self._labels = (model, "0")
         self._created_s = time.time()
 
     def collect(self) -> Iterator[Metric]:
         engine = self._engine
+        if self._speculates:
+            yield self._counter("spec_decode_num_drafts", "Number of spec decoding drafts.", 0)
         yield self._gauge(
             "num_requests_running",
             "Number of requests in model execution batches.",

@@ -202,6 +202,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "url": None,
         "dialect": "vllm",
         "drafts": False,
+        "honours_draft_caps": False,
         "draining": False,
         "last_poll_age_s": None,
         "load": None,

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.settings import FailureSettings
 from paceline.mock_vllm import (
     SpawnedMockVllm,
@@ -66,7 +67,14 @@ async def gateway_over(
             mock_vllm.start()
     source = FixedReplicas(
         [
-            Replica(f"r{i}", mock_vllm.url, MODEL, "ready", max_model_len=4096)
+            Replica(
+                f"r{i}",
+                mock_vllm.url,
+                MODEL,
+                "ready",
+                max_model_len=4096,
+                honours_draft_caps=True,
+            )
             for i, mock_vllm in enumerate(pair)
         ]
     )
@@ -143,6 +151,28 @@ async def test_a_seeded_stream_continues_although_its_tokens_differ(
         transcript = await read_stream(gateway, "/v1/completions", body, pair[0], 10)
     assert transcript.is_done
     assert transcript.finish_reasons == ["length"]
+
+
+async def test_a_continuation_keeps_the_limit_on_drafts(
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[dict[str, Any]] = []
+    post = Upstreams.post
+
+    async def recording(self: Upstreams, replica: Any, path: str, body: bytes, name: str) -> Any:
+        if path != "/detokenize":
+            bodies.append(json.loads(body))
+        return await post(self, replica, path, body, name)
+
+    monkeypatch.setattr(Upstreams, "post", recording)
+    body = {**CHAT, "max_tokens": 40, "temperature": 0, "speculation": {"max_draft_length": 1}}
+    async with gateway_over(pair) as gateway:
+        transcript = await read_stream(gateway, "/v1/chat/completions", body, pair[0], 7)
+    assert transcript.is_done
+    assert len(bodies) == 2
+    for sent in bodies:
+        assert sent["vllm_xargs"] == {"paceline_max_draft_length": 1}
+        assert "speculation" not in sent
 
 
 async def test_two_deaths_in_one_stream(pair: tuple[SpawnedMockVllm, SpawnedMockVllm]) -> None:

@@ -29,6 +29,13 @@ def test_prompt_and_answer_so_far_are_the_prompt() -> None:
     }
 
 
+def test_the_cap_on_drafts_is_that_of_the_gateways_own_fields() -> None:
+    request = {**CHAT, "speculation": {"max_draft_length": 1}}
+    resumed = body(request, vllm_xargs={"paceline_max_draft_length": 1})
+    assert resumed["vllm_xargs"] == {"paceline_max_draft_length": 1}
+    assert "speculation" not in resumed
+
+
 def test_stop_strings_and_usage_are_left_to_the_gateway() -> None:
     request = {**CHAT, "stop": ["x"], "stream_options": {"include_usage": True}}
     assert {"stop", "stream_options"}.isdisjoint(body(request))

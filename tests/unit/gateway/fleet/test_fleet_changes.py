@@ -24,7 +24,8 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
         assert described == {
             "name": "a", "state": "ready", "reason": None, "model": MODEL, "in_flight": 0,
             "max_in_flight": None, "origin": "url", "entry": "a", "address_kind": "http",
-            "url": remote.url, "dialect": "vllm", "drafts": False, "draining": False,
+            "url": remote.url, "dialect": "vllm", "drafts": False,
+            "honours_draft_caps": True, "draining": False,
             "has_governor": False, "max_model_len": 2048, "restarts": None,
             "last_poll_age_s": None, "load": None, "load_failure": None,
         }  # fmt: skip

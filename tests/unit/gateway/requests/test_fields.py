@@ -105,6 +105,13 @@ def words(listed: str) -> Cases:
     return list(named), [name.upper() for name in named] + [f"{name} " for name in named]
 
 
+def limits_on_drafts(max_length: str) -> Cases:
+    n = int(max_length)
+    fine = [{"max_draft_length": 0}, {"max_draft_length": n}]
+    wrong = [{"max_draft_length": value} for value in (-1, n + 1, True, 1.0, "1", None)]
+    return fine, [*wrong, {"draft_length": 1}, {"max_draft_length": 1, "policy": "off"}, 3]
+
+
 _KINDS: list[tuple[str, Callable[..., Cases]]] = [
     (r"an integer from (-?\d+) to (\d+)", integers),
     (r"a number from (-?[\d.]+) to ([\d.]+)", numbers),
@@ -116,6 +123,7 @@ _KINDS: list[tuple[str, Callable[..., Cases]]] = [
     (r"a list of at most (\d+) (?:objects|tools of type [\w ]+), (\d+) bytes in all", tool_lists),
     (r"none, auto, required, or an object of at most (\d+) bytes", choices),
     (r"a string or a list of at most (\d+) strings, each of 1 to (\d+) characters", stops),
+    (r'{"max_draft_length": N} .* 0 .* to (\d+), .*', limits_on_drafts),
     (r"true or false", lambda: ([True, False], [1, "true"])),
     (r"false", lambda: ([False], [True, "false"])),
     (r"1: .*", lambda: ([1], [2, 1.0])),

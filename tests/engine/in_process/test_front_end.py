@@ -1,0 +1,69 @@
+"""The gauge on vLLM's metrics page that says whether the server keeps to caps on drafts."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+OURS = "paceline.engine.AdaptiveScheduler"
+
+
+def config(scheduler: Any, *, speculates: bool = True) -> Any:
+    return SimpleNamespace(
+        speculative_config=object() if speculates else None,
+        scheduler_config=SimpleNamespace(scheduler_cls=scheduler),
+    )
+
+
+def reported() -> float | None:
+    from prometheus_client import REGISTRY
+
+    from paceline.engine.front_end import NAME
+
+    return REGISTRY.get_sample_value(NAME)
+
+
+def test_vllm_finds_the_class_by_its_entry_point() -> None:
+    """vLLM refuses to start with one that is no subclass of its own."""
+    from vllm.plugins import STAT_LOGGER_PLUGINS_GROUP
+    from vllm.v1.metrics.loggers import StatLoggerBase
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    target = project["project"]["entry-points"][STAT_LOGGER_PLUGINS_GROUP]["paceline"]
+    module, _, name = target.partition(":")
+    assert issubclass(getattr(importlib.import_module(module), name), StatLoggerBase)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (config(OURS), 1.0),
+        (config(None), 0.0),
+        (config("vllm.v1.core.sched.scheduler.Scheduler"), 0.0),
+        (config(None, speculates=False), 1.0),
+    ],
+    ids=["ours", "default", "other", "without speculation"],
+)
+def test_the_gauge_says_whether_caps_are_kept(given: Any, expected: float) -> None:
+    """A second engine in the process reports through the same gauge."""
+    from paceline.engine.front_end import DraftCapReport
+
+    report = DraftCapReport(given)
+    report.record(None, None)
+    report.log_engine_initialized()
+    assert reported() == expected
+
+
+def test_a_governor_that_is_off_keeps_no_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a vLLM release that does not fit the hooks."""
+    from paceline.engine import front_end
+
+    monkeypatch.setattr(front_end, "unfit_for", lambda *_: "nothing fits")
+    assert not front_end.honours_draft_caps(config(OURS))
