@@ -18,10 +18,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_draft_length_controller.py",
     ),
     "governor/estimates/change_detector.py": ("governor/estimates/test_acceptance.py",),
-    "governor/estimates/step_forecast.py": ("governor/policies/test_goodput.py",),
-    "governor/exploration/adjacent_length_probe.py": ("governor/policies/test_goodput.py",),
-    "governor/exploration/bursts.py": ("governor/policies/test_goodput.py",),
-    "governor/values.py": ("governor/test_value_limits.py",),
+    "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
     "governor/contract/promises.py": (
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
