@@ -165,7 +165,7 @@ def test_catching_up_is_paid_as_measured_and_in_advance_from_then_on() -> None:
     loop = Loop(8, catch_up_s=0.025)
     loop.until_burst()
     assert loop.budget.paid[0] == 0.0
-    assert loop.budget.paid[-1] == pytest.approx(0.050)
+    assert sum(loop.budget.paid) == pytest.approx(0.005 + 0.050)
     while loop.step():
         pass
     loop.budget.asked.clear()
@@ -174,4 +174,4 @@ def test_catching_up_is_paid_as_measured_and_in_advance_from_then_on() -> None:
     # Two steps, because the verdict comes one step later, and what catching up took.
     assert loop.budget.asked == [pytest.approx(2 * 0.005 + 0.050)]
     assert loop.budget.paid[0] == pytest.approx(0.050)
-    assert loop.budget.paid[-1] == pytest.approx(0.0, abs=1e-12)
+    assert sum(loop.budget.paid) == pytest.approx(0.005 + 0.050)
