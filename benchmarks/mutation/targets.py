@@ -19,6 +19,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "governor/estimates/change_detector.py": ("governor/estimates/test_acceptance.py",),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
+    "engine/scheduler/observer.py": (
+        "engine/scheduler/test_observer.py",
+        "engine/scheduler/test_observer_requests.py",
+    ),
+    "engine/scheduler/requested_lengths.py": ("engine/scheduler/test_observer_requests.py",),
     "governor/contract/promises.py": (
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
