@@ -17,7 +17,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_controller_commands.py",
         "engine/scheduler/test_draft_length_controller.py",
     ),
-    "governor/estimates/change_detector.py": ("governor/estimates/test_acceptance.py",),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
     "engine/scheduler/observer.py": (
         "engine/scheduler/test_observer.py",
