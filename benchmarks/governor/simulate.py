@@ -59,6 +59,7 @@ class Cell:
     drafter: str
     trace: str
     seed: int
+    prefill_chunk: int | None = None
 
 
 def simulate(cell: Cell) -> dict[str, Any]:
@@ -68,6 +69,9 @@ def simulate(cell: Cell) -> dict[str, Any]:
         profile = replace(profile, machine=profile.machine.with_ngram())
     if cell.drafter == "first-token":
         profile = replace(profile, machine=profile.machine.reporting_first_tokens())
+    if cell.prefill_chunk is not None:
+        machine = profile.machine.with_prefill_chunks(cell.prefill_chunk)
+        profile = replace(profile, machine=machine)
     comparison = compare_arms(
         profile.machine,
         build_trace(cell.trace, profile),
@@ -202,7 +206,7 @@ def _ratio_cell(values: Sequence[float]) -> str:
 def main() -> None:
     arguments = _parse()
     cells = [
-        Cell(profile, drafter, trace, seed)
+        Cell(profile, drafter, trace, seed, arguments.prefill_chunk)
         for profile, drafter, trace, seed in itertools.product(
             arguments.profiles, arguments.drafters, arguments.traces, range(arguments.seeds)
         )
@@ -256,12 +260,15 @@ def _parse() -> argparse.Namespace:
     add("--drafters", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
     add("--traces", nargs="+", choices=TRACE_NAMES, default=["shifting", "mixed"])
     add("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1")
+    add("--prefill-chunk", type=int, metavar="TOKENS", help="most tokens of one prompt in a step")
     add("--processes", type=int, default=2, metavar="N")
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
     add_allow_dirty(parser)
     arguments = parser.parse_args()
     if not arguments.results.is_dir():
         parser.error(f"--results is {arguments.results}; it must be an existing folder")
+    if arguments.prefill_chunk is not None and arguments.prefill_chunk < 1:
+        parser.error(f"--prefill-chunk is {arguments.prefill_chunk}; it must be at least 1")
     if arguments.seeds < 1:
         parser.error(f"--seeds is {arguments.seeds}; it must be at least 1")
     return arguments

@@ -53,6 +53,7 @@ class Request:
     """The attributes of vLLM's Request that the observer reads."""
 
     num_computed_tokens: int = 1000
+    num_prompt_tokens: int = 900
     num_stale_output_tokens: int = 0
     status: int = 5
 

@@ -80,6 +80,8 @@ class StepSample:
     where the drafts were made in different steps."""
     replay_scores: ReplayScores | None = None
     """The result of an earlier plan's `replay_scoring_tokens`, in the first step after it came."""
+    num_prefilling: int = 0
+    """Requests that computed a part of their prompt and not its end: they yield no token."""
     first_token_verdicts: tuple[int, ...] = ()
     """Verdicts on the first draft token, from steps at draft length 0 whose draft model keeps up:
     1 for each decoding request where the target then produced that token, 0 where it produced
@@ -97,6 +99,11 @@ class StepSample:
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.num_prefilling <= self.num_requests:
+            raise ValueError(
+                f"num_prefilling is {self.num_prefilling}; it must be from 0 to num_requests, "
+                f"{self.num_requests}"
+            )
         if self.verified_draft_tokens < sum(self.drafted):
             raise ValueError(
                 f"verified_draft_tokens is {self.verified_draft_tokens}; "
@@ -143,6 +150,14 @@ class EngineLoad:
     allowed_lengths: tuple[int, ...] | None = None
     """The only lengths that the engine runs at full speed, ascending, 0 first: on GPUs those with
     CUDA graphs. None allows every length. Those above the ceiling are not allowed either."""
+    num_prefilling: int = 0
+    """Requests that compute a part of their prompt and not its end: they yield no token, and
+    nothing is drafted for them."""
+
+    @property
+    def num_decoding(self) -> int:
+        """Requests that yield a token in this step; the plan's drafts are for these."""
+        return self.num_requests - self.num_prefilling
 
     def longest_allowed(self, draft_length: int) -> int:
         """The longest allowed length up to `draft_length` and the ceiling.

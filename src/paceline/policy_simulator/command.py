@@ -23,6 +23,8 @@ _EXAMPLES = """examples:
   python -m paceline.policy_simulator --profile 72b-tp8-h100 --trace shifting --json result.json
   python -m paceline.policy_simulator --profile cpu-twin --ngram --noise 0.1
   python -m paceline.policy_simulator --policy latency
+  python -m paceline.policy_simulator --profile 7b-h200 --trace prefills --prefill-chunk 16
+  python -m paceline.policy_simulator --slow-factor 2 --slow-from-s 100 --slow-for-s 60
   python -m paceline.policy_simulator --profile 7b-h200 --trace bursts --replicas 1000
 """
 _SCHEMA_VERSION = 1
@@ -43,12 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "computes nothing at length 0; use a profile whose draft model keeps up"
             )
         profile = replace(profile, machine=profile.machine.reporting_first_tokens())
+    if options.prefill_chunk is not None:
+        if options.prefill_chunk < 1:
+            parser.error(f"--prefill-chunk is {options.prefill_chunk}; it must be at least 1")
+        machine = profile.machine.with_prefill_chunks(options.prefill_chunk)
+        profile = replace(profile, machine=machine)
     trace = build_trace(options.trace, profile)
     disturbance = Disturbance(
         noise_fraction=options.noise,
         stall_chance=options.stall_chance,
         stall_s=options.stall_s,
         drift_fraction=options.drift,
+        slow_factor=options.slow_factor,
+        slow_from_s=options.slow_from_s,
+        slow_for_s=options.slow_for_s,
     )
     result: dict[str, object] = {
         "schema_version": _SCHEMA_VERSION,
@@ -56,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "drafter": profile.machine.drafter,
         "tells_first_tokens": profile.machine.reports_first_tokens,
         "trace": options.trace,
+        "prefill_chunk_tokens": options.prefill_chunk,
         "seed": options.seed,
         "disturbance": asdict(disturbance),
     }
@@ -113,6 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"a policy to run beside {' and '.join(GOVERNED_ARMS)}, with its default parameters",
     )
+    parser.add_argument(
+        "--prefill-chunk",
+        type=int,
+        metavar="TOKENS",
+        help="most tokens of one prompt in a step, as vLLM's long_prefill_token_threshold",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--noise", type=float, default=0.03, help="relative standard deviation of the durations"
@@ -123,6 +140,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stall-s", type=float, default=0.0, help="duration of a stall in seconds")
     parser.add_argument(
         "--drift", type=float, default=0.0, help="relative drift of the durations over ten minutes"
+    )
+    parser.add_argument(
+        "--slow-factor",
+        type=float,
+        default=1.0,
+        help="how many times as long every step takes during the slow time",
+    )
+    parser.add_argument(
+        "--slow-from-s", type=float, default=0.0, help="start of the slow time in seconds"
+    )
+    parser.add_argument(
+        "--slow-for-s", type=float, default=0.0, help="duration of the slow time in seconds"
     )
     parser.add_argument(
         "--replicas", type=int, default=0, help="size of a fleet to simulate instead of one engine"

@@ -150,6 +150,7 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         target="vllm.v1.request:Request.__init__",
         expected=(
             "num_computed_tokens",
+            "num_prompt_tokens",
             "num_stale_output_tokens",
             "request_id",
             "sampling_params",

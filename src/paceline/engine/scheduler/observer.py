@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from operator import attrgetter, itemgetter
+from itertools import compress, repeat
+from operator import attrgetter, itemgetter, lt
 from typing import Any
 
 from paceline.engine.scheduler.requested_lengths import Requested, RequestedLengths
@@ -30,6 +30,7 @@ VerifiedDraft = tuple[str, int, int]
 # Called once per request and step, so in C: at hundreds of requests, Python calls would take longer
 # than the rest of the governor.
 _num_computed_tokens = attrgetter("num_computed_tokens")
+_num_prompt_tokens = attrgetter("num_prompt_tokens")
 _status = attrgetter("status")
 _num_stale_output_tokens = attrgetter("num_stale_output_tokens")
 
@@ -43,6 +44,7 @@ class _Step:
     num_requests: int
     context_tokens: int
     prefill_tokens: int
+    num_prefilling: int
     verified_draft_tokens: int
     requested: Requested
     draft_length: int
@@ -101,21 +103,27 @@ class StepObserver:
     ) -> EngineLoad:
         """Return the load of the step just scheduled, before vLLM advances its requests."""
         num_requests = len(output.num_scheduled_tokens)
-        scheduled = map(requests.__getitem__, output.num_scheduled_tokens)
+        scheduled = list(map(requests.__getitem__, output.num_scheduled_tokens))
+        computed = list(map(_num_computed_tokens, scheduled))
         self._num_draft_tokens = sum(map(len, output.scheduled_spec_decode_tokens.values()))
+        # All tokens beyond one per request and its drafts count as prompt. (vLLM does not
+        # distinguish prefill and decode either.)
+        prefill_tokens = max(
+            output.total_num_scheduled_tokens - num_requests - self._num_draft_tokens, 0
+        )
+        num_prefilling = 0
+        if prefill_tokens:
+            num_prefilling = _count_prefilling(scheduled, computed, output.num_scheduled_tokens)
         return EngineLoad(
             num_requests=num_requests,
-            context_tokens=sum(map(_num_computed_tokens, scheduled)),
-            # All tokens beyond one per request and its drafts count as prompt. (vLLM does not
-            # distinguish prefill and decode either.)
-            prefill_tokens=max(
-                output.total_num_scheduled_tokens - num_requests - self._num_draft_tokens, 0
-            ),
+            context_tokens=sum(computed),
+            prefill_tokens=prefill_tokens,
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
             has_replay_scoring=self._has_replay_scoring,
             has_first_token_verdicts=self._has_first_token_verdicts,
             allowed_lengths=self._allowed_lengths,
+            num_prefilling=num_prefilling,
         )
 
     def step_scheduled(
@@ -140,6 +148,7 @@ class StepObserver:
                 num_requests=load.num_requests,
                 context_tokens=load.context_tokens,
                 prefill_tokens=load.prefill_tokens,
+                num_prefilling=load.num_prefilling,
                 verified_draft_tokens=self._num_draft_tokens,
                 requested=requested,
                 draft_length=draft_length,
@@ -236,6 +245,7 @@ class StepObserver:
             catches_up=catches_up,
             judged=verdicts.judged,
             requested=verdicts.requested,
+            num_prefilling=step.num_prefilling,
             replay_scores=scores,
             first_token_verdicts=first_tokens,
         )
@@ -260,6 +270,28 @@ class _Verdicts:
 
 
 _NOT_JUDGED = _Verdicts()
+
+
+def _count_prefilling(
+    scheduled: Sequence[Any], computed: Sequence[int], num_scheduled: Mapping[str, int]
+) -> int:
+    """Return the number of scheduled requests whose prompt does not end in this step.
+
+    A request that recomputes its answer after a preemption counts as decoding once its prompt is
+    computed.
+    """
+    prompts = list(map(_num_prompt_tokens, scheduled))
+    # Most requests have computed their prompt before the step.
+    is_prompt_left = list(map(lt, computed, prompts))
+    return sum(
+        done + num < prompt
+        for done, num, prompt in zip(
+            compress(computed, is_prompt_left),
+            compress(num_scheduled.values(), is_prompt_left),
+            compress(prompts, is_prompt_left),
+            strict=True,
+        )
+    )
 
 
 def _judge(

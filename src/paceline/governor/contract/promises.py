@@ -81,6 +81,17 @@ def _plans_for_an_empty_load(make_policy: MakePolicy, ceiling: int) -> None:
         _plan(policy, empty, "for a load without requests")
 
 
+def _plans_for_a_load_that_only_prefills(make_policy: MakePolicy, ceiling: int) -> None:
+    policy = _build(make_policy)
+    load = ordinary_load(ceiling, prefill_tokens=8000, num_prefilling=4)
+    _plan(policy, load, "for requests that are all prefilling, before the first sample")
+    for sample in varied_samples(_NUM_STEPS, ceiling):
+        _observe(policy, sample, "with ordinary samples")
+        prefill = replace(sample, prefill_tokens=8000, num_prefilling=sample.num_requests)
+        _observe(policy, replace(prefill, drafted=(), accepted=(), judged=()), "with a prefill")
+        _plan(policy, load, "for requests that are all prefilling")
+
+
 def _keeps_to_the_ceiling(make_policy: MakePolicy, ceiling: int) -> None:
     policy = _build(make_policy)
     spread = Spread(1)
@@ -157,6 +168,7 @@ _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
     "A policy can be built and has `observe` and `plan`": _can_be_built,
     "A policy plans before the first sample": _plans_before_the_first_sample,
     "A policy plans for a load without requests": _plans_for_an_empty_load,
+    "A policy plans for a load that only prefills": _plans_for_a_load_that_only_prefills,
     "A policy keeps to the ceiling in force, from the next plan on": _keeps_to_the_ceiling,
     "A policy tolerates extreme samples": _tolerates_extreme_samples,
     "A policy tolerates missing samples": _tolerates_missing_samples,

@@ -95,6 +95,11 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         "no clean step": [sample(is_clean=False)] * 50,
         "prefills only": [sample(prefill_tokens=8192, is_clean=False, drafted=(), accepted=())]
         * 50,
+        "prompts that do not end": [
+            sample(prefill_tokens=8192, num_prefilling=4, drafted=(), accepted=())
+        ]
+        * 50,
+        "prompts beside every decode": [sample(prefill_tokens=8192, num_prefilling=1)] * 200,
         "catching up in every step": [sample(catches_up=True, is_clean=False)] * 50,
         "catching up without context": [sample(catches_up=True, context_tokens=0)] * 9,
         "256 requests, all drafts accepted": [all_accepted] * 300,

@@ -1,13 +1,27 @@
 """The expected tokens and seconds of the next step at each draft length.
 
-For n requests with context c, and every length k from 0 to the ceiling,
+For n requests, d of them decoding, with context c, and every length k from 0 to the ceiling,
 
-    tokens(k)  = n * (1 + survival_1 + … + survival_k)            (see `acceptance`)
-    seconds(k) = cost(n, n * (offered_1 + … + offered_k), c, k, chance of any offer)   (see `cost`)
+    tokens(k)  = d * (1 + survival_1 + … + survival_k)            (see `acceptance`)
+    seconds(k) = cost(n, d * (offered_1 + … + offered_k), c, k, chance of any offer)   (see `cost`)
     value(k)   = tokens(k) / seconds(k)
+
+A request that is still prefilling yields no token and has no drafts, but it is part of every pass.
+
+Where prompts come along with decodes, they come in proportion to the tokens that a length yields:
+they are not a fixed cost, which longer drafts would spread over more tokens. What matters to the
+choice is that prompts fill the step, so that draft tokens cease to be free at shorter lengths, and
+that a length that yields more leaves fewer of the n requests decoding at a time, d(k) of them:
+
+    1 / value(k) = seconds(k) / tokens'(k) + prompts(k) - least prompts of any length
+    tokens'(k)   = tokens(k) * d(k) / d                           (see `prefill_mix`)
+
+with prompts(k) the seconds that prompt tokens add to a step, per token that it yields. What they
+add at any length is left out, as no length can change it: a value is a rate of decoding.
 
 Assumes steady state: the length drafted now is verified next, with as many requests. Where requests
 differ, slow ones count more in the survival (see `request_weights`), and tokens(k) is a little low.
+First tokens of prompts are left out, as they are in proportion to the others.
 Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
 """
 
@@ -26,7 +40,8 @@ _LEAST_PRICE_STEPS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class StepForecast:
-    """Tokens and seconds at each length 0…ceiling, shape (ceiling + 1,) each."""
+    """Tokens and seconds of a step without prompt tokens, and the value of each length 0…ceiling;
+    shape (ceiling + 1,) each."""
 
     tokens: list[float]
     seconds: list[float]
@@ -42,7 +57,8 @@ class StepForecast:
 
     def within(self, max_step_s: float) -> StepForecast:
         """Lengths from 0 to the longest whose step takes at most `max_step_s`; only 0 if none does.
-        Assumes that a step's time grows with the length."""
+        Assumes that a step's time grows with the length. Prompt tokens beside the decodes are left
+        out: `prefill_pacing` gives them what time is left."""
         count = 1
         while count < len(self.seconds) and self.seconds[count] <= max_step_s:
             count += 1
@@ -54,14 +70,30 @@ class StepForecast:
 def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> StepForecast:
     """The forecast for a load with requests; needs a cost model that is ready."""
     num_requests = load.num_requests
+    num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
     num_lengths = min(load.max_draft_length, len(acceptance.survival))
     yields = list(accumulate(acceptance.survival[:num_lengths], initial=1.0))
-    drafts = list(accumulate(acceptance.offered[:num_lengths], initial=0.0))
+    tokens = [num_decoding * num for num in yields]
+    drafts = [
+        num_decoding * num for num in accumulate(acceptance.offered[:num_lengths], initial=0.0)
+    ]
+    has_prompts = cost.prefills.fraction > 0.0
+    if has_prompts:
+        stretch = list(map(cost.prefills.stretch, yields))
+        drafts = list(map(truediv, drafts, stretch))
     seconds = cost.predict_lengths_s(
         num_requests,
         drafts,
         load.context_tokens,
-        verifying_fraction=1.0 - (1.0 - acceptance.offered[0]) ** num_requests,
+        verifying_fraction=1.0 - (1.0 - acceptance.offered[0]) ** num_decoding,
     )
-    tokens = [num_requests * num for num in yields]
-    return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
+    if not has_prompts:
+        return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
+    outputs = list(map(truediv, tokens, stretch))
+    prompts_s = cost.predict_prompts_s(num_requests, drafts, outputs)
+    least_s = min(prompts_s)
+    values = [
+        num / (length_s + num * (prompt_s - least_s))
+        for num, length_s, prompt_s in zip(outputs, seconds, prompts_s, strict=True)
+    ]
+    return StepForecast(tokens, seconds, values)

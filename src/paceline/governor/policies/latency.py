@@ -84,7 +84,7 @@ def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
         mean = tokens / num_requests
         variance = max(squares - (mean - 1.0) ** 2, 0.0)
         slowest = mean - _NORMAL_99 * math.sqrt(lasting_share * variance)
-        values.append(num_requests * max(slowest, 1.0) / forecast.seconds[length])
+        values.append(forecast.values[length] * max(slowest, 1.0) / mean)
     return replace(forecast, values=values)
 
 

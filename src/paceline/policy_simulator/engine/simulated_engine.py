@@ -156,14 +156,18 @@ class SimulatedEngine:
             return None
         verified, emits = self._split(slots, tokens)
         num_verified = int(np.add.reduce(verified))
+        prefill_tokens = int(np.add.reduce(tokens)) - len(slots) - num_verified
+        num_emitting = int(np.add.reduce(emits))
         load = EngineLoad(
             num_requests=len(slots),
             context_tokens=int(np.add.reduce(batch.computed[slots])),
-            prefill_tokens=int(np.add.reduce(tokens)) - len(slots) - num_verified,
+            prefill_tokens=prefill_tokens,
             num_waiting=len(self._waiting),
             max_draft_length=ceiling,
             has_replay_scoring=machine.drafter == "rests",
             has_first_token_verdicts=machine.reports_first_tokens,
+            # The observer looks for them only where there are tokens beyond one per request.
+            num_prefilling=len(slots) - num_emitting if prefill_tokens else 0,
         )
         plan = self._policy.plan(load)
         length = plan.draft_length
@@ -224,7 +228,8 @@ class SimulatedEngine:
         tokens = batch.drafts[slots] + 1
         if self._num_prefilling:
             prompt_left = batch.prompt_left[slots]
-            tokens = np.where(prompt_left > 0, prompt_left, tokens)
+            chunks_left = np.minimum(prompt_left, machine.max_prompt_tokens)
+            tokens = np.where(prompt_left > 0, chunks_left, tokens)
         left = machine.token_budget - int(np.add.reduce(tokens))
         if left < 0:
             before = np.cumsum(tokens) - tokens
@@ -236,7 +241,7 @@ class SimulatedEngine:
         while left > 0 and self._waiting and len(admitted) < num_free:
             arrival = self._waiting.popleft()
             admitted.append(batch.admit(arrival))
-            chunks.append(min(arrival.prompt_tokens, left))
+            chunks.append(min(arrival.prompt_tokens, machine.max_prompt_tokens, left))
             left -= chunks[-1]
         if admitted:
             self._num_prefilling += len(admitted)
@@ -383,6 +388,7 @@ class SimulatedEngine:
                 judged=tuple(map(str, step.serials[judged].tolist())),
                 requested=() if is_uniform else tuple(of_judged.tolist()),
                 replay_scores=self._report,
+                num_prefilling=load.num_prefilling,
                 first_token_verdicts=first_tokens,
             )
         )

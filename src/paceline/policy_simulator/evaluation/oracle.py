@@ -7,7 +7,7 @@ Gauss-Hermite quadrature), with survival S_j = hazard_1 … hazard_j:
     matched   q = start / (start + 1 - stay'),   stay' = pi + (1 - pi) E[memory^(1 + accepted)]
     tokens    T = 1 + q (S_1 + … + S_k)                       per decode step
     steps     N = (L - 1 + overshoot) / T,  overshoot = (E[X^2] / T - 1) / 2,  X tokens of a step
-    stay      R = ceil(prompt / budget) + N                   steps from admission to the end
+    stay      R = ceil(prompt / chunk) + N                    steps from admission to the end
 
 q is the stationary chance of a match at the start of a step: a step from a match goes further, so
 it is not the fraction pi of tokens. N is Wald's identity with the mean overshoot of a lattice
@@ -119,7 +119,7 @@ def _kinds(phase: Phase, machine: Machine, length: int) -> list[_Kind]:
             tokens, square, matched = _step_tokens(traffic.truth, survival)
             overshoot = (square / tokens - 1.0) / 2.0
             decode_steps = (output.mean - 1.0 + overshoot) / tokens if output.high > 1 else 0.0
-            prefill_steps = max(prompt.mean / machine.token_budget, 1.0)
+            prefill_steps = prompt.mean_pieces(machine.max_prompt_tokens)
             kinds.append(
                 _Kind(
                     weight=traffic.weight / total * float(share),

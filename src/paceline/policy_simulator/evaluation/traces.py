@@ -41,17 +41,26 @@ _NGRAM = {
 }
 _SHORT, _LONG = Lengths(32, 256), Lengths(1024, 3072)
 _OUTPUT = Lengths(64, 384)
+_Sizes = tuple[Lengths, Lengths]
+"""Tokens of the prompt and of the output."""
 
-TRACE_NAMES = ("steady", "shifting", "mixed", "ramp", "bursts", "texts")
+# A third of all tokens come from prompts.
+_SHORT_THIRD = (Lengths(32, 192), _OUTPUT)
+_LONG_THIRD = (Lengths(512, 1536), Lengths(1024, 3072))
+
+TRACE_NAMES = ("steady", "shifting", "prefills", "mixed", "ramp", "bursts", "texts")
 
 
 def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
     """The phases of the trace called `name`; ValueError for an unknown one.
 
     `steady`: one phase, nothing changes. `shifting`: eight phases that differ in load, text and
-    context. `mixed`: requests of all kinds at once. `ramp`: concurrency up and down again.
-    `bursts`: an open loop at 60 % of the best rate, a fifth of it in bursts. `texts`: every load
-    with every kind of text, requests that differ and requests of all kinds among them.
+    context. `prefills`: the same phases with a third of all tokens from prompts, and two more at
+    loads where prompts fill the step; with prompts in chunks of 16 tokens (see `Machine`), most
+    steps at these loads have one. `mixed`: requests of all kinds at once. `ramp`: concurrency up
+    and down again. `bursts`: an open loop at 60 % of the best rate, a fifth of it in bursts.
+    `texts`: every load with every kind of text, requests that differ and requests of all kinds
+    among them.
     """
     trace = _Trace(profile)
     low, high = profile.low_concurrency, profile.high_concurrency
@@ -59,15 +68,13 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
     if name == "steady":
         return (trace.phase("steady", ClosedLoop(middle), TextKind.MIDDLING),)
     if name == "shifting":
+        return _shifting(trace, profile, (_SHORT, _OUTPUT), (_LONG, _OUTPUT))
+    if name == "prefills":
+        full, double = ClosedLoop(middle), ClosedLoop(2 * middle)
         return (
-            trace.phase("low predictable", ClosedLoop(low), TextKind.PREDICTABLE),
-            trace.phase("low hard", ClosedLoop(low), TextKind.HARD),
-            trace.phase("high hard", ClosedLoop(high), TextKind.HARD),
-            trace.phase("high predictable", ClosedLoop(high), TextKind.PREDICTABLE),
-            trace.phase("middle middling", ClosedLoop(middle), TextKind.MIDDLING),
-            trace.phase("middle hard", ClosedLoop(middle), TextKind.HARD),
-            trace.phase("middle predictable long", ClosedLoop(middle), TextKind.PREDICTABLE, _LONG),
-            trace.phase("low middling", ClosedLoop(low), TextKind.MIDDLING),
+            *_shifting(trace, profile, _SHORT_THIRD, _LONG_THIRD),
+            trace.phase("middle predictable", full, TextKind.PREDICTABLE, _SHORT_THIRD),
+            trace.phase("double middling", double, TextKind.MIDDLING, _SHORT_THIRD),
         )
     if name == "mixed":
         return (trace.mixed("mixed", ClosedLoop(middle)), trace.mixed("crowd", ClosedLoop(high)))
@@ -91,6 +98,22 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
     raise ValueError(f"trace is {name!r}; it must be one of {', '.join(TRACE_NAMES)}")
 
 
+def _shifting(trace: _Trace, profile: Profile, short: _Sizes, long: _Sizes) -> tuple[Phase, ...]:
+    """Eight phases that differ in load, text and context."""
+    low, high = ClosedLoop(profile.low_concurrency), ClosedLoop(profile.high_concurrency)
+    middle = ClosedLoop(profile.middle_concurrency)
+    return (
+        trace.phase("low predictable", low, TextKind.PREDICTABLE, short),
+        trace.phase("low hard", low, TextKind.HARD, short),
+        trace.phase("high hard", high, TextKind.HARD, short),
+        trace.phase("high predictable", high, TextKind.PREDICTABLE, short),
+        trace.phase("middle middling", middle, TextKind.MIDDLING, short),
+        trace.phase("middle hard", middle, TextKind.HARD, short),
+        trace.phase("middle predictable long", middle, TextKind.PREDICTABLE, long),
+        trace.phase("low middling", low, TextKind.MIDDLING, short),
+    )
+
+
 class _Trace:
     """Builds phases for one profile."""
 
@@ -102,10 +125,14 @@ class _Trace:
         self._duration_s = _PHASE_STEPS * profile.machine.cost.step_s(step)
 
     def phase(
-        self, name: str, load: ClosedLoop | OpenLoop, text: TextKind, prompt: Lengths = _SHORT
+        self,
+        name: str,
+        load: ClosedLoop | OpenLoop,
+        text: TextKind,
+        sizes: _Sizes = (_SHORT, _OUTPUT),
     ) -> Phase:
         """All requests of one kind of text, under one class name: a shift takes hold at once."""
-        kind = TrafficClass("text", prompt, _OUTPUT, self._texts[text])
+        kind = TrafficClass("text", *sizes, self._texts[text])
         return Phase(name, load, (kind,), duration_s=self._duration_s)
 
     def mixed(self, name: str, load: ClosedLoop) -> Phase:

@@ -30,6 +30,9 @@ class Machine:
     """Whether the next step is scheduled before the results of this one arrive."""
     reports_first_tokens: bool = False
     """Whether a draft model that keeps up reports first-token verdicts at draft length 0."""
+    prefill_chunk_tokens: int | None = None
+    """Most tokens of one prompt in a step: vLLM's long_prefill_token_threshold; None for the whole
+    prompt, as far as the step has room."""
 
     def __post_init__(self) -> None:
         if self.reports_first_tokens and self.drafter != "keeps_up":
@@ -42,10 +45,20 @@ class Machine:
                 f"token_budget is {self.token_budget}; it must be at least max_num_seqs "
                 f"({self.max_num_seqs})"
             )
+        if self.prefill_chunk_tokens is not None and self.prefill_chunk_tokens < 1:
+            raise ValueError(
+                f"prefill_chunk_tokens is {self.prefill_chunk_tokens}; it must be at least 1, or "
+                "None for no limit"
+            )
         if self.is_async and self.drafter in ("rests", "ngram"):
             raise ValueError(
                 f"drafter {self.drafter!r} needs synchronous scheduling: set is_async to false"
             )
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """Most tokens of one prompt in a step."""
+        return min(self.prefill_chunk_tokens or self.token_budget, self.token_budget)
 
     def draft_passes(self, draft_length: int) -> int:
         """Forward passes of the draft model at the end of a step."""
@@ -63,6 +76,10 @@ class Machine:
         """The same engine with first-token verdicts at length 0."""
         return replace(self, reports_first_tokens=True)
 
+    def with_prefill_chunks(self, tokens: int) -> Machine:
+        """The same engine with at most `tokens` of each prompt in a step."""
+        return replace(self, prefill_chunk_tokens=tokens)
+
     def with_ngram(self) -> Machine:
         """The same engine with an n-gram drafter, which costs nothing."""
         return replace(self, drafter="ngram", is_async=False, reports_first_tokens=False)
@@ -70,11 +87,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Random deviations of durations from the cost function; without stalls their mean is 1.
+    """Deviations of durations from the cost function; without stalls and slowdowns their mean is 1.
 
     Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by 1 +
     drift_fraction * sin(2 pi t / drift_period_s), and with probability `stall_chance` lengthened by
-    `stall_s`.
+    `stall_s`. From `slow_from_s` on, for `slow_for_s` seconds, the machine takes `slow_factor`
+    times as long for everything.
     """
 
     noise_fraction: float = 0.03
@@ -82,6 +100,9 @@ class Disturbance:
     stall_s: float = 0.0
     drift_fraction: float = 0.0
     drift_period_s: float = 600.0
+    slow_factor: float = 1.0
+    slow_from_s: float = 0.0
+    slow_for_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.stall_chance <= 1.0 and self.stall_s >= 0.0):
@@ -90,6 +111,8 @@ class Disturbance:
             raise ValueError(
                 "noise_fraction must not be negative, and drift_fraction must be from 0 to 1"
             )
+        if not self.slow_factor > 0.0:
+            raise ValueError(f"slow_factor is {self.slow_factor}; it must be positive")
 
     def disturb(self, seconds: float, now_s: float, random: np.random.Generator) -> float:
         """The duration of a step that should take `seconds`. Makes the same number of random draws
@@ -100,4 +123,6 @@ class Disturbance:
         if self.drift_fraction:
             turn = 2.0 * math.pi * now_s / self.drift_period_s
             seconds *= 1.0 + self.drift_fraction * math.sin(turn)
+        if self.slow_from_s <= now_s < self.slow_from_s + self.slow_for_s:
+            seconds *= self.slow_factor
         return seconds + self.stall_s if chance < self.stall_chance else seconds

@@ -24,6 +24,11 @@ class Lengths:
     def mean(self) -> float:
         return (self.low + self.high) / 2.0
 
+    def mean_pieces(self, max_size: int) -> float:
+        """Mean number of pieces of at most `max_size` that a number drawn here is divided into."""
+        numbers = range(self.low, self.high + 1)
+        return sum(-(-number // max_size) for number in numbers) / len(numbers)
+
     @property
     def mean_square(self) -> float:
         return ((self.high - self.low + 1) ** 2 - 1) / 12.0 + self.mean**2

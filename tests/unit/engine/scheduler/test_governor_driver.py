@@ -40,6 +40,7 @@ class Request:
             None if temperature is None else SimpleNamespace(temperature=temperature)
         )
         self.num_computed_tokens = 50
+        self.num_prompt_tokens = 20
         self.num_stale_output_tokens = 0
         self.status = 2
 

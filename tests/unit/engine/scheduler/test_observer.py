@@ -31,6 +31,7 @@ class Request:
     """The fields of vLLM's Request that the observer reads."""
 
     num_computed_tokens: int = 50
+    num_prompt_tokens: int = 20
     num_stale_output_tokens: int = 0
     finished: bool = False
 
@@ -330,3 +331,16 @@ def test_a_prefill_that_follows_without_a_pause_is_clean() -> None:
     sample = loop.finish(second, at_s=1.5)
     assert sample is not None
     assert (sample.prefill_tokens, sample.is_clean) == (29, True)
+
+
+def test_a_request_prefills_until_its_prompt_ends() -> None:
+    """Of prompts of 20, one is computed to token 8, one to its end, and one was computed before,
+    whose request decodes with 3 drafts: only the first is prefilling."""
+    loop = Loop(a=Request(0), b=Request(8), c=Request(25))
+    output = Output({"a": 8, "b": 12, "c": 4}, {"c": [7, 8, 9]})
+    load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+    assert (load.prefill_tokens, load.num_prefilling, load.num_decoding) == (18, 1, 2)
+    loop.schedule(output, at_s=1.0, draft_length=3)
+    sample = loop.finish(output, at_s=1.25, verified={"c": (3, 2)})
+    assert sample is not None
+    assert sample.num_prefilling == 1

@@ -233,3 +233,85 @@ def test_shapes_with_prompts_do_not_drive_out_the_others(monkeypatch: pytest.Mon
     for doubling in range(12):
         model.observe(step(8, 0, 0, 0.1 + 0.001 * 2**doubling, prompt=2**doubling))
     assert model.is_measured(8, 0)
+
+
+def learned_at_three_lengths(seed: int = 0) -> CostModel:
+    """40 steps each at lengths 0, 2 and 4, with 3 % noise."""
+    draw, model = random.Random(seed), CostModel()
+    for turn in range(120):
+        length = (0, 2, 4)[turn % 3]
+        duration_s = true_s(8, 8 * length, length) * draw.lognormvariate(0, 0.03)
+        model.observe(step(8, 8 * length, length, duration_s))
+    return model
+
+
+def test_a_slower_machine_makes_lengths_not_in_use_slower_too() -> None:
+    """Everything takes twice as long, and only length 2 is used: after eight steps the predictions
+    for 0 and 4 have doubled as well."""
+    model = learned_at_three_lengths()
+    before = [model.predict_s(8, 8 * length, 0, length) for length in (0, 2, 4)]
+    for _ in range(8):
+        model.observe(step(8, 16, 2, 2 * true_s(8, 16, 2)))
+    after = [model.predict_s(8, 8 * length, 0, length) for length in (0, 2, 4)]
+    assert after == pytest.approx([2 * seconds for seconds in before], rel=0.06)
+
+
+def test_a_machine_that_recovers_leaves_the_proportions_as_they_were() -> None:
+    """Twice as long for 500 steps at length 2, then 8 steps as before."""
+    model = learned_at_three_lengths()
+    for factor in (2,) * 500 + (1,) * 8:
+        model.observe(step(8, 16, 2, factor * true_s(8, 16, 2)))
+    for length in (0, 2, 4):
+        expected = pytest.approx(true_s(8, 8 * length, length), rel=0.06)
+        assert model.predict_s(8, 8 * length, 0, length) == expected
+
+
+def test_a_single_slow_step_makes_no_length_slower() -> None:
+    model = learned_at_three_lengths()
+    before = [model.predict_s(8, 8 * length, 0, length) for length in (0, 2, 4)]
+    model.observe(step(8, 16, 2, 5 * true_s(8, 16, 2)))
+    after = [model.predict_s(8, 8 * length, 0, length) for length in (0, 2, 4)]
+    assert after == pytest.approx(before, rel=0.01)
+
+
+def test_one_length_that_becomes_slower_is_learned_as_such() -> None:
+    """In turn with others that stay as they are: the cost of length 4 alone rises by half."""
+    model = learned_at_three_lengths()
+    for turn in range(180):
+        length = (0, 2, 4)[turn % 3]
+        factor = 1.5 if length == 4 else 1.0
+        model.observe(step(8, 8 * length, length, factor * true_s(8, 8 * length, length)))
+    assert model.predict_s(8, 0, 0, 0) == pytest.approx(true_s(8, 0, 0), rel=0.1)
+    assert model.predict_s(8, 32, 0, 4) == pytest.approx(1.5 * true_s(8, 32, 4), rel=0.1)
+
+
+def test_the_first_uses_of_a_shape_are_no_slow_machine() -> None:
+    """Length 4 is used for the first time and takes ten times as long for three steps."""
+    model = CostModel()
+    for _ in range(60):
+        model.observe(step(8, 0, 0, true_s(8, 0, 0)))
+    for _ in range(3):
+        model.observe(step(8, 32, 4, 10 * true_s(8, 32, 4)))
+    assert model.predict_s(8, 0, 0, 0) == pytest.approx(true_s(8, 0, 0), rel=0.05)
+
+
+def test_a_cold_first_step_does_not_set_the_scale_for_ever() -> None:
+    """The first step takes twenty times as long. The prior of a draft pass, which steps at length 0
+    say nothing about, is then that of the steps that follow."""
+    cold, warm = CostModel(), CostModel()
+    cold.observe(step(8, 0, 0, 20 * true_s(8, 0, 0)))
+    for _ in range(30):
+        cold.observe(step(8, 0, 0, true_s(8, 0, 0)))
+        warm.observe(step(8, 0, 0, true_s(8, 0, 0)))
+    for length in (1, 4):
+        expected = pytest.approx(warm.predict_s(8, 8 * length, 0, length), rel=0.05)
+        assert cold.predict_s(8, 8 * length, 0, length) == expected
+
+
+def test_an_engine_that_always_prefills_is_learned_from() -> None:
+    """Every step has prompt tokens; after nine of them there is a prediction."""
+    model = CostModel()
+    for _ in range(9):
+        model.observe(step(8, 16, 2, true_s(8, 16, 2) + 0.0003 * 50, prompt=50))
+    assert model.is_ready
+    assert model.is_measured(8, 2)

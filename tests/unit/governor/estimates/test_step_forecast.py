@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paceline.governor.estimates.prefill_mix import PrefillMix
 from paceline.governor.estimates.step_forecast import StepForecast, make_forecast
 from paceline.governor.values import EngineLoad
 
@@ -24,13 +25,14 @@ class Acceptance:
 
 @dataclass
 class Cost:
-    """10 ms a step, 1 ms for each draft token that is verified."""
+    """10 ms a step, 0.5 ms for each draft token that is verified; no prompts come along."""
 
     asked: list[Any] = field(default_factory=list)
+    prefills: PrefillMix = field(default_factory=PrefillMix)
 
     def predict_lengths_s(self, *load: Any, **more: Any) -> list[float]:
         self.asked.append((*load, more))
-        return [0.010 + 0.001 * drafts for drafts in load[1]]
+        return [0.010 + 0.0005 * drafts for drafts in load[1]]
 
 
 def forecast(num_requests: int = 2, ceiling: int = 3, cost: Cost | None = None) -> StepForecast:
@@ -43,13 +45,13 @@ def test_each_request_yields_one_token_and_what_is_accepted() -> None:
 
 
 def test_the_time_is_that_of_the_drafts_that_are_offered() -> None:
-    """0.8, 1.2 and 1.4 tokens per request; the chance that any of two requests has one."""
+    """0.8, 1.2 and 1.4 tokens for each of two requests; the chance that any of them has one."""
     cost = Cost()
     found = forecast(cost=cost)
     assert found.seconds == pytest.approx([0.0100, 0.0108, 0.0112, 0.0114])
     [(num_requests, drafts, context, more)] = cost.asked
     assert (num_requests, context) == (2, 900)
-    assert drafts == pytest.approx([0.0, 0.8, 1.2, 1.4])
+    assert drafts == pytest.approx([0.0, 1.6, 2.4, 2.8])
     assert more["verifying_fraction"] == pytest.approx(1.0 - 0.2**2)
 
 

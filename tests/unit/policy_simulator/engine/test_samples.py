@@ -36,6 +36,7 @@ class Request:
     """vLLM's Request, as far as it is read."""
 
     num_computed_tokens: int = 0
+    num_prompt_tokens: int = 0
     num_stale_output_tokens: int = 0
     status: int = 2
 
@@ -68,8 +69,10 @@ class RetoldEngine(SimulatedEngine):
             },
         )
         before = self._batch.computed[step.slots] - step.scheduled
+        prompts = [self._batch._arrivals[slot].prompt_tokens for slot in step.slots.tolist()]
         requests = {
-            name: Request(count) for name, count in zip(names, before.tolist(), strict=True)
+            name: Request(count, prompt)
+            for name, count, prompt in zip(names, before.tolist(), prompts, strict=True)
         }
         load = self.observer.measure_load(
             output,
@@ -148,3 +151,4 @@ def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None
     assert (len(policy.reports) > 60) == (drafter == "rests")
     assert any(not s.is_clean and s.prefill_tokens == 0 for s in policy.samples)
     assert any(len(s.drafted) < s.num_requests for s in policy.samples if s.requested_draft_length)
+    assert any(0 < s.num_prefilling < s.num_requests for s in policy.samples)

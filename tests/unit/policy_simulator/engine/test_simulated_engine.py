@@ -56,6 +56,18 @@ def test_a_long_prompt_is_computed_in_chunks_beside_decodes() -> None:
     assert [load.num_waiting for load in policy.loads] == [1, 1, 0, 0]
 
 
+def test_a_prompt_is_computed_in_chunks_of_the_machines_size() -> None:
+    """A prompt of 20 in chunks of 8 takes 8 + 8 + 4 tokens although the budget is 512; until the
+    last chunk the request is prefilling."""
+    on = machine(max_num_seqs=2).with_prefill_chunks(8)
+    policy = Recorder(0)
+    log = run(on, policy, steps(4, 1, text(0.0, prompt=(20, 20))))
+    assert log.prefill_tokens.tolist() == [7, 7, 3, 0]
+    assert log.output_tokens.tolist() == [0, 0, 1, 1]
+    assert [load.num_prefilling for load in policy.loads] == [1, 1, 0, 0]
+    assert [load.num_decoding for load in policy.loads] == [0, 0, 1, 1]
+
+
 def test_drafts_that_do_not_fit_the_budget_are_cut() -> None:
     """Three requests with 3 drafts each want 12 tokens of 8: 4, 4, and nothing for the third."""
     on = machine(token_budget=8, max_num_seqs=8)
@@ -279,3 +291,13 @@ def test_noise_is_one_on_average_and_stalls_and_drift_come_on_top() -> None:
     assert stalling.disturb(1.0, 0.0, random) == pytest.approx(3.0)
     drifting = Disturbance(0.0, drift_fraction=0.5, drift_period_s=100.0)
     assert [drifting.disturb(1.0, t, random) for t in (0, 25, 75)] == pytest.approx([1, 1.5, 0.5])
+
+
+def test_a_slow_machine_takes_longer_for_a_while() -> None:
+    """Twice as long from second 10 to 70."""
+    random = np.random.default_rng(0)
+    slow = Disturbance(0.0, slow_factor=2.0, slow_from_s=10.0, slow_for_s=60.0)
+    durations = [slow.disturb(1.0, t, random) for t in (9.9, 10.0, 69.9, 70.0)]
+    assert durations == pytest.approx([1.0, 2.0, 2.0, 1.0])
+    with pytest.raises(ValueError, match="slow_factor is 0; it must be positive"):
+        Disturbance(slow_factor=0)

@@ -74,8 +74,12 @@ CPU = linear(base_s=0.025, request_s=0.001, token_s=0.0008, draft_pass_s=0.0018)
             machine("ngram", cost=CPU),
             steps(1500, 16, text(0.9, match=(0.1, 0.9), prompt=(20, 60))),
         ),
+        (
+            machine(cost=CPU).with_prefill_chunks(16),
+            steps(1500, 16, text(0.7, prompt=(20, 120))),
+        ),
     ],
-    ids=["plain", "two classes", "spread", "ngram"],
+    ids=["plain", "two classes", "spread", "ngram", "chunks"],
 )
 @pytest.mark.parametrize("length", [1, 6])
 def test_the_closed_form_is_what_brute_force_finds(on: Machine, phase: Phase, length: int) -> None:

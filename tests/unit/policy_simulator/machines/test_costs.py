@@ -205,6 +205,8 @@ def test_engines_that_cannot_be_are_refused() -> None:
         machine("rests", is_async=True)
     with pytest.raises(ValueError, match="it must be at least max_num_seqs"):
         machine(token_budget=8, max_num_seqs=9)
+    with pytest.raises(ValueError, match="prefill_chunk_tokens is 0; it must be at least 1"):
+        machine().with_prefill_chunks(0)
 
 
 def test_variants_of_a_machine() -> None:
