@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress, filterfalse, repeat
 from operator import attrgetter, itemgetter, lt
 from typing import Any
 
@@ -341,8 +341,12 @@ def _with_missing_drafts(
 
 def _cut_short(num_scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> set[str]:
     """Return requests stopped or preempted in this step: their acceptance says little."""
-    ended = num_scheduled.keys() - requests.keys()
-    remaining = [requests[request_id] for request_id in num_scheduled if request_id not in ended]
+    remaining = list(filter(None, map(requests.get, num_scheduled)))
+    ended = (
+        set(filterfalse(requests.__contains__, num_scheduled))
+        if len(remaining) < len(num_scheduled)
+        else set()
+    )
     # vLLM forgets a stopped request immediately, except one whose blocks are still being
     # transferred. Statuses are ordered, and the finished ones are the last.
     if remaining and (

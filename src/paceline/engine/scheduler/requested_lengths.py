@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Any
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -41,24 +42,31 @@ class Requested:
 
     longest: int
     others: Mapping[str, int]
-    """Requests of which fewer tokens than `longest` were requested; 0 for one that joins."""
+    """Requests of which fewer tokens than `longest` were requested. A request that joins is not
+    among them."""
     has_rested: bool
     """Whether the last step of any of these requests drafted nothing."""
+    steps: tuple[Mapping[str, Any], ...] = ()
+    """The requests of each of the steps before."""
 
     def of(self, request_id: str) -> int:
-        """Tokens requested of one of the requests."""
-        return self.others.get(request_id, self.longest)
+        """Tokens requested of one of the requests; 0 for one that joins."""
+        if any(request_id in ids for ids in self.steps):
+            return self.others.get(request_id, self.longest)
+        return 0
 
 
 class RequestedLengths:
     """The recent steps and the caps of one scheduler's requests, kept in the scheduler's thread.
 
-    At hundreds of requests it costs one comparison of key sets per step as long as no request joins
-    or sets a cap.
+    While the draft length has not changed for `_MAX_STEPS` steps and no request sets a cap, nothing
+    is done per request; after a change, one look-up each, in C.
     """
 
     def __init__(self) -> None:
         self._steps: deque[tuple[Mapping[str, Any], int]] = deque(maxlen=_MAX_STEPS)
+        self._num_alike = 0
+        """Steps of the same length, up to the last one."""
         self._caps: dict[str, int] = {}
         self._most_caps = _MIN_CAPS
 
@@ -96,6 +104,8 @@ class RequestedLengths:
 
         `request_ids` must not be changed afterwards.
         """
+        is_alike = bool(self._steps) and self._steps[-1][1] == length
+        self._num_alike = self._num_alike + 1 if is_alike else 1
         self._steps.append((request_ids, length))
 
     def planned(self, request_id: str) -> int:
@@ -104,26 +114,45 @@ class RequestedLengths:
 
     def of(self, request_ids: Mapping[str, Any]) -> Requested:
         """What was last requested of each of these requests."""
-        remaining: Set[str] = request_ids.keys()
-        groups: list[tuple[Set[str], int]] = []
+        steps = self._steps
+        if self._num_alike >= len(steps):
+            longest = steps[-1][1] if steps else 0
+            has_rested = longest == 0 and not all(
+                ids.keys().isdisjoint(request_ids) for ids, _ in steps
+            )
+            others: dict[str, int] = {}
+        else:
+            longest, others, has_rested = self._compare(request_ids)
+        for request_id, cap in self.capped(request_ids).items():
+            others[request_id] = min(cap, others.get(request_id, longest))
+        if others and len(others) == len(request_ids):
+            longest = max(others.values())
+        return Requested(longest, others, has_rested, tuple(ids for ids, _ in steps))
+
+    def _compare(self, request_ids: Mapping[str, Any]) -> tuple[int, dict[str, int], bool]:
+        """The fields of `Requested`, without caps, from steps of different lengths."""
+        # Groups of requests by the step that drafted, the newest first. A group also names those of
+        # the groups after it, which saves building a set of hundreds of requests.
+        groups: list[tuple[Collection[str], int]] = []
+        remaining: Collection[str] = request_ids
         for ids, length in reversed(self._steps):
-            if remaining <= ids.keys():
-                groups.append((remaining, length))
-                remaining = frozenset()
+            if ids.keys().isdisjoint(remaining):
+                continue
+            groups.append((remaining, length))
+            remaining = list(filterfalse(ids.__contains__, remaining))
+            if not remaining:
                 break
-            if not ids.keys().isdisjoint(remaining):
-                groups.append((remaining & ids.keys(), length))
-                remaining = remaining - ids.keys()
         longest = max((length for _, length in groups), default=0)
-        others = dict.fromkeys(remaining, 0)
+        others: dict[str, int] = {}
         for names, length in groups:
             if length < longest:
                 others.update(dict.fromkeys(names, length))
-        for request_id, cap in self.capped(request_ids).items():
-            others[request_id] = min(cap, others.get(request_id, longest))
-        if len(others) == len(request_ids):
-            longest = max(others.values(), default=0)
-        return Requested(longest, others, any(length == 0 for _, length in groups))
+            elif others:
+                for request_id in names:
+                    others.pop(request_id, None)
+        for request_id in remaining:
+            others.pop(request_id, None)
+        return longest, others, any(length == 0 for _, length in groups)
 
 
 def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | None:
@@ -143,12 +172,12 @@ def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | N
     arguments = extra.get(ARGUMENTS)
     if isinstance(arguments, Mapping) and CAP in arguments:
         cap = arguments[CAP]
+    elif arguments is not None:
+        cap = {ARGUMENTS: arguments}  # no cap, but a request that meant one
     elif FLAT_CAP in extra:
         cap = extra[FLAT_CAP]
-    elif arguments is None:
-        return None
     else:
-        cap = arguments
+        return None
     if cap is None or (type(cap) is int and cap >= 0):
         return cap
     logger.warning(

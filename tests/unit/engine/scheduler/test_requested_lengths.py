@@ -1,0 +1,125 @@
+"""The draft length requested of each request, over steps, caps and requests that join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.engine.scheduler.requested_lengths import Requested, RequestedLengths, cap_of
+
+
+def ids(*names: str) -> dict[str, int]:
+    return dict.fromkeys(names, 1)
+
+
+def after(*steps: tuple[dict[str, int], int]) -> RequestedLengths:
+    lengths = RequestedLengths()
+    for request_ids, length in steps:
+        lengths.note(request_ids, length)
+    return lengths
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([], Requested(0, {}, False)),
+        ([(ids("a", "b", "c"), 3)], Requested(3, {}, False)),
+        ([(ids("a", "b", "c"), 0)], Requested(0, {}, True)),
+        ([(ids("a", "b", "c", "ended"), 3)], Requested(3, {}, False)),
+        ([(ids("a", "b"), 3)], Requested(3, {}, False)),
+        ([(ids("a", "b", "c"), 1), (ids("a", "b"), 3)], Requested(3, {"c": 1}, False)),
+        ([(ids("a", "b", "c"), 3), (ids("a", "b"), 1)], Requested(3, {"a": 1, "b": 1}, False)),
+        ([(ids("a"), 3), (ids("b"), 2), (ids("c"), 3)], Requested(3, {"b": 2}, False)),
+        ([(ids("b", "c"), 3), (ids("a"), 0)], Requested(3, {"a": 0}, True)),
+        ([(ids("a", "b", "c"), 2), (ids("d"), 5)], Requested(2, {}, False)),
+    ],
+)
+def test_the_last_step_of_each_request_counts(
+    steps: list[tuple[dict[str, int], int]], expected: Requested
+) -> None:
+    found = after(*steps).of(ids("a", "b", "c"))
+    assert replace(found, steps=()) == expected
+
+
+def test_nothing_was_requested_of_a_request_that_joins() -> None:
+    requested = after((ids("a"), 1), (ids("a", "b"), 3)).of(ids("a", "b", "new"))
+    assert [requested.of(name) for name in ("a", "b", "new")] == [3, 3, 0]
+    requested = after((ids("a"), 3)).of(ids("a", "new"))
+    assert [requested.of(name) for name in ("a", "new")] == [3, 0]
+
+
+def test_a_cap_limits_what_was_requested() -> None:
+    """The plan was 3; caps of 1 and 5. With all capped the longest is the highest of them."""
+    lengths = after((ids("a", "b", "c"), 3))
+    lengths.set_cap("a", 1)
+    lengths.set_cap("b", 5)
+    requested = lengths.of(ids("a", "b", "c"))
+    assert (requested.longest, requested.others) == (3, {"a": 1, "b": 3})
+    lengths.set_cap("b", 2)
+    requested = lengths.of(ids("a", "b"))
+    assert (requested.longest, requested.others) == (2, {"a": 1, "b": 2})
+    lengths.set_cap("a", None)
+    assert lengths.of(ids("a")).others == {}
+    assert lengths.planned("b") == 3
+
+
+@pytest.mark.parametrize(
+    ("caps", "expected"),
+    [({}, 4), ({"a": 1}, 4), ({"a": 1, "b": 2}, 2), ({"a": 9, "b": 0}, 4), ({"a": 0, "b": 0}, 0)],
+)
+def test_nothing_is_planned_beyond_the_highest_cap(caps: dict[str, int], expected: int) -> None:
+    lengths = RequestedLengths()
+    for name, cap in caps.items():
+        lengths.set_cap(name, cap)
+    assert lengths.ceiling(ids("a", "b"), 4) == expected
+
+
+def test_caps_of_ended_requests_are_dropped_once_they_are_many() -> None:
+    lengths = RequestedLengths()
+    for number in range(5000):
+        lengths.set_cap(str(number), 1)
+    lengths.forget_ended({"7": None})
+    assert lengths.capped({"7", "8"}) == {"7": 1}
+
+
+def parameters(**changes: Any) -> Any:
+    return SimpleNamespace(**{"seed": None, "temperature": 1.0, "extra_args": None, **changes})
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "expected"),
+    [
+        (None, None),
+        ({}, None),
+        ({"session_id": "x"}, None),
+        ({"paceline": {}}, 0),
+        ({"paceline": {"max_draft_length": None}}, None),
+        ({"paceline": {"max_draft_length": 3}}, 3),
+        ({"paceline_max_draft_length": 2}, 2),
+        ({"paceline_max_draft_length": 2.0}, 0),
+        ({"paceline": 3}, 0),
+    ],
+)
+def test_the_cap_is_read_from_the_extra_arguments(
+    extra_args: dict[str, Any] | None, expected: int | None
+) -> None:
+    """What is given and is no cap switches speculation off."""
+    assert cap_of(parameters(extra_args=extra_args)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({}, None), ({"seed": 0}, 0), ({"seed": 7, "temperature": 0.0}, None)],
+)
+def test_reproducible_seeds_cap_requests_that_sample_with_one(
+    changes: dict[str, Any], expected: int | None
+) -> None:
+    assert cap_of(parameters(**changes), reproducible_seeds=True) == expected
+    assert cap_of(parameters(**changes)) is None
+
+
+def test_a_pooling_request_has_no_cap() -> None:
+    assert cap_of(None, reproducible_seeds=True) is None
