@@ -67,6 +67,14 @@ _PARTS = {
         "CPU: lets a prompt with a seed be prefilled in pieces",
         "such a prompt crashes the engine, as in vLLM alone",
     ),
+    "thinking_budget": (
+        "CPU: forces the end of a thinking section at the right place of the right request",
+        "a thinking budget may end another request's section, as in vLLM alone",
+    ),
+    "min_tokens": (
+        "CPU: lets a request end at its first permitted token under speculation",
+        "it may end some tokens later, as in vLLM alone",
+    ),
     "resting_draft": (
         "CPU: skips the draft model at draft length 0",
         "it runs once per step, as in vLLM alone",
@@ -96,6 +104,8 @@ _PARTS = {
 
 _ALSO_NEEDED = {
     "cpu_top_k": ("kernels_read_late",),
+    "thinking_budget": ("platform_worker_hook",),
+    "min_tokens": ("platform_worker_hook",),
     "resting_draft": ("platform_worker_hook",),
     "plain_sampling": ("platform_worker_hook",),
     "replay_scoring": (

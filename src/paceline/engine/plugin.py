@@ -19,7 +19,13 @@ def register() -> None:
     try:
         from vllm.platforms import current_platform
 
-        from paceline.engine.fixes import cpu_sampler, numba_pool, seeded_generator
+        from paceline.engine.fixes import (
+            cpu_sampler,
+            min_tokens,
+            numba_pool,
+            seeded_generator,
+            thinking_budget,
+        )
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
         from paceline.engine.worker import (
@@ -35,6 +41,8 @@ def register() -> None:
             numba_pool.choose()
         cpu_sampler.apply()
         seeded_generator.apply()
+        thinking_budget.apply()
+        min_tokens.apply()
         # The order matters: replay scoring wraps what `resting_draft` has wrapped.
         resting_draft.apply()
         plain_sampling.apply()

@@ -16,6 +16,8 @@ from paceline.engine.compat.register import REGISTER
 
 _WORKER_PARTS = (
     "seeded_generator",
+    "thinking_budget",
+    "min_tokens",
     "resting_draft",
     "plain_sampling",
     "replay_scoring",

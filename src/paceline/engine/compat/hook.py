@@ -32,6 +32,8 @@ class VllmHook:
         "cpu_sampler",
         "cpu_top_k",
         "seeded_generator",
+        "thinking_budget",
+        "min_tokens",
         "resting_draft",
         "plain_sampling",
         "replay_scoring",

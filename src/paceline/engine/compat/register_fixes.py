@@ -8,6 +8,9 @@ from __future__ import annotations
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 
 # When a hook can be removed.
+_ANY_LENGTH = "tests/engine/in_process/test_sampling_at_any_length.py"
+_BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
+_MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
 FIX_HOOKS: tuple[VllmHook, ...] = (
@@ -133,5 +136,94 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         purpose="rewinds the generators of seeded requests, which crashes the engine on CPUs",
         upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when="vLLM rewinds generators on CPUs without an error",
+    ),
+    VllmHook(
+        name="thinking_budget_creation",
+        target="vllm.v1.sample.thinking_budget_state:maybe_create_thinking_budget_state_holder",
+        expected=(
+            "reasoning_config",
+            "max_num_seqs",
+            "num_spec_tokens",
+            "device",
+            "is_pin_memory",
+        ),
+        part="thinking_budget",
+        purpose="replace the holder of an engine that speculates",
+        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="thinking_budget_owner",
+        target="vllm.v1.worker.gpu_input_batch:InputBatch.__init__",
+        expected=("maybe_create_thinking_budget_state_holder", "thinking_budget_state_holder"),
+        part="thinking_budget",
+        purpose="creates the holder through its module's name, so it uses the replacement",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="thinking_budget_sync",
+        target="vllm.v1.sample.thinking_budget_state:ThinkingBudgetStateHolder.sync_batch",
+        expected=("self", "batch_update"),
+        part="thinking_budget",
+        purpose="follow requests that join, leave or change rows",
+        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="thinking_budget_step",
+        target="vllm.v1.sample.thinking_budget_state:ThinkingBudgetStateHolder.update_state",
+        expected=("self", "output_token_ids", "spec_token_ids", "repeat_indices"),
+        part="thinking_budget",
+        purpose="replaced: advances the states by a step",
+        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="thinking_budget_transition",
+        target="vllm.v1.sample.thinking_budget_state:ThinkingBudgetStateHolder._update_think_state",
+        expected=("self", "state"),
+        part="thinking_budget",
+        purpose="advance one state by one token",
+        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="thinking_budget_forcing",
+        target="vllm.v1.sample.thinking_budget_state:ThinkingBudgetStateHolder.apply_to_logits",
+        expected=("self", "logits", "predict_bonus_token", "spec_token_ids"),
+        part="thinking_budget",
+        purpose="replaced: writes the forced tokens into the logits",
+        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
+        remove_when=_BUDGET_PASSES,
+    ),
+    VllmHook(
+        name="rejection_sampler",
+        target="vllm.v1.sample.rejection_sampler:RejectionSampler.forward",
+        expected=("self", "metadata", "draft_probs", "logits", "sampling_metadata"),
+        part="min_tokens",
+        purpose="know the number of drafts before each bonus token",
+        upstream=f"{VLLM_FILES}/v1/sample/rejection_sampler.py",
+        remove_when=_MIN_TOKENS_PASS,
+    ),
+    VllmHook(
+        name="min_tokens_mask",
+        target="vllm.v1.sample.logits_processor.builtin:MinTokensLogitsProcessor.apply",
+        expected=("self", "logits"),
+        part="min_tokens",
+        purpose="mask the end of a request that has too few tokens, in one row per request",
+        upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
+        remove_when=_MIN_TOKENS_PASS,
+    ),
+    VllmHook(
+        name="min_tokens_state",
+        target="vllm.v1.sample.logits_processor.builtin:MinTokensLogitsProcessor."
+        "apply_with_spec_decode",
+        expected=("min_toks",),
+        is_body=True,
+        part="min_tokens",
+        purpose="mask only some of the requests",
+        upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
+        remove_when=_MIN_TOKENS_PASS,
     ),
 )
