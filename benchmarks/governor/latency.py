@@ -77,7 +77,7 @@ def simulate(cell: Cell) -> dict[str, Any]:
     num_steps = max(_ANSWERS * _STEPS_PER_ANSWER // phase.load.first, _MIN_STEPS)
     warm_up = replace(phase, duration_s=None, num_steps=_WARM_UP_STEPS)
     measured = replace(phase, duration_s=None, num_steps=num_steps)
-    held = range(machine.max_draft_length + 1)
+    held = machine.lengths
     policies = {held_name(length): HeldLength(length) for length in held} | {
         name: governed_policy(name, machine, []) for name in POLICIES
     }

@@ -113,6 +113,25 @@ def test_lengths_whose_sizes_interleave_lose_graphs(monkeypatch: pytest.MonkeyPa
     assert len(missing(monkeypatch, falling, 0)) > 80
 
 
+@pytest.mark.parametrize("lengths", [(0, 1, 3, 7), (0, 1, 2, 4, 8)])
+def test_the_policy_simulator_finds_the_same_graphs(
+    monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...]
+) -> None:
+    """The same padding, and a full graph for the same steps, up to the largest size."""
+    from paceline.policy_simulator.machines.graphs import GraphSizes
+
+    parts = config(render_length_table(lengths))
+    graphs = graphs_of(monkeypatch, parts)
+    sizes = tuple(parts.compilation_config.cudagraph_capture_sizes)
+    simulated = GraphSizes(sizes, draft_lengths=lengths)
+    for length in lengths:
+        each = 1 + length
+        for size in range(1, min(256, MAX_CAPTURED_TOKENS // each) + 1):
+            found = graphs.dispatch(size, size * each, each, 0)
+            expected = (found.num_tokens, found.cg_mode.name == "FULL")
+            assert simulated.find(size * each, each) == expected, (size, length)
+
+
 @pytest.mark.parametrize(
     ("lengths", "maximum", "number"), [((0, 1, 3, 7), 8, 184), ((0, 1, 3), 4, 134), (None, 8, 44)]
 )

@@ -125,7 +125,7 @@ class SimulatedEngine:
 
     def _check(self, phase: Phase) -> None:
         needs_ngram = [kind.name for kind in phase.classes if not kind.truth.always_offers]
-        if needs_ngram and self._machine.drafter not in ("ngram", "none"):
+        if needs_ngram and self._machine.drafter not in ("ngram", "ngram_gpu", "none"):
             raise ValueError(
                 f"class {needs_ngram[0]!r} has a match_start or match_stay below 1, which drafter "
                 f"{self._machine.drafter!r} does not support; use a machine with an n-gram drafter"
@@ -168,6 +168,7 @@ class SimulatedEngine:
             has_first_token_verdicts=machine.reports_first_tokens,
             # The observer looks for them only where there are tokens beyond one per request.
             num_prefilling=len(slots) - num_emitting if prefill_tokens else 0,
+            allowed_lengths=machine.captured_lengths,
         )
         plan = self._policy.plan(load)
         length = plan.draft_length
@@ -175,6 +176,7 @@ class SimulatedEngine:
             raise ValueError(
                 f"the policy planned {length} draft tokens; it must be from 0 to {ceiling}"
             )
+        length = load.longest_allowed(length)  # as the engine's controller does
         batch.computed[slots] += tokens
         batch.in_flight[slots] += emits
         batch.drafts[slots] = emits * length if machine.is_async else 0
@@ -255,6 +257,8 @@ class SimulatedEngine:
         slots = step.slots
         alive = batch.serial[slots] == step.serials
         accepted = batch.accepted(slots, step.verified)
+        if machine.drafter == "ngram_gpu":
+            accepted[batch.matched[slots] == 0.0] = 0  # verified, but only to fill the slots
         first_tokens = self._first_tokens(step, alive)
         outputs = np.minimum(step.emits * (accepted + 1), batch.output_left[slots]) * alive
         ended = alive & (step.emits > 0) & (outputs == batch.output_left[slots])
@@ -270,9 +274,8 @@ class SimulatedEngine:
         length = 0 if step.is_behind else step.draft_length
         if machine.drafter == "rests" and length == 0:
             batch.missed[kept] += (step.scheduled - step.verified + accepted)[remaining]
-        if not machine.is_async:
-            emitting = kept[outputs[remaining] > 0]
-            self._propose(emitting, outputs[remaining & (outputs > 0)], length)
+        emitting = kept[outputs[remaining] > 0]
+        self._propose(emitting, outputs[remaining & (outputs > 0)], length)
         replay = self._replay(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
         expected_s = self._expected_s(step, replay)
         replay_scoring_s = 0.0 if replay is None else expected_s - self._expected_s(step)
@@ -312,6 +315,7 @@ class SimulatedEngine:
             catch_up_tokens=step.catch_up_tokens,
             replay_scoring_requests=0 if replay is None else replay.num_requests,
             replay_scoring_tokens=0 if replay is None else replay.computed_tokens,
+            tokens_per_request=_tokens_per_request(step),
         )
         return self._machine.cost.step_s(shape)
 
@@ -334,11 +338,13 @@ class SimulatedEngine:
 
     def _propose(self, slots: Ints, emitted: Ints, length: int) -> None:
         """Let the drafter draft for requests that have just received output."""
-        batch = self._batch
-        if self._machine.drafter == "ngram":
-            batch.drafts[slots] = length * batch.match(slots, emitted)
-        else:
-            batch.drafts[slots] = length
+        batch, machine = self._batch, self._machine
+        drafts: Ints | int = length
+        if machine.looks_ngrams_up:
+            matches = batch.match(slots, emitted)
+            drafts = length * matches if machine.drafter == "ngram" else length
+        if not machine.is_async:  # asynchronous scheduling has set placeholders
+            batch.drafts[slots] = drafts
 
     def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
         """At requested length 0: 1 for each request that emits the token that the draft model has
@@ -392,6 +398,14 @@ class SimulatedEngine:
                 first_token_verdicts=first_tokens,
             )
         )
+
+
+def _tokens_per_request(step: _Step) -> int | None:
+    """The number of tokens of every request; None where they differ, or one is prefilling."""
+    first = int(step.scheduled[0])
+    if step.load.prefill_tokens or step.num_verified != (first - 1) * len(step.slots):
+        return None
+    return first if bool((step.scheduled == first).all()) else None
 
 
 def _num_steps(phase: Phase) -> int:

@@ -74,7 +74,7 @@ def compare_arms(
     stock = run_trace(bare, HeldLength(0), trace, seed=seed, disturbance=disturbance)
     sweep = [
         run_trace(machine, HeldLength(length), trace, seed=seed, disturbance=disturbance)
-        for length in range(machine.max_draft_length + 1)
+        for length in machine.lengths
     ]
     table = tune_table(sweep, machine.max_num_seqs)
     none = Judge(bare).summarize("none", stock)

@@ -55,10 +55,7 @@ def steady_rates(phase: Phase, num_requests: int, machine: Machine) -> list[Rate
     """Every draft length from 0 to the machine's ceiling, with `num_requests` in the engine."""
     if num_requests < 1:
         raise ValueError(f"num_requests is {num_requests}; it must be at least 1")
-    return [
-        _rate(phase, num_requests, machine, length)
-        for length in range(machine.max_draft_length + 1)
-    ]
+    return [_rate(phase, num_requests, machine, length) for length in machine.lengths]
 
 
 def best_rate(phase: Phase, num_requests: int, machine: Machine) -> Rate:
@@ -94,12 +91,17 @@ def _rate(phase: Phase, num_requests: int, machine: Machine, length: int) -> Rat
         num_decoding = num_requests - num_prefilling
         matched = drafts / decoding if decoding else 0.0
         for num_matched, match_chance in _binomial_strata(num_decoding, matched):
+            # Slots without a match are verified too, on GPUs.
+            num_drafting = num_decoding if machine.drafter == "ngram_gpu" else num_matched
+            is_uniform = num_prefilling == 0 and num_drafting in (0, num_decoding)
+            verified = num_drafting * length
             shape = StepShape(
                 num_requests=num_requests,
-                verified_draft_tokens=num_matched * length,
+                verified_draft_tokens=verified,
                 prefill_tokens=num_prefilling * (prompt / prefill_steps - 1.0),
                 context_tokens=num_requests * context / stay,
                 draft_passes=machine.draft_passes(length),
+                tokens_per_request=1 + round(verified / num_requests) if is_uniform else None,
             )
             step_s += chance * match_chance * machine.cost.step_s(shape)
     tokens_per_step = num_requests * output / stay

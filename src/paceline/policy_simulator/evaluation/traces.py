@@ -119,9 +119,10 @@ class _Trace:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._texts = _NGRAM if profile.machine.drafter == "ngram" else _MODEL
+        self._texts = _NGRAM if profile.machine.looks_ngrams_up else _MODEL
         middle = profile.middle_concurrency
-        step = StepShape(middle, 0, 0, middle * (_SHORT.mean + _OUTPUT.mean / 2.0), 0)
+        context_tokens = middle * (_SHORT.mean + _OUTPUT.mean / 2.0)
+        step = StepShape(middle, 0, 0, context_tokens, 0, tokens_per_request=1)
         self._duration_s = _PHASE_STEPS * profile.machine.cost.step_s(step)
 
     def phase(

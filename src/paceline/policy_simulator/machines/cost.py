@@ -13,9 +13,10 @@ for every cost function; `roofline` has the other cost function.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Protocol
+
+from paceline.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class StepShape:
     """Requests scored in one pass of the draft model at the end; 0 for no such pass."""
     replay_scoring_tokens: int = 0
     """Tokens it computes in that pass."""
+    tokens_per_request: int | None = None
+    """The number of tokens of every request; None where they differ, or one is prefilling."""
 
     @property
     def tokens(self) -> float:
@@ -45,25 +48,6 @@ class CostFunction(Protocol):
     """Seconds of a step, without noise. Pure; work never takes negative time."""
 
     def step_s(self, shape: StepShape) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class GraphSizes:
-    """Captured graph sizes, ascending; a batch past the last is not padded, any other to the next
-    size.
-
-    >>> GraphSizes((1, 2, 4, 8)).pad(5), GraphSizes((1, 2, 4, 8)).pad(9), GraphSizes().pad(5)
-    (8, 9, 5)
-    """
-
-    sizes: tuple[int, ...] = ()
-
-    def pad(self, tokens: float) -> float:
-        index = bisect_left(self.sizes, tokens)
-        return self.sizes[index] if index < len(self.sizes) else tokens
-
-
-NO_GRAPHS = GraphSizes()
 
 
 @dataclass(frozen=True, slots=True)

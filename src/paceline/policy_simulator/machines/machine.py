@@ -10,10 +10,11 @@ import numpy as np
 
 from paceline.policy_simulator.machines.cost import CostFunction
 
-Drafter = Literal["keeps_up", "rests", "stateless", "ngram", "none"]
+Drafter = Literal["keeps_up", "rests", "stateless", "ngram", "ngram_gpu", "none"]
 """The kind of drafter: a model that also runs once at draft length 0, to keep its KV cache current;
 a model that rests at 0 and catches up when drafting resumes; heads without a KV cache, which need
-neither; an n-gram search; none (no speculation)."""
+neither; an n-gram search, which offers nothing where it has no match; an n-gram search on the GPU,
+where slots without a match are verified as drafts (and rejected); none (no speculation)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Machine:
     prefill_chunk_tokens: int | None = None
     """Most tokens of one prompt in a step: vLLM's long_prefill_token_threshold; None for the whole
     prompt, as far as the step has room."""
+    captured_lengths: tuple[int, ...] | None = None
+    """The draft lengths that have CUDA graphs, ascending, 0 first: policies choose among them.
+    None allows every length."""
 
     def __post_init__(self) -> None:
         if self.reports_first_tokens and self.drafter != "keeps_up":
@@ -62,7 +66,7 @@ class Machine:
 
     def draft_passes(self, draft_length: int) -> int:
         """Forward passes of the draft model at the end of a step."""
-        if self.drafter == "ngram":
+        if self.drafter in ("ngram", "ngram_gpu"):
             return 0
         if self.drafter == "keeps_up":
             return max(draft_length, 1)
@@ -70,7 +74,13 @@ class Machine:
 
     def without_speculation(self) -> Machine:
         """The same engine started without a drafter."""
-        return replace(self, drafter="none", max_draft_length=0, reports_first_tokens=False)
+        return replace(
+            self,
+            drafter="none",
+            max_draft_length=0,
+            reports_first_tokens=False,
+            captured_lengths=None,
+        )
 
     def reporting_first_tokens(self) -> Machine:
         """The same engine with first-token verdicts at length 0."""
@@ -81,8 +91,21 @@ class Machine:
         return replace(self, prefill_chunk_tokens=tokens)
 
     def with_ngram(self) -> Machine:
-        """The same engine with an n-gram drafter, which costs nothing."""
-        return replace(self, drafter="ngram", is_async=False, reports_first_tokens=False)
+        """The same engine with an n-gram drafter, which costs nothing: the one that leaves
+        scheduling as it is."""
+        drafter: Drafter = "ngram_gpu" if self.is_async else "ngram"
+        return replace(self, drafter=drafter, reports_first_tokens=False)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The draft lengths that a policy may choose, ascending."""
+        every = range(self.max_draft_length + 1)
+        return tuple(every) if self.captured_lengths is None else self.captured_lengths
+
+    @property
+    def looks_ngrams_up(self) -> bool:
+        """Whether the drafter needs a match in the text so far."""
+        return self.drafter in ("ngram", "ngram_gpu")
 
 
 @dataclass(frozen=True, slots=True)

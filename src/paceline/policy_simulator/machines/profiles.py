@@ -13,7 +13,8 @@ from importlib import resources
 from typing import Any
 
 from paceline.capacity.roofline import HardwareFigures, ModelFigures
-from paceline.policy_simulator.machines.cost import CostFunction, GraphSizes, LinearCost
+from paceline.policy_simulator.machines.cost import CostFunction, LinearCost
+from paceline.policy_simulator.machines.graphs import GraphSizes
 from paceline.policy_simulator.machines.machine import Machine
 from paceline.policy_simulator.machines.roofline import RooflineCost
 
@@ -59,7 +60,9 @@ def load_profile(name: str) -> Profile:
 def parse_profile(name: str, content: Mapping[str, Any]) -> Profile:
     """A profile from a parsed file."""
     figures = {key: _figure(name, key, entry) for key, entry in content["figures"].items()}
-    graphs = GraphSizes(_graph_sizes(content["graph_sizes"]))
+    lengths = content.get("captured_lengths")
+    captured_lengths = None if lengths is None else tuple(lengths)
+    graphs = GraphSizes(_graph_sizes(content["graph_sizes"]), captured_lengths)
     left = {key: figure.value for key, figure in figures.items()}
     cost = _cost(name, content["cost"], graphs, left)
     max_draft_length, max_num_seqs, token_budget = (
@@ -80,6 +83,7 @@ def parse_profile(name: str, content: Mapping[str, Any]) -> Profile:
             token_budget=token_budget,
             drafter=content["drafter"],
             is_async=content["is_async"],
+            captured_lengths=captured_lengths,
         ),
         low_concurrency=concurrency["low"],
         middle_concurrency=concurrency["middle"],

@@ -4,7 +4,8 @@ The target passes over all tokens of the step once. The draft model passes over 
 first, and then over one token per request for every further draft token; before that over the
 tokens it missed while resting, and afterwards over those of replay scoring. Every pass has the time
 of `capacity.roofline.forward_pass_s`, its tokens padded to a captured graph size, and a fixed
-overhead. Passes do not overlap.
+overhead. Passes do not overlap. Outside of full graphs, launches add a time per layer to the
+target's pass.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.capacity.roofline import HardwareFigures, ModelFigures, forward_pass_s
-from paceline.policy_simulator.machines.cost import GraphSizes, StepShape
+from paceline.policy_simulator.machines.cost import StepShape
+from paceline.policy_simulator.machines.graphs import GraphSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,14 @@ class RooflineCost:
     draft_overhead_s: float
     """Around each draft pass: launches, sampling, the next input."""
     graphs: GraphSizes
+    piecewise_layer_s: float = 0.0
+    """What launches add to each layer of the target outside of full graphs."""
 
     def step_s(self, shape: StepShape) -> float:
-        tokens = self.graphs.pad(shape.tokens)
+        tokens, is_full = self.graphs.find(shape.tokens, shape.tokens_per_request)
         seconds = self.step_overhead_s + self._pass_s(self.target, tokens, shape.context_tokens)
+        if not is_full:
+            seconds += self.target.num_layers * self.piecewise_layer_s
         if shape.verified_draft_tokens > 0:
             seconds += self.judge_s
         if self.draft is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -154,6 +156,37 @@ def test_catching_up_is_bounded_by_the_budget_and_drafts_nothing_meanwhile() -> 
     assert log.drafted_tokens.tolist() == [0, 0, 0, 0, 0, 0, 2]
     assert log.duration_s[3:].tolist() == pytest.approx([0.019, 0.019, 0.023, 0.021])
     assert [s.catches_up for s in policy.samples] == [False] * 3 + [True] * 3 + [False]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_on_a_gpu_slots_without_a_match_are_verified_and_rejected(is_async: bool) -> None:
+    """All drafts would be accepted, and never is there a match: three are verified every step."""
+    kind = text(1.0, match=(0.0, 0.0), output=(10**9, 10**9))
+    on = machine("ngram_gpu", is_async=is_async)
+    log = run(on, Recorder(3), steps(50, 2, kind))
+    assert set(log.drafted_tokens[-40:]) == {6}
+    assert log.accepted_tokens.sum() == 0
+    beside = run(machine("ngram"), Recorder(3), steps(50, 2, kind))
+    assert beside.drafted_tokens.sum() == 0
+
+
+def test_a_matched_draft_on_a_gpu_is_accepted_as_elsewhere() -> None:
+    """Always a match: as a drafter that always offers."""
+    kind = text(0.8, output=(10**9, 10**9))
+    logs = [
+        run(machine(drafter, is_async=True), Recorder(3), steps(100, 2, kind))
+        for drafter in ("ngram_gpu", "stateless")
+    ]
+    assert logs[0].accepted_tokens.tolist() == logs[1].accepted_tokens.tolist()
+
+
+def test_only_captured_lengths_are_drafted() -> None:
+    """5 becomes 3; the policy was told which are allowed."""
+    policy = Recorder(5)
+    on = replace(machine(), captured_lengths=(0, 1, 3, 7))
+    log = run(on, policy, steps(20, 2, text(0.5)))
+    assert set(log.draft_length) == {3}
+    assert policy.loads[0].allowed_lengths == (0, 1, 3, 7)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 from paceline.capacity.roofline import HardwareFigures, ModelFigures
 from paceline.policy_simulator.evaluation import summary
 from paceline.policy_simulator.machines import cost
-from paceline.policy_simulator.machines.cost import NO_GRAPHS, GraphSizes, StepShape
+from paceline.policy_simulator.machines.cost import StepShape
+from paceline.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
 from paceline.policy_simulator.machines.machine import Machine
 from paceline.policy_simulator.machines.profiles import load_profile, parse_profile, profile_names
 from paceline.policy_simulator.machines.roofline import RooflineCost
@@ -106,6 +107,36 @@ def test_captured_sizes_pad_the_arithmetic() -> None:
     """300 tokens computed as 400."""
     stairs = roofline(graphs=GraphSizes((400,)))
     assert stairs.step_s(StepShape(300, 0, 0, 0, 0)) == pytest.approx(0.001 + 0.004)
+
+
+GPU_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "each", "found"),
+    [
+        (4, 4, (4, True)),
+        (20, 4, (24, True)),
+        (20, 5, (24, False)),  # length 4 was not captured
+        (20, None, (24, False)),  # requests differ, or one is prefilling
+        (520, 8, (520, False)),  # past the largest size
+        (7, 1, (8, True)),
+    ],
+)
+def test_a_step_finds_a_full_graph_if_its_length_was_captured(
+    tokens: int, each: int | None, found: tuple[float, bool]
+) -> None:
+    assert GraphSizes(GPU_SIZES, draft_lengths=(0, 1, 3, 7)).find(tokens, each) == found
+
+
+def test_outside_of_full_graphs_every_layer_takes_longer() -> None:
+    """Ten layers; 8 requests at length 3 have a graph, at length 2 they are padded and slower."""
+    graphs = GraphSizes(GPU_SIZES, draft_lengths=(0, 1, 3, 7))
+    stairs = replace(roofline(graphs=graphs), piecewise_layer_s=1e-4)
+    captured = StepShape(8, 24, 0, 0, 0, tokens_per_request=4)
+    assert stairs.step_s(captured) == pytest.approx(roofline().step_s(captured))
+    other = StepShape(8, 16, 0, 0, 0, tokens_per_request=3)
+    assert stairs.step_s(other) == pytest.approx(roofline().step_s(other) + 0.001)
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -210,9 +241,16 @@ def test_engines_that_cannot_be_are_refused() -> None:
 
 
 def test_variants_of_a_machine() -> None:
-    """Without speculation nothing is drafted; an n-gram drafter costs no pass and runs in step."""
+    """Without speculation nothing is drafted; an n-gram drafter costs no pass, and an
+    asynchronous engine gets the one that leaves it asynchronous."""
     on: Machine = machine("keeps_up", is_async=True)
     assert (on.draft_passes(0), on.draft_passes(3)) == (1, 3)
     assert on.without_speculation().max_draft_length == 0
     assert on.without_speculation().draft_passes(0) == 0
-    assert (on.with_ngram().draft_passes(8), on.with_ngram().is_async) == (0, False)
+    assert on.with_ngram().drafter == "ngram_gpu"
+    assert machine("stateless").with_ngram().drafter == "ngram"
+    assert {m.with_ngram().draft_passes(8) for m in (on, machine("stateless"))} == {0}
+    assert on.lengths == tuple(range(9))
+    captured = replace(on, captured_lengths=(0, 1, 3, 7))
+    assert captured.lengths == (0, 1, 3, 7)
+    assert captured.without_speculation().lengths == (0,)
