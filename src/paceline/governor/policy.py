@@ -26,7 +26,8 @@ class Policy(Protocol):
         ...
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`.
+        """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`, among
+        `load.allowed_lengths`.
 
         May mutate the policy (exploration is counted). The plan is valid for the next step only.
         With nothing observed yet the policy answers from its prior. An empty load (no requests) is

@@ -5,7 +5,8 @@ All values are frozen and validate themselves. Nothing here knows vLLM.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import gt
 
@@ -178,6 +179,13 @@ class EngineLoad:
         above = (length for length in self.allowed_lengths if length > draft_length)
         found = next(above, None)
         return None if found is None or found > self.max_draft_length else found
+
+
+    def allowed_below(self, count: int) -> Sequence[int]:
+        """The allowed lengths from 0 to `count` - 1, ascending; the ceiling is not considered."""
+        if self.allowed_lengths is None:
+            return range(count)
+        return self.allowed_lengths[: bisect_left(self.allowed_lengths, count)]
 
 
 def longest_allowed(draft_length: int, *, allowed: tuple[int, ...] | None) -> int:

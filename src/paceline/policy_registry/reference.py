@@ -52,7 +52,7 @@ class HalvePolicy:
         \"\"\"Ignore the sample.\"\"\"
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        length = int(self._share * load.max_draft_length)
+        length = load.longest_allowed(int(self._share * load.max_draft_length))
         return DraftPlan(length, f"{self._share:.0%} of the ceiling")
 
 

@@ -24,7 +24,7 @@ class SteppedPolicy:
     def plan(self, load: EngineLoad) -> DraftPlan:
         length = self._steps // self._hold % (self._highest + 1)
         self._steps += 1
-        return DraftPlan(min(length, load.max_draft_length), f"stepped: {length}")
+        return DraftPlan(load.longest_allowed(length), f"stepped: {length}")
 
 
 POLICY = PolicyDefinition(

@@ -104,6 +104,17 @@ def _keeps_to_the_ceiling(make_policy: MakePolicy, ceiling: int) -> None:
         _plan(policy, ordinary_load(0), "under a ceiling lowered to 0")
 
 
+def _keeps_to_the_allowed_lengths(make_policy: MakePolicy, ceiling: int) -> None:
+    for allowed in ((0, 1, 3, 7), (0, ceiling), (0,)):
+        policy = _build(make_policy)
+        spread = Spread(2)
+        for number, sample in enumerate(varied_samples(400, ceiling)):
+            _observe(policy, sample, "with ordinary samples")
+            lowered = spread.whole(ceiling) if number % 2 else ceiling
+            load = ordinary_load(lowered, allowed_lengths=allowed, num_requests=1 + number % 40)
+            _plan(policy, load, f"where only {allowed} are allowed")
+
+
 def _tolerates_extreme_samples(make_policy: MakePolicy, ceiling: int) -> None:
     for case, samples in extreme_samples(ceiling).items():
         policy = _build(make_policy)
@@ -170,6 +181,7 @@ _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
     "A policy plans for a load without requests": _plans_for_an_empty_load,
     "A policy plans for a load that only prefills": _plans_for_a_load_that_only_prefills,
     "A policy keeps to the ceiling in force, from the next plan on": _keeps_to_the_ceiling,
+    "A policy plans lengths that are allowed": _keeps_to_the_allowed_lengths,
     "A policy tolerates extreme samples": _tolerates_extreme_samples,
     "A policy tolerates missing samples": _tolerates_missing_samples,
     "A policy leaves samples unchanged": _leaves_samples_unchanged,
@@ -230,6 +242,11 @@ def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
     if plan.draft_length > load.max_draft_length:
         raise _Broken(
             f"the draft length is {plan.draft_length} under a ceiling of {load.max_draft_length} "
+            f"{when}"
+        )
+    if plan.draft_length != load.longest_allowed(plan.draft_length):
+        raise _Broken(
+            f"the draft length is {plan.draft_length}, and {load.allowed_lengths} are allowed, "
             f"{when}"
         )
     if not isinstance(plan.reason, str) or not plan.reason:

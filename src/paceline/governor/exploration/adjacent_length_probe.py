@@ -2,7 +2,8 @@
 
 A step at k+1 is probed if that length would win with its acceptance one standard error higher. A
 step at k+1 or k-1 is also probed where no step of that length was measured at this load. Each probe
-pays `StepForecast.price_s` from the exploration budget.
+pays `StepForecast.price_s` from the exploration budget. Where not every length is allowed, the next
+longer and the next shorter one take the places of k+1 and k-1.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class AdjacentLengthProbe:
         if self._steps_since < _PAUSE:
             return None
         values = forecast.values
-        for length in (now + 1, now - 1):
-            if not 0 <= length < len(values):
-                continue
+        allowed = load.allowed_below(len(values))
+        place = allowed.index(now)
+        for length in (*allowed[place + 1 : place + 2], *allowed[max(place - 1, 0) : place]):
             unmeasured = not self._cost.is_measured(load.num_requests, length)
-            if not unmeasured and (length < now or not self._may_win(length, values)):
+            if not unmeasured and (length < now or not self._may_win(length, now, values)):
                 continue
             price_s = forecast.price_s(length, now)
             if self._budget.covers(price_s, forecast.seconds[now]):
@@ -48,9 +49,9 @@ class AdjacentLengthProbe:
                 return DraftPlan(length, reason, is_exploring=True)
         return None
 
-    def _may_win(self, length: int, values: list[float]) -> bool:
+    def _may_win(self, length: int, now: int, values: list[float]) -> bool:
         """Whether a longer draft would win if its last position were accepted more often."""
         survival = self._acceptance.survival
         tokens = 1.0 + sum(survival[:length])
         gained = self._acceptance.optimistic_survival(length) - survival[length - 1]
-        return values[length] * (1.0 + gained / tokens) > values[length - 1]
+        return values[length] * (1.0 + gained / tokens) > values[now]

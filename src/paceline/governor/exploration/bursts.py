@@ -27,6 +27,8 @@ drafting 8 % more expensive). Reference: probing and its price, Cascade (arXiv 2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.catch_up import CatchUpCost
@@ -78,7 +80,11 @@ class Bursts:
 
     def probe(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
         """A step of a burst at length 1, as often as the budget allows; else None."""
-        price_s = forecast.price_s(1, 0)
+        allowed = load.allowed_below(len(forecast.values))
+        if len(allowed) == 1:
+            return None
+        shortest = allowed[1]
+        price_s = forecast.price_s(shortest, 0)
         first_steps = min(-(-_FIRST_VERDICTS // load.num_requests), _MAX_FIRST_STEPS)
         catch_up_s = self._catch_up.token_s * load.context_tokens
         if catch_up_s > 0.0:
@@ -86,7 +92,7 @@ class Bursts:
         self._steps_off += 1
         if self._steps > 0:
             if self._judged > 0:
-                is_due = self._is_promising(forecast)
+                is_due = self._is_promising(forecast, allowed)
             else:  # the burst waits for the verdict it has paid for
                 is_due = self._steps < first_steps or self._is_catching_up
             is_due = is_due and self._steps < _MAX_STEPS
@@ -108,16 +114,17 @@ class Bursts:
         self._price_s += price_s
         self._token_s = forecast.seconds[0] / forecast.tokens[0]
         self._budget.pay(price_s)
-        return DraftPlan(1, "probe while off: measuring acceptance", is_exploring=True)
+        return DraftPlan(shortest, "probe while off: measuring acceptance", is_exploring=True)
 
-    def _is_promising(self, forecast: StepForecast) -> bool:
-        """Whether drafting would win if every position were accepted as often as the burst's."""
+    def _is_promising(self, forecast: StepForecast, allowed: Sequence[int]) -> bool:
+        """Whether drafting an allowed length would win if every position were accepted as often as the burst's."""
         accept = self._accepted / self._judged
         survival, gained = 1.0, 1.0
-        for tokens, value in zip(forecast.tokens[1:], forecast.values[1:], strict=True):
+        for length in range(1, len(forecast.values)):
+            tokens, value = forecast.tokens[length], forecast.values[length]
             survival *= accept
             gained += survival
             # A value is proportional to its tokens.
-            if value * gained * forecast.tokens[0] / tokens > forecast.values[0]:
+            if length in allowed and value * gained * forecast.tokens[0] / tokens > forecast.values[0]:
                 return True
         return False

@@ -76,12 +76,13 @@ class GoodputPolicy:
         """The best length, or a probe when one is due and the budget covers it."""
         ceiling = load.max_draft_length
         if load.num_requests == 0 or ceiling == 0:
-            return DraftPlan(min(self._length, ceiling), "no requests or no drafting allowed")
+            length = load.longest_allowed(self._length)
+            return DraftPlan(length, "no requests or no drafting allowed")
         if self._profile:
-            length = min(self._profile.pop(), ceiling)
+            length = load.longest_allowed(self._profile.pop())
             return DraftPlan(length, "profile: learning the cost", is_exploring=True)
         if not self._cost.is_ready:
-            return DraftPlan(min(self._length, ceiling), "prior: no clean step yet")
+            return DraftPlan(load.longest_allowed(self._length), "prior: no clean step yet")
         forecast = make_forecast(load, self._acceptance, self._cost).within(self._max_step_s)
         forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
@@ -110,8 +111,8 @@ class GoodputPolicy:
 
     def _choose(self, load: EngineLoad, forecast: StepForecast) -> int:
         values = forecast.values
-        best = values.index(max(values))
-        now = min(self._length, len(values) - 1)
+        best = max(load.allowed_below(len(values)), key=values.__getitem__)
+        now = load.longest_allowed(min(self._length, len(values) - 1))
         chosen = now
         needed = _SWITCH_GAIN if now > 0 else _SWITCH_ON_GAIN
         if values[best] > values[now] * (1.0 + needed):

@@ -25,7 +25,7 @@ class Sound:
         """Learns nothing."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(load.max_draft_length // 2, "half of the ceiling")
+        return DraftPlan(load.longest_allowed(self._max // 2), "half of the maximum")
 
 
 class Unbuildable(Sound):
@@ -54,12 +54,17 @@ class WaitsForASample(Sound):
 
 class DividesByTheLoad(Sound):
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(min(8 // load.num_requests, load.max_draft_length), "by load")
+        return DraftPlan(load.longest_allowed(8 // load.num_requests), "by load")
 
 
 class IgnoresTheCeiling(Sound):
     def plan(self, load: EngineLoad) -> DraftPlan:
         return DraftPlan(self._max, "the ceiling at the start")
+
+
+class IgnoresTheAllowedLengths(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(min(2, load.max_draft_length), "two, with CUDA graphs or without")
 
 
 class DividesByTheDuration(Sound):
@@ -96,7 +101,8 @@ class Unsteady(Sound):
         self._offset = next(self.numbers)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(self._offset % (load.max_draft_length + 1), "by my number")
+        length = self._offset % (load.max_draft_length + 1)
+        return DraftPlan(load.longest_allowed(length), "by my number")
 
 
 class Entangled(Sound):
@@ -111,7 +117,7 @@ class Entangled(Sound):
         is_alone = Entangled.latest in (None, self)
         if load.num_requests not in (4, 7):
             is_alone = True
-        return DraftPlan(load.max_draft_length if is_alone else 0, "alone or not")
+        return DraftPlan(load.longest_allowed(self._max if is_alone else 0), "alone or not")
 
 
 class OrdersScores(Sound):
@@ -158,6 +164,7 @@ def test_a_sound_policy_breaks_nothing() -> None:
     ("broken", "promise", "finding"),
     [
         (Unbuildable, "can be built", "building it raised KeyError"),
+        (IgnoresTheAllowedLengths, "lengths that are allowed", "(0, 1, 3, 7) are allowed"),
         (WithoutObserve, "has `observe` and `plan`", "WithoutObserve has no method observe"),
         (WaitsForASample, "before the first sample", "plan raised AssertionError"),
         (DividesByTheLoad, "load without requests", "plan raised ZeroDivisionError"),
