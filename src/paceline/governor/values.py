@@ -180,7 +180,6 @@ class EngineLoad:
         found = next(above, None)
         return None if found is None or found > self.max_draft_length else found
 
-
     def allowed_below(self, count: int) -> Sequence[int]:
         """The allowed lengths from 0 to `count` - 1, ascending; the ceiling is not considered."""
         if self.allowed_lengths is None:

@@ -107,11 +107,9 @@ def _keeps_to_the_ceiling(make_policy: MakePolicy, ceiling: int) -> None:
 def _keeps_to_the_allowed_lengths(make_policy: MakePolicy, ceiling: int) -> None:
     for allowed in ((0, 1, 3, 7), (0, ceiling), (0,)):
         policy = _build(make_policy)
-        spread = Spread(2)
         for number, sample in enumerate(varied_samples(400, ceiling)):
             _observe(policy, sample, "with ordinary samples")
-            lowered = spread.whole(ceiling) if number % 2 else ceiling
-            load = ordinary_load(lowered, allowed_lengths=allowed, num_requests=1 + number % 40)
+            load = ordinary_load(ceiling, allowed_lengths=allowed, num_requests=1 + number % 40)
             _plan(policy, load, f"where only {allowed} are allowed")
 
 

@@ -117,7 +117,8 @@ class Bursts:
         return DraftPlan(shortest, "probe while off: measuring acceptance", is_exploring=True)
 
     def _is_promising(self, forecast: StepForecast, allowed: Sequence[int]) -> bool:
-        """Whether drafting an allowed length would win if every position were accepted as often as the burst's."""
+        """Whether drafting an allowed length would win if every position were accepted as often as
+        the burst's."""
         accept = self._accepted / self._judged
         survival, gained = 1.0, 1.0
         for length in range(1, len(forecast.values)):
@@ -125,6 +126,9 @@ class Bursts:
             survival *= accept
             gained += survival
             # A value is proportional to its tokens.
-            if length in allowed and value * gained * forecast.tokens[0] / tokens > forecast.values[0]:
+            if (
+                length in allowed
+                and value * gained * forecast.tokens[0] / tokens > forecast.values[0]
+            ):
                 return True
         return False

@@ -64,9 +64,9 @@ def governed_policy(arm: str, machine: Machine, table: Table) -> Policy:
 def tune_table(sweep: Sequence[Sequence[StepLog]], max_num_seqs: int) -> Table:
     """The best length for every doubling range of batch sizes, from one run per held length.
 
-    `sweep[k]` are the logs at length k. The result is what a careful operator gets from a sweep on
-    the same traffic: each range takes the length with the highest rate there, over all phases. A
-    range without steps takes the length of the range before it.
+    `sweep[k]` are the logs at the k-th length, and the table has k. The result is what a careful
+    operator gets from a sweep on the same traffic: each range takes the length with the highest
+    rate there, over all phases. A range without steps takes the length of the range before it.
     """
     num_ranges = max_num_seqs.bit_length()
     tokens = np.zeros((len(sweep), num_ranges))

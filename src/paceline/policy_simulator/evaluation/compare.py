@@ -76,9 +76,16 @@ def compare_arms(
         run_trace(machine, HeldLength(length), trace, seed=seed, disturbance=disturbance)
         for length in machine.lengths
     ]
-    table = tune_table(sweep, machine.max_num_seqs)
+    lengths = machine.lengths
+    table = [
+        (lowest, highest, lengths[place])
+        for lowest, highest, place in tune_table(sweep, machine.max_num_seqs)
+    ]
     none = Judge(bare).summarize("none", stock)
-    held = [judge.summarize(held_name(length), logs) for length, logs in enumerate(sweep)]
+    held = [
+        judge.summarize(held_name(length), logs)
+        for length, logs in zip(lengths, sweep, strict=True)
+    ]
     others = []
     for name in ("table", *governed):
         policy = governed_policy(name, machine, table)

@@ -101,8 +101,9 @@ class Judge:
             share = np.asarray([rate.tokens_per_s / best for rate in rates])
             step_s = np.asarray([rate.step_s for rate in rates])
             here = log.num_requests == num_requests
-            length = np.minimum(log.draft_length[here], len(rates) - 1)
-            fractions[here], seconds[here] = share[length], step_s[length]
+            lengths = [rate.draft_length for rate in rates]
+            place = np.minimum(np.searchsorted(lengths, log.draft_length[here]), len(rates) - 1)
+            fractions[here], seconds[here] = share[place], step_s[place]
         return fractions, seconds
 
     def _rates_for(self, log: StepLog, num_requests: int) -> list[Rate]:

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.governor.contract import find_broken_promises
 from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import PolicyContractError, check_policy
 
 MAX = 4
@@ -59,7 +59,8 @@ class DividesByTheLoad(Sound):
 
 class IgnoresTheCeiling(Sound):
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(self._max, "the ceiling at the start")
+        length = longest_allowed(self._max, allowed=load.allowed_lengths)
+        return DraftPlan(length, "the ceiling at the start")
 
 
 class IgnoresTheAllowedLengths(Sound):
