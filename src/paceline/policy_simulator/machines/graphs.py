@@ -44,7 +44,7 @@ class GraphSizes:
             return self.pad(tokens), True
         graphs = _full_graphs(self.sizes, self.draft_lengths)
         size = _next(tuple(graphs), tokens)
-        if tokens_per_request in graphs.get(size, ()):
+        if tokens_per_request in graphs.get(int(size), ()):
             return size, True
         return self.pad(tokens), False
 
@@ -60,12 +60,12 @@ def _next(sizes: tuple[int, ...], tokens: float) -> float:
 @lru_cache
 def _full_graphs(
     sizes: tuple[int, ...], draft_lengths: tuple[int, ...]
-) -> dict[float, tuple[int, ...]]:
+) -> dict[int, tuple[int, ...]]:
     """Tokens per request of the full graphs, by their size, ascending.
 
     A size is rounded up to a multiple of each, and left out where that exceeds the largest size.
     """
-    found: dict[float, tuple[int, ...]] = {}
+    found: dict[int, tuple[int, ...]] = {}
     for size, length in product(sizes, draft_lengths):
         each = 1 + length
         rounded = -(-size // each) * each

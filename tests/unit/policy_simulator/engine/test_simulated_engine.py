@@ -181,7 +181,7 @@ def test_a_matched_draft_on_a_gpu_is_accepted_as_elsewhere() -> None:
 
 
 def test_only_captured_lengths_are_drafted() -> None:
-    """5 becomes 3; the policy was told which are allowed."""
+    """5 becomes 3; the load has the allowed ones."""
     policy = Recorder(5)
     on = replace(machine(), captured_lengths=(0, 1, 3, 7))
     log = run(on, policy, steps(20, 2, text(0.5)))
