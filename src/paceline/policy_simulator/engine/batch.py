@@ -179,3 +179,11 @@ class RequestBatch:
         # A logistic draw is logit(uniform): below logit(hazard) with chance `hazard`.
         self._acceptance_luck[slot, half] = random.logistic(size=_BLOCK)
         self._match_luck[slot, half] = random.random(_BLOCK)
+
+
+def uniform_tokens(scheduled: Ints, verified: Ints) -> int | None:
+    """The tokens of every request of a step, (num_requests,) each; None where they differ, or where
+    a prompt is among them."""
+    first = int(scheduled[0])
+    is_uniform = bool(((scheduled == first) & (verified == first - 1)).all())
+    return first if is_uniform else None

@@ -22,7 +22,7 @@ import numpy as np
 
 from paceline.governor.policy import Policy
 from paceline.governor.values import EngineLoad, ReplayScores, StepSample
-from paceline.policy_simulator.engine.batch import Bools, Ints, RequestBatch
+from paceline.policy_simulator.engine.batch import Bools, Ints, RequestBatch, uniform_tokens
 from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, score_finished_text
 from paceline.policy_simulator.engine.step_log import LogWriter, StepLog
 from paceline.policy_simulator.machines.cost import StepShape
@@ -108,7 +108,9 @@ class SimulatedEngine:
         ceiling = self._machine.max_draft_length if ceiling is None else ceiling
         log = LogWriter(phase)
         depth = 2 if self._machine.is_async else 1
-        while (self._now_s < end_s) if end_s is not None else len(log.steps) < _num_steps(phase):
+        while (
+            (self._now_s < end_s) if end_s is not None else len(log.steps) < (phase.num_steps or 0)
+        ):
             num_in_engine = len(self._running) + len(self._waiting)
             self._waiting.extend(arrivals.due(self._now_s, num_in_engine))
             while len(self._in_flight) < depth:
@@ -315,7 +317,7 @@ class SimulatedEngine:
             catch_up_tokens=step.catch_up_tokens,
             replay_scoring_requests=0 if replay is None else replay.num_requests,
             replay_scoring_tokens=0 if replay is None else replay.computed_tokens,
-            tokens_per_request=_tokens_per_request(step),
+            tokens_per_request=uniform_tokens(step.scheduled, step.verified),
         )
         return self._machine.cost.step_s(shape)
 
@@ -339,12 +341,11 @@ class SimulatedEngine:
     def _propose(self, slots: Ints, emitted: Ints, length: int) -> None:
         """Let the drafter draft for requests that have just received output."""
         batch, machine = self._batch, self._machine
-        drafts: Ints | int = length
+        matches = self._ones[: len(slots)]
         if machine.looks_ngrams_up:
             matches = batch.match(slots, emitted)
-            drafts = length * matches if machine.drafter == "ngram" else length
         if not machine.is_async:  # asynchronous scheduling has set placeholders
-            batch.drafts[slots] = drafts
+            batch.drafts[slots] = length * matches if machine.drafter == "ngram" else length
 
     def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
         """At requested length 0: 1 for each request that emits the token that the draft model has
@@ -398,15 +399,3 @@ class SimulatedEngine:
                 first_token_verdicts=first_tokens,
             )
         )
-
-
-def _tokens_per_request(step: _Step) -> int | None:
-    """The number of tokens of every request; None where they differ, or one is prefilling."""
-    first = int(step.scheduled[0])
-    if step.load.prefill_tokens or step.num_verified != (first - 1) * len(step.slots):
-        return None
-    return first if bool((step.scheduled == first).all()) else None
-
-
-def _num_steps(phase: Phase) -> int:
-    return 0 if phase.num_steps is None else phase.num_steps
