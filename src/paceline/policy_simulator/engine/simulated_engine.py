@@ -276,8 +276,7 @@ class SimulatedEngine:
         length = 0 if step.is_behind else step.draft_length
         if machine.drafter == "rests" and length == 0:
             batch.missed[kept] += (step.scheduled - step.verified + accepted)[remaining]
-        emitting = kept[outputs[remaining] > 0]
-        self._propose(emitting, outputs[remaining & (outputs > 0)], length)
+        self._propose(kept[outputs[remaining] > 0], outputs[remaining & (outputs > 0)], length)
         replay = self._replay(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
         expected_s = self._expected_s(step, replay)
         replay_scoring_s = 0.0 if replay is None else expected_s - self._expected_s(step)
