@@ -33,6 +33,8 @@ def test_the_longest_allowed_length(
     ("ceiling", "allowed", "now", "longer"),
     [
         (8, None, 5, 6),
+        (8, None, 7, 8),
+        (7, (0, 1, 3, 7), 3, 7),
         (5, None, 5, None),
         (8, (0, 1, 3, 7), 0, 1),
         (8, (0, 1, 3, 7), 2, 3),

@@ -138,6 +138,21 @@ def test_the_pacer_learns_from_each_step_and_its_draft_length() -> None:
     assert [length for *_, length in pacer.asked] == [0, 3, 0]
 
 
+def test_a_draft_after_a_rest_is_a_step_like_another() -> None:
+    """Which drafters rest does not matter here; the first step is timed from its schedule."""
+    scheduler, pacing, pacer = make(request(100), most=64)
+    for length in (0, 3, 0):
+        step(scheduler, pacing, {"0": 1}, length=length)
+    assert [s.is_clean for s in pacer.samples] == [False, True, True]
+    assert all(0.0 <= (s.duration_s or 0.0) < 60.0 for s in pacer.samples)
+
+
+def test_the_objective_is_the_pacers() -> None:
+    scheduler, _, _ = make()
+    with pytest.raises(ValueError, match=r"objective_s is 0\.0; it must be positive"):
+        SchedulerPacing(scheduler, 0.0)
+
+
 def test_a_step_without_tokens_is_no_step() -> None:
     """Its draft length does not count, and nothing is learned."""
     scheduler, pacing, pacer = make(request(100), most=64)

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.engine.scheduler.first_token_schedule import FirstTokenSchedule
 from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.worker_probes import WorkerProbes
+from paceline.engine.scheduler.worker_probes import WorkerProbes, find_probes
 from paceline.engine.worker.probe_reports import (
     FIRST_TOKEN_ORDER,
     FIRST_TOKEN_REPORT,
@@ -89,9 +89,42 @@ def test_drafts_without_a_report_do_not_end_the_wait() -> None:
 
 
 def test_a_report_that_never_comes_is_not_awaited_for_ever() -> None:
-    """The governor gives up an order after 64 steps; by then steps must count as clean again."""
+    """The order's step, 32 in which the workers may record, one to spare; then a new order."""
     probes = replay_probes()
-    assert orders(probes, [ORDER, *[IDLE] * 63], REPLAY_LOAD)[-1] is False
+    for _ in range(2):
+        lengthened = orders(probes, [ORDER, *[IDLE] * 63], REPLAY_LOAD)
+        assert lengthened == [True] * 34 + [False] * 30
+
+
+def test_an_order_may_be_for_a_single_token() -> None:
+    one = DraftPlan(0, "planted", replay_scoring_tokens=1)
+    assert orders(replay_probes(), [one], REPLAY_LOAD) == [True]
+
+
+class Workers:
+    """An executor whose workers answer what the probes ask."""
+
+    def __init__(self, has_replay_scoring: bool, head_fraction: float | None) -> None:
+        self._answers = {"_has_replay_scoring": has_replay_scoring, "_head_fraction": head_fraction}
+
+    def collective_rpc(self, method: Any) -> list[Any]:
+        return [self._answers[method.__name__]] * 2
+
+
+@pytest.mark.parametrize(("fraction", "interval"), [(0.07, 35), (None, None)])
+@pytest.mark.parametrize("scores", [True, False])
+def test_the_probes_are_those_that_all_workers_support(
+    scores: bool, fraction: float | None, interval: int | None
+) -> None:
+    probes = find_probes(Workers(scores, fraction))
+    assert probes.has_replay_scoring is scores
+    found = None if probes.first_tokens is None else probes.first_tokens.interval_steps
+    assert found == interval
+
+
+def test_without_an_executor_there_are_no_probes() -> None:
+    probes = find_probes(None)
+    assert (probes.has_replay_scoring, probes.first_tokens) == (False, None)
 
 
 def test_an_order_reaches_the_workers_that_can_carry_it_out() -> None:

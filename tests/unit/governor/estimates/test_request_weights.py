@@ -114,3 +114,11 @@ def test_up_to_thirty_two_requests_are_all_weighed(num_requests: int) -> None:
     step = judged(*((str(number), 1, 1) for number in range(num_requests)))
     weights = dict(paces.weigh(step) or {})
     assert weights[1, 1] == pytest.approx(32)
+
+
+def test_turns_begin_with_the_first_request_again() -> None:
+    """Of 64 requests, in two turns, the first one alone has a token accepted."""
+    paces = RequestWeights()
+    step = judged(*((str(number), 1, int(number == 0)) for number in range(64)))
+    has_first = [(1, 1) in (paces.weigh(step) or {}) for _ in range(6)]
+    assert has_first == [True, False] * 3
