@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ def declared(*parameters: Parameter) -> PolicyDefinition:
     [
         (Parameter("x", float, "x."), 2, 2.0),
         (Parameter("x", int, "x.", lowest=1, highest=3), 3, 3),
+        (Parameter("x", int, "x.", lowest=1, highest=3), 1, 1),
         (Parameter("x", bool, "x."), False, False),
         (Parameter("x", str, "x.", choices=("a", "b")), "b", "b"),
         (Parameter("x", list, "x.", parse=tuple), [1, 2], (1, 2)),
@@ -151,3 +153,17 @@ def test_any_error_of_the_constructor_names_the_policy() -> None:
         definition.build(max_draft_length=5, parameters={})
     with pytest.raises(ValueError, match=r"^draft_length is -1; it must be 0"):
         definition.build(max_draft_length=5, parameters={"table": [-1]})
+
+
+def test_long_values_and_names_are_cut_to_a_hundred_characters_in_messages() -> None:
+    with pytest.raises(ValueError, match=rf"x is '{'v' * 99}; it must be a whole number"):
+        Parameter("x", int, "x.").read("v" * 500)
+    with pytest.raises(ValueError, match=rf"no parameter '{'n' * 100}'; its parameters"):
+        declared().read_parameters({"n" * 500: 1})
+
+
+@pytest.mark.parametrize("value", [Parameter("x", int, "x."), declared()])
+def test_declarations_do_not_change(value: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        value.name = "y"
+    assert not hasattr(value, "__dict__")

@@ -130,6 +130,19 @@ def test_the_margin_never_promises_more_than_the_objective() -> None:
     assert pacer.max_prefill_tokens(4, 0, 400, 0) == pytest.approx(expected, abs=1)
 
 
+def test_one_decoding_request_waits_like_many_and_one_prompt_token_is_measured() -> None:
+    pacer = PrefillPacer(0.120)
+    for _ in range(40):
+        pacer.observe(sample(DECODE_S, num_requests=1))
+    first = pacer.max_prefill_tokens(1, 0, 400, 0)
+    pacer.observe(replace(sample(0.121, num_requests=1), is_clean=False))
+    assert first is not None
+    assert (pacer.max_prefill_tokens(1, 0, 400, 0) or 0) < first - 1
+    pacer.observe(sample(DECODE_S + 0.010, num_requests=1, prefill_tokens=1))
+    # 10 ms for it, five times what was assumed: the room holds 8, and 16 is the least.
+    assert pacer.max_prefill_tokens(1, 0, 400, 0) == 16
+
+
 def test_steps_for_which_nobody_waits_do_not_count_as_late() -> None:
     pacer = decoding(0.500)
     before = pacer.max_prefill_tokens(4, 0, 400, 0)

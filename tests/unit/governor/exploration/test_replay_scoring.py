@@ -150,6 +150,10 @@ def test_the_price_has_a_fixed_part_and_one_for_each_token() -> None:
 
 
 def test_a_report_that_computed_nothing_is_no_price() -> None:
+    """One token is enough."""
+    loop = Loop()
+    loop.answer(report(computed=1, seconds=1e-5))
+    assert loop.schedule.token_s == pytest.approx(1e-5)
     loop = Loop()
     loop.answer(report(computed=100, seconds=0.001))
     loop.answer(report(computed=0, seconds=0.5))
