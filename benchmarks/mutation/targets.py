@@ -28,6 +28,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/contract/test_promises.py",
     ),
     "governor/estimates/cell_regression.py": ("governor/estimates/test_cost.py",),
+    "governor/estimates/cost.py": (
+        "governor/estimates/test_cost_lengths.py",
+        "governor/estimates/test_cost.py",
+    ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
 }
