@@ -50,10 +50,10 @@ def prompts(engine: EngineHost) -> list[list[int]]:
     return engine.tokenize(stdlib_prompts(24))
 
 
-def drafts_of(engine: EngineHost, prompts: list[list[int]]) -> tuple[int, int]:
+def drafts_of(engine: EngineHost, prompts: list[list[int]], **sampling: Any) -> tuple[int, int]:
     """Drafts and draft tokens that vLLM counts while it generates for the prompts."""
     before = engine.metrics()
-    engine.generate(prompts, **GREEDY)
+    engine.generate(prompts, **GREEDY, **sampling)
     after = engine.metrics()
     return tuple(
         after[f"vllm:spec_decode_num_{name}"] - before[f"vllm:spec_decode_num_{name}"]
@@ -190,6 +190,53 @@ def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
         parted = [bool(verdict.near_ties) for verdict in verdicts]
         same = [a == b for a, b in zip(plain, governed, strict=True)]
         assert all(s or p for s, p in zip(same, parted, strict=True)) or outputs is plain
+
+
+def capped(cap: int) -> dict[str, Any]:
+    return {"extra_args": {"paceline": {"max_draft_length": cap}}}
+
+
+def test_requests_cap_their_drafts_beside_others_and_get_the_same_text(
+    engine: EngineHost, prompts: list[list[int]]
+) -> None:
+    """At length 3: caps of 0 and 1 alone, then 0, 1 and none in one batch.
+
+    Every token of the batch is the target's own, as without drafts.
+    """
+    set_to(engine, draft_length=3)
+    assert drafts_of(engine, prompts[:4], **capped(0)) == (0, 0)
+    num_drafts, num_tokens = drafts_of(engine, prompts[:4], **capped(1))
+    assert num_tokens == num_drafts > 0
+    caps = [capped(0), capped(1), {}]
+    mixed = engine.generate(prompts[:12], each=[caps[i % 3] for i in range(12)], **GREEDY)
+    outputs = [answer["token_ids"] for answer in mixed]
+    tie = NEAR_TIE_NATS["float32"]
+    verdicts = teacher_force(engine, prompts[:12], outputs, near_tie_nats=tie)
+    assert [verdict.wrong for verdict in verdicts] == [()] * 12
+    assert engine.state()["policy_errors_total"] == 0
+
+
+def test_without_drafts_a_seed_gives_the_same_answer_beside_any_others(
+    engine: EngineHost, prompts: list[list[int]]
+) -> None:
+    """A cap of 0 is what `reproducible_seeds` sets. The others draft 0, 3 and 8 tokens.
+
+    Without the cap the length changes the answer, because verification uses up random numbers.
+    """
+    seeded = {"temperature": 1.0, "seed": 7}
+
+    def answer(length: int, num_others: int, **own: Any) -> list[int]:
+        set_to(engine, draft_length=length)
+        each = [seeded | own] + [{"temperature": 0.8}] * num_others
+        answers = engine.generate(
+            prompts[: 1 + num_others], each=each, max_tokens=24, ignore_eos=True
+        )
+        ids: list[int] = answers[0]["token_ids"]
+        return ids
+
+    runs = [answer(length, others, **capped(0)) for length, others in ((0, 0), (3, 5), (8, 11))]
+    assert runs[0] == runs[1] == runs[2]
+    assert answer(3, 5) != runs[0]
 
 
 def test_ngram_drafts_follow_the_length() -> None:
