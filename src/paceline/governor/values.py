@@ -79,6 +79,8 @@ class StepSample:
     """Draft tokens requested of each judged request, (num_judged,), where they differ; empty where
     `requested_draft_length` was requested of all. They differ where requests cap their drafts, and
     where the drafts were made in different steps."""
+    num_ended: int = 0
+    """Requests whose answer ended in this step."""
     replay_scores: ReplayScores | None = None
     """The result of an earlier plan's `replay_scoring_tokens`, in the first step after it came."""
     num_prefilling: int = 0
@@ -95,6 +97,7 @@ class StepSample:
             "num_requests",
             "requested_draft_length",
             "draft_length",
+            "num_ended",
             "prefill_tokens",
             "context_tokens",
         ):

@@ -184,7 +184,7 @@ class LosslessThinkingBudget:
     def _forced_token(self, state: dict[str, Any]) -> int | None:
         end: list[int] = self._holder.think_end_token_ids
         if state["in_end"] and state["force_index"] and state["end_count"] < len(end):
-            return end[state["end_count"]]
+            return end[int(state["end_count"])]
         return None
 
 

@@ -92,6 +92,7 @@ class StepObserver:
         self._finished_s: float | None = None
         self._had_more_work = False
         self._num_draft_tokens = 0  # of the step measured last
+        self._ended: frozenset[str] = frozenset()  # in the step that finished last
 
     def measure_load(
         self,
@@ -246,9 +247,23 @@ class StepObserver:
             judged=verdicts.judged,
             requested=verdicts.requested,
             num_prefilling=step.num_prefilling,
+            num_ended=self._count_ended(output.num_scheduled_tokens, requests),
             replay_scores=scores,
             first_token_verdicts=first_tokens,
         )
+
+    def _count_ended(self, scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> int:
+        """Return how many requests of the step have ended and were not counted before.
+
+        Under asynchronous scheduling a request that ended is still in the next step.
+        """
+        if sum(map(requests.__contains__, scheduled)) == len(scheduled):
+            self._ended = frozenset()
+            return 0
+        ended = frozenset(scheduled.keys() - requests.keys())
+        num_new = len(ended - self._ended)
+        self._ended = ended
+        return num_new
 
     def _take(self, output: Any) -> _Step | None:
         """Return the noted step of this output; drop older ones, which vLLM never finished."""

@@ -4,7 +4,10 @@ For n requests, d of them decoding, with context c, and every length k from 0 to
 
     tokens(k)  = d * (1 + survival_1 + … + survival_k)            (see `acceptance`)
     seconds(k) = cost(n, d * (offered_1 + … + offered_k), c, k, chance of any offer)   (see `cost`)
-    value(k)   = tokens(k) / seconds(k)
+    value(k)   = tokens(k) / seconds(k) / (1 + overshoot(k) / answer)
+    overshoot  = E[X²] / (2 E[X]) - 1/2,   X: tokens that a step yields to a request
+
+The last factor is for the drafts that reach beyond the end of an answer (see `answer_length`).
 
 A request that is still prefilling yields no token and has no drafts, but it is part of every pass.
 
@@ -27,6 +30,7 @@ Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import truediv
@@ -67,8 +71,15 @@ class StepForecast:
         return StepForecast(self.tokens[:count], self.seconds[:count], self.values[:count])
 
 
-def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel) -> StepForecast:
-    """The forecast for a load with requests; needs a cost model that is ready."""
+def make_forecast(
+    load: EngineLoad,
+    acceptance: AcceptanceModel,
+    cost: CostModel,
+    *,
+    answer_tokens: float = math.inf,
+) -> StepForecast:
+    """The forecast for a load with requests; needs a cost model that is ready. `answer_tokens` is
+    the mean length of an answer."""
     num_requests = load.num_requests
     num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
     num_lengths = min(load.max_draft_length, len(acceptance.survival))
@@ -87,13 +98,30 @@ def make_forecast(load: EngineLoad, acceptance: AcceptanceModel, cost: CostModel
         load.context_tokens,
         verifying_fraction=1.0 - (1.0 - acceptance.offered[0]) ** num_decoding,
     )
-    if not has_prompts:
-        return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
-    outputs = list(map(truediv, tokens, stretch))
-    prompts_s = cost.predict_prompts_s(num_requests, drafts, outputs)
-    least_s = min(prompts_s)
-    values = [
-        num / (length_s + num * (prompt_s - least_s))
-        for num, length_s, prompt_s in zip(outputs, seconds, prompts_s, strict=True)
-    ]
+    if has_prompts:
+        outputs = list(map(truediv, tokens, stretch))
+        prompts_s = cost.predict_prompts_s(num_requests, drafts, outputs)
+        least_s = min(prompts_s)
+        values = [
+            num / (length_s + num * (prompt_s - least_s))
+            for num, length_s, prompt_s in zip(outputs, seconds, prompts_s, strict=True)
+        ]
+    else:
+        values = list(map(truediv, tokens, seconds))
+    if answer_tokens < math.inf:
+        values = list(map(truediv, values, _steps_by_overshoot(acceptance, yields, answer_tokens)))
     return StepForecast(tokens, seconds, values)
+
+
+def _steps_by_overshoot(
+    acceptance: AcceptanceModel, yields: list[float], answer_tokens: float
+) -> list[float]:
+    """Steps of an answer at each length, over the steps it would take without a last one that is
+    cut short, shape (num_lengths,)."""
+    survival = acceptance.survival[: len(yields) - 1]
+    # E[X²] = 1 + sum of (2j + 1) P(at least j accepted)
+    squares = accumulate(((2 * j + 1) * s for j, s in enumerate(survival, 1)), initial=1.0)
+    return [
+        1.0 + (square / (2.0 * mean) - 0.5) / answer_tokens
+        for square, mean in zip(squares, yields, strict=True)
+    ]

@@ -1,9 +1,11 @@
 """Single steps at a draft length next to the one in force, while drafting.
 
 A step at k+1 is probed if that length would win with its acceptance one standard error higher. A
-step at k+1 or k-1 is also probed where no step of that length was measured at this load. Each probe
-pays `StepForecast.price_s` from the exploration budget. Where not every length is allowed, the next
-longer and the next shorter one take the places of k+1 and k-1.
+step at k+1 or k-1 is also probed where no step of that length was measured at this load. A probe
+pays `StepForecast.price_s` from the exploration budget; its measured price replaces the forecast
+afterwards (`settlement`).
+Where not every length is allowed, the next longer and the next shorter one take the places of k+1
+and k-1.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from paceline.governor.estimates.acceptance import AcceptanceModel
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.governor.exploration.settlement import Settlement
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _PAUSE = 24
 """Least steps between two probes. Chosen empirically on the simulator."""
@@ -27,7 +30,12 @@ class AdjacentLengthProbe:
         self._acceptance = acceptance
         self._cost = cost
         self._budget = budget
+        self._settlement = Settlement(budget)
         self._steps_since = 0
+
+    def observe(self, sample: StepSample) -> None:
+        """Settle the last probe with the time that its steps took."""
+        self._settlement.observe(sample)
 
     def probe(self, load: EngineLoad, forecast: StepForecast, now: int) -> DraftPlan | None:
         """One step at an adjacent length where it is due and paid for; else None."""
@@ -43,7 +51,11 @@ class AdjacentLengthProbe:
                 continue
             price_s = forecast.price_s(length, now)
             if self._budget.covers(price_s, forecast.seconds[now]):
-                self._budget.pay(price_s)
+                self._settlement.pay(
+                    price_s,
+                    length=length,
+                    token_s=forecast.seconds[now] / forecast.tokens[now],
+                )
                 self._steps_since = 0
                 reason = f"probe: one step at {length} instead of {now}"
                 return DraftPlan(length, reason, is_exploring=True)

@@ -7,8 +7,9 @@ or two. Length 1 is used because a verdict on the first token is what separates 
 other text, and because no other length costs less: one more token to verify per request, and no
 extra draft pass where the draft model keeps up.
 
-Each step pays `StepForecast.price_s`, the time it wastes if nothing is accepted; what is accepted
-during the burst is refunded, up to the price. Where the drafter rested while off, the first step
+Each step pays `StepForecast.price_s`, the time it wastes if nothing is accepted. After the burst
+the sum is settled with the time that its steps took and the tokens that they yielded
+(`settlement`). Where the drafter rested while off, the first step
 also pays for catching up, without refund: beforehand by the latest estimate (see `catch_up`), then
 settled with the measurement. The exploration budget alone sets the distance between bursts. A burst
 starts when the budget covers its first steps, or is full while they cost more.
@@ -33,6 +34,7 @@ from paceline.governor.estimates.cost import CostModel
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.catch_up import CatchUpCost
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
+from paceline.governor.exploration.settlement import Settlement
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 # All chosen empirically on the simulator.
@@ -52,8 +54,7 @@ class Bursts:
         self._steps = 0  # of the burst under way; 0 when there is none
         self._judged = 0
         self._accepted = 0
-        self._price_s = 0.0  # paid for the burst and not refunded
-        self._token_s = 0.0  # per token, undrafted, at the burst's load
+        self._settlement = Settlement(budget)
         self._catch_up_paid_s = 0.0  # for the burst under way, before it was measured
         self._is_catching_up = False  # the drafter was catching up in the last step
 
@@ -63,7 +64,8 @@ class Bursts:
         self._steps = 0
 
     def observe(self, sample: StepSample) -> None:
-        """Settle the cost and the gain of the burst under way with the budget."""
+        """Count the verdicts of the burst under way and settle its cost."""
+        self._settlement.observe(sample)
         catch_up_s = self._catch_up.observe(sample)
         self._is_catching_up = sample.catches_up
         if catch_up_s is not None:
@@ -71,12 +73,8 @@ class Bursts:
                 self._budget.pay(catch_up_s - self._catch_up_paid_s)
             self._catch_up_paid_s = 0.0
         if self._steps > 0:
-            accepted = sum(sample.accepted)
             self._judged += len(sample.drafted)
-            self._accepted += accepted
-            refund_s = min(accepted * self._token_s, self._price_s)
-            self._price_s -= refund_s
-            self._budget.pay(-refund_s)
+            self._accepted += sum(sample.accepted)
 
     def probe(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
         """A step of a burst at length 1, as often as the budget allows; else None."""
@@ -102,7 +100,6 @@ class Bursts:
             )
             if is_due:
                 self._judged = self._accepted = 0
-                self._price_s = 0.0
                 self._budget.pay(catch_up_s)
                 self._catch_up_paid_s = catch_up_s
         if not is_due:
@@ -111,9 +108,11 @@ class Bursts:
             return None
         self._steps_off = 0
         self._steps += 1
-        self._price_s += price_s
-        self._token_s = forecast.seconds[0] / forecast.tokens[0]
-        self._budget.pay(price_s)
+        self._settlement.pay(
+            price_s,
+            length=shortest,
+            token_s=forecast.seconds[0] / forecast.tokens[0],
+        )
         return DraftPlan(shortest, "probe while off: measuring acceptance", is_exploring=True)
 
     def _is_promising(self, forecast: StepForecast, allowed: Sequence[int]) -> bool:

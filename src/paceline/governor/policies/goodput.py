@@ -1,9 +1,11 @@
 """The default policy: the draft length with the most expected tokens per second.
 
 The best length by `step_forecast` is chosen, by comparing all of them. It replaces the length in
-force when its value is higher by more than `_SWITCH_GAIN`, so that noise causes no flapping.
-Leaving length 0 needs `_SWITCH_ON_GAIN`, since off is the safe side of a tie, and a gain over
-`_DWELL_STEPS` that exceeds the time the drafter takes to catch up.
+force when its gain exceeds one standard error of the gain, so that noise causes no flapping; the
+error counts up to a bound, so that a length that was never drafted is tried. Leaving length 0
+where the drafter rested also needs a gain over `_DWELL_STEPS` that exceeds the time that it takes
+to catch up; or steps at length 0 whose forgone gain adds up to that time (as in the ski rental
+problem: the loss against knowing the dwell is then bounded by a factor of two).
 
 The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Afterwards
 exploration keeps the estimates of unused lengths current, all of it paid from one
@@ -24,6 +26,7 @@ import math
 from dataclasses import replace
 
 from paceline.governor.estimates.acceptance import AcceptanceModel
+from paceline.governor.estimates.answer_length import AnswerLength
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.estimates.step_forecast import StepForecast, make_forecast
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
@@ -34,8 +37,9 @@ from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 # All chosen empirically on the simulator.
-_SWITCH_GAIN = 0.01
-_SWITCH_ON_GAIN = 0.03
+_COST_ERROR = 0.01
+"""Relative standard error of the ratio of two lengths' step times."""
+_MAX_DOUBT = 0.02
 _DWELL_STEPS = 100.0
 _PROFILE_ROUNDS = 3
 
@@ -58,17 +62,21 @@ class GoodputPolicy:
             max_draft_length, uses_request_weights=self.uses_request_weights
         )
         self._cost = CostModel()
+        self._answers = AnswerLength()
         self._budget = ExplorationBudget()
         self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
         self._bursts = Bursts(self._budget, self._cost)
         self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
+        self._forgone_s = 0.0  # by staying at length 0 since it was last the best
         self._profile = _profile_lengths(max_draft_length)
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
         self._acceptance.observe(sample)
         self._cost.observe(sample)
+        self._answers.observe(sample)
+        self._adjacent_probe.observe(sample)
         self._bursts.observe(sample)
         self._replay_scoring.observe(sample)
 
@@ -83,7 +91,9 @@ class GoodputPolicy:
             return DraftPlan(length, "profile: learning the cost", is_exploring=True)
         if not self._cost.is_ready:
             return DraftPlan(load.longest_allowed(self._length), "prior: no clean step yet")
-        forecast = make_forecast(load, self._acceptance, self._cost).within(self._max_step_s)
+        forecast = make_forecast(
+            load, self._acceptance, self._cost, answer_tokens=self._answers.tokens
+        ).within(self._max_step_s)
         forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
         self._budget.earn(forecast.seconds[self._length])
@@ -113,15 +123,29 @@ class GoodputPolicy:
         values = forecast.values
         best = max(load.allowed_below(len(values)), key=values.__getitem__)
         now = load.longest_allowed(min(self._length, len(values) - 1))
-        chosen = now
-        needed = _SWITCH_GAIN if now > 0 else _SWITCH_ON_GAIN
-        if values[best] > values[now] * (1.0 + needed):
-            gain_s = (values[best] / values[now] - 1.0) * _DWELL_STEPS * forecast.seconds[now]
-            if now > 0 or gain_s > self._replay_scoring.token_s * load.context_tokens:
-                chosen = best
+        gain = math.log(values[best] / values[now]) - self._doubt(best, now)
+        is_better = gain > 0.0
+        if now == 0 and is_better:
+            is_better = self._pays_for_catching_up(load, gain * forecast.seconds[0])
+        else:
+            self._forgone_s = 0.0
+        chosen = best if is_better else now
         if chosen == 0 and self._length != 0:
             self._bursts.switched_off()
         return chosen
+
+    def _doubt(self, length: int, now: int) -> float:
+        """One standard error of log(value at `length` / value at `now`), up to a bound."""
+        if length == now:
+            return 0.0
+        error = math.hypot(self._acceptance.relative_error(length, now), _COST_ERROR)
+        return min(error, _MAX_DOUBT)
+
+    def _pays_for_catching_up(self, load: EngineLoad, gain_s: float) -> bool:
+        """Whether a gain per step is worth the time that the drafter takes to catch up."""
+        catch_up_s = self._replay_scoring.token_s * load.context_tokens
+        self._forgone_s += gain_s
+        return max(_DWELL_STEPS * gain_s, self._forgone_s) > catch_up_s
 
     def _explore(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
         if len(forecast.values) == 1:

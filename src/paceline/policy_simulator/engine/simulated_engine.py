@@ -283,7 +283,7 @@ class SimulatedEngine:
         started_s = self._now_s if self._is_back_to_back else step.scheduled_s
         self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
         self._hand_out(slots[outputs > 0], slots[ended], log)
-        self._show(step, accepted, remaining, started_s, first_tokens)
+        self._show(step, accepted, remaining, int(np.count_nonzero(ended)), started_s, first_tokens)
         self._report = None if replay is None else replay.report(replay_scoring_s)
         log.steps.append(
             (
@@ -362,6 +362,7 @@ class SimulatedEngine:
         step: _Step,
         accepted: Ints,
         remaining: Bools,
+        num_ended: int,
         started_s: float,
         first_tokens: tuple[int, ...],
     ) -> None:
@@ -393,6 +394,7 @@ class SimulatedEngine:
                 catches_up=catches_up,
                 judged=tuple(map(str, step.serials[judged].tolist())),
                 requested=() if is_uniform else tuple(of_judged.tolist()),
+                num_ended=num_ended,
                 replay_scores=self._report,
                 num_prefilling=load.num_prefilling,
                 first_token_verdicts=first_tokens,

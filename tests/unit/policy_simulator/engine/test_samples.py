@@ -97,12 +97,13 @@ class RetoldEngine(SimulatedEngine):
         step: _Step,
         accepted: Ints,
         remaining: Bools,
+        num_ended: int,
         started_s: float,
         first_tokens: tuple[int, ...],
     ) -> None:
         if self._report is not None:
             self.observer.add_replay_scores(asdict(self._report))
-        super()._show(step, accepted, remaining, started_s, first_tokens)
+        super()._show(step, accepted, remaining, num_ended, started_s, first_tokens)
         rows = zip(
             step.serials.astype(str).tolist(),
             step.verified.tolist(),
