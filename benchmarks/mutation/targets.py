@@ -18,19 +18,26 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_draft_length_controller.py",
     ),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
+    "engine/scheduler/first_token_schedule.py": ("engine/scheduler/test_worker_probes.py",),
     "engine/scheduler/observer.py": (
         "engine/scheduler/test_observer.py",
         "engine/scheduler/test_observer_requests.py",
     ),
-    "engine/scheduler/requested_lengths.py": ("engine/scheduler/test_observer_requests.py",),
     "governor/contract/promises.py": (
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
     ),
-    "governor/estimates/cell_regression.py": ("governor/estimates/test_cost.py",),
+    "governor/estimates/cell_regression.py": (
+        "governor/estimates/test_cell_regression.py",
+        "governor/estimates/test_cost.py",
+    ),
     "governor/estimates/cost.py": (
         "governor/estimates/test_cost_lengths.py",
         "governor/estimates/test_cost.py",
+    ),
+    "governor/estimates/step_forecast.py": (
+        "governor/estimates/test_step_forecast.py",
+        "governor/estimates/test_step_forecast_with_prompts.py",
     ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
