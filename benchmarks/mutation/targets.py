@@ -27,6 +27,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
     ),
+    "governor/estimates/acceptance.py": (
+        "governor/estimates/test_acceptance.py",
+        "governor/estimates/test_acceptance_memory.py",
+    ),
     "governor/estimates/cell_regression.py": (
         "governor/estimates/test_cell_regression.py",
         "governor/estimates/test_cost.py",
@@ -40,6 +44,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/estimates/test_step_forecast_with_prompts.py",
     ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
+    "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
 }
 

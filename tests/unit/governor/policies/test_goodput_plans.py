@@ -1,0 +1,290 @@
+"""What `goodput` plans for given forecasts: its estimators and probes are replaced by stand-ins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from paceline.governor.estimates.step_forecast import StepForecast
+from paceline.governor.exploration.exploration_budget import ExplorationBudget
+from paceline.governor.policies import goodput
+from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.governor.values import DraftPlan, EngineLoad
+
+LOAD = EngineLoad(4, 1000, 0, 0, 8)
+STEP_S = 0.02
+
+
+def forecast(*values: float) -> StepForecast:
+    """Steps of 20 ms at every length, with these values."""
+    return StepForecast([value * STEP_S for value in values], [STEP_S] * len(values), [*values])
+
+
+@dataclass
+class Probe:
+    """A source of probes that answers as told and keeps what it was asked."""
+
+    answer: DraftPlan | None = None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    times_off: int = 0
+
+    def probe(self, load: EngineLoad, forecast: StepForecast, *now: int) -> DraftPlan | None:
+        self.asked.append(now)
+        return self.answer
+
+    def observe(self, sample: Any) -> None:
+        """Nothing to settle."""
+
+    def switched_off(self) -> None:
+        self.times_off += 1
+
+
+@dataclass
+class Replays:
+    """A schedule of replay scoring whose orders and price per token are given."""
+
+    tokens: int = 0
+    token_s: float = 0.0
+    asked: list[float] = field(default_factory=list)
+
+    def due(self, step_s: float) -> int:
+        self.asked.append(step_s)
+        return self.tokens
+
+
+class Purse(ExplorationBudget):
+    """Keeps what is earned and paid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.earned: list[float] = []
+        self.paid: list[float] = []
+
+    def earn(self, step_s: float) -> None:
+        self.earned.append(step_s)
+
+    def pay(self, price_s: float) -> None:
+        self.paid.append(price_s)
+
+
+@dataclass
+class Acceptance:
+    """An estimate whose standard error is given."""
+
+    error: float = 0.0
+
+    def relative_error(self, length: int, other: int) -> float:
+        return self.error
+
+
+class Goodput(GoodputPolicy):
+    """Past its profile, at the given length, with stand-ins."""
+
+    def __init__(self, length: int = 2, *, max_step_s: float = math.inf) -> None:
+        super().__init__(8, max_step_s=max_step_s)
+        self._profile = []
+        self._cost.is_ready = True
+        self._length = length
+        self._acceptance = self.acceptance = Acceptance()  # type: ignore[assignment]
+        self._adjacent_probe = self.adjacent = Probe()  # type: ignore[assignment]
+        self._bursts = self.bursts = Probe()  # type: ignore[assignment]
+        self._replay_scoring = self.replays = Replays()  # type: ignore[assignment]
+        self._budget = self.purse = Purse()
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[StepForecast]:
+    """The forecast in force: the last one of the list."""
+    forecasts = [forecast(100.0, 110.0, 120.0)]
+    monkeypatch.setattr(goodput, "make_forecast", lambda *_, **__: forecasts[-1])
+    return forecasts
+
+
+@pytest.mark.parametrize(
+    ("maximum", "lengths"),
+    [(8, [4, 4, 4, 1, 1, 1, 0, 0, 0]), (2, [2, 2, 2, 1, 1, 1, 0, 0, 0]), (1, [1, 1, 1, 0, 0, 0])],
+)
+def test_the_first_steps_teach_the_cost(maximum: int, lengths: list[int]) -> None:
+    """Three at each of 4, 1 and 0, then no clean step has come yet."""
+    policy = GoodputPolicy(maximum)
+    plans = [policy.plan(LOAD) for _ in lengths]
+    assert [plan.draft_length for plan in plans] == lengths
+    assert all(plan.is_exploring for plan in plans)
+    after = policy.plan(LOAD)
+    assert (after.draft_length, after.is_exploring) == (min(2, maximum), False)
+    assert after.reason == "prior: no clean step yet"
+
+
+def test_the_profile_keeps_to_the_ceiling_and_waits_for_requests() -> None:
+    policy = GoodputPolicy(8)
+    empty = policy.plan(replace(LOAD, num_requests=0))
+    assert (empty.draft_length, empty.reason) == (2, "no requests or no drafting allowed")
+    assert policy.plan(replace(LOAD, max_draft_length=0)).draft_length == 0
+    assert policy.plan(replace(LOAD, max_draft_length=3)).draft_length == 3
+    assert policy.plan(LOAD).draft_length == 4
+
+
+@pytest.mark.parametrize("arguments", [(0, math.inf), (-1, math.inf), (8, 0.0), (8, math.nan)])
+def test_impossible_arguments_are_refused(arguments: tuple[int, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        GoodputPolicy(arguments[0], max_step_s=arguments[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "length", "chosen"),
+    [
+        ((100.0, 110.0, 120.0), 0, 2),
+        ((100.0, 110.0, 120.0), 1, 2),
+        ((120.0, 110.0, 100.0), 2, 0),
+        ((100.0, 120.0, 110.0), 2, 1),
+        ((100.0, 100.9, 100.0), 2, 2),  # 0.9 % is less than the error of the cost
+        ((100.0, 101.1, 100.0), 2, 1),
+        ((100.0, 100.9), 0, 0),
+        ((100.0, 101.1), 0, 1),
+        ((100.0, 100.0), 1, 1),
+        ((100.0, 90.0), 7, 0),  # the length in force is no longer allowed
+        ((100.0, 100.9), 7, 1),
+    ],
+)
+def test_a_better_length_is_chosen_if_it_is_clearly_better(
+    now: list[StepForecast], values: tuple[float, ...], length: int, chosen: int
+) -> None:
+    """With an exact estimate of acceptance, by more than 1 %."""
+    now.append(forecast(*values))
+    policy = Goodput(length)
+    plan = policy.plan(LOAD)
+    assert plan.draft_length == chosen
+    assert policy.plan(LOAD).draft_length == chosen
+    assert plan.expected_tokens_per_s == pytest.approx(values[chosen])
+    assert plan.reason == f"goodput: {values[chosen]:.0f} tokens/s expected, best of 0-8"
+    assert policy.purse.earned == [STEP_S] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "length", "gain", "switches"),
+    [
+        (0.012, 2, 1.0150, False),  # sqrt(0.012² + 0.01²) = 0.0156
+        (0.012, 2, 1.0162, True),
+        (0.5, 2, 1.0195, False),  # doubt counts as 2 % at most
+        (0.5, 2, 1.0210, True),
+        (0.5, 0, 1.0150, False),
+        (0.5, 0, 1.0350, True),
+    ],
+)
+def test_the_gain_must_exceed_one_standard_error(
+    now: list[StepForecast], error: float, length: int, gain: float, switches: bool
+) -> None:
+    now.append(forecast(100.0, 100.0 * gain, 100.0))
+    policy = Goodput(length)
+    policy.acceptance.error = error
+    assert (policy.plan(LOAD).draft_length == 1) is switches
+
+
+def test_leaving_length_0_must_pay_for_catching_up(now: list[StepForecast]) -> None:
+    """A gain of 10 % less 1 %, of 20 ms, over 100 steps, is 171 ms for 1,000 tokens of context."""
+    now.append(forecast(100.0, 110.0))
+    for token_s, length in ((0.165e-3, 1), (0.178e-3, 0)):
+        policy = Goodput(0)
+        policy.replays.token_s = token_s
+        assert policy.plan(LOAD).draft_length == length
+        policy = Goodput(1)
+        policy.replays.token_s = token_s
+        assert policy.plan(LOAD).draft_length == 1  # staying needs no catching up
+
+
+def test_what_was_forgone_at_length_0_pays_for_catching_up_in_the_end(
+    now: list[StepForecast],
+) -> None:
+    """Twice what 100 steps gain is forgone after 200 steps; a step in which 0 is best resets it."""
+    better, best = forecast(100.0, 110.0), forecast(110.0, 100.0)
+    policy = Goodput(0)
+    policy.replays.token_s = 2 * 0.1706e-3
+    now.append(better)
+    assert [policy.plan(LOAD).draft_length for _ in range(195)] == [0] * 195
+    now.append(best)
+    assert policy.plan(LOAD).draft_length == 0
+    now.append(better)
+    lengths = [policy.plan(LOAD).draft_length for _ in range(206)]
+    assert lengths[:195] == [0] * 195
+    assert lengths[-1] == 1
+
+
+def test_an_objective_leaves_out_longer_steps(now: list[StepForecast]) -> None:
+    """30 ms are more than 25; nothing is left to explore where only 0 remains."""
+    now.append(StepForecast([2.0, 2.4, 3.6], [0.020, 0.022, 0.030], [100.0, 109.0, 120.0]))
+    assert Goodput(1, max_step_s=0.025).plan(LOAD).draft_length == 1
+    policy = Goodput(1, max_step_s=0.021)
+    assert policy.plan(LOAD).draft_length == 0
+    assert policy.adjacent.asked == policy.bursts.asked == []
+
+
+def test_going_off_is_announced_once(now: list[StepForecast]) -> None:
+    now.append(forecast(120.0, 100.0))
+    policy = Goodput(1)
+    for _ in range(3):
+        policy.plan(LOAD)
+    assert policy.bursts.times_off == 1
+
+
+@pytest.mark.parametrize(
+    ("best", "probes", "adjacent", "bursts"),
+    [
+        (1, {}, [(1,)], []),
+        (1, {"has_replay_scoring": True}, [(1,)], []),
+        (1, {"has_first_token_verdicts": True}, [(1,)], []),
+        (0, {}, [], [()]),
+        (0, {"has_replay_scoring": True}, [], []),
+        (0, {"has_first_token_verdicts": True}, [(0,)], []),
+        (0, {"has_replay_scoring": True, "has_first_token_verdicts": True}, [], []),
+    ],
+)
+def test_how_it_explores(
+    now: list[StepForecast],
+    best: int,
+    probes: dict[str, bool],
+    adjacent: list[tuple[int, ...]],
+    bursts: list[tuple[int, ...]],
+) -> None:
+    """While drafting an adjacent length; while off bursts, unless the engine measures better."""
+    now.append(forecast(100.0, 120.0) if best else forecast(120.0, 100.0))
+    policy = Goodput(best)
+    policy.plan(replace(LOAD, **probes))
+    assert (policy.adjacent.asked, policy.bursts.asked) == (adjacent, bursts)
+
+
+def test_a_probe_is_planned_instead(now: list[StepForecast]) -> None:
+    """And nothing else is requested in its step."""
+    policy = Goodput(2)
+    policy.adjacent.answer = DraftPlan(3, "a probe", is_exploring=True)
+    load = replace(LOAD, has_replay_scoring=True, has_first_token_verdicts=True)
+    assert policy.plan(load) == policy.adjacent.answer
+    assert policy.replays.asked == []
+
+
+def test_replay_scores_are_requested_at_any_length(now: list[StepForecast]) -> None:
+    for best in (0, 2):
+        now.append(forecast(100.0, 90.0, 120.0) if best else forecast(120.0, 100.0, 90.0))
+        policy = Goodput(best)
+        policy.replays.tokens = 64
+        plan = policy.plan(replace(LOAD, has_replay_scoring=True))
+        assert (plan.draft_length, plan.replay_scoring_tokens) == (best, 64)
+        assert policy.replays.asked == [STEP_S]
+        assert policy.plan(LOAD).replay_scoring_tokens == 0
+        assert policy.replays.asked == [STEP_S]
+
+
+def test_first_token_verdicts_are_requested_and_paid_while_off(now: list[StepForecast]) -> None:
+    """0.2 % of each step."""
+    load = replace(LOAD, has_first_token_verdicts=True)
+    now.append(forecast(120.0, 100.0))
+    policy = Goodput(0)
+    assert policy.plan(load).requests_first_tokens
+    assert policy.purse.paid == [pytest.approx(0.002 * STEP_S)]
+    assert not policy.plan(LOAD).requests_first_tokens
+    now.append(forecast(100.0, 120.0))
+    policy = Goodput(1)
+    assert not policy.plan(load).requests_first_tokens
+    assert policy.purse.paid == []
