@@ -1,4 +1,4 @@
-"""What `goodput` plans for given forecasts: its estimators and probes are replaced by stand-ins."""
+"""What `goodput` plans for given forecasts: its estimators and probes are replaced by stubs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def forecast(*values: float) -> StepForecast:
 
 @dataclass
 class Probe:
-    """A source of probes that answers as told and keeps what it was asked."""
+    """A source of probes with a given answer, which keeps what it was asked."""
 
     answer: DraftPlan | None = None
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Acceptance:
 
 
 class Goodput(GoodputPolicy):
-    """Past its profile, at the given length, with stand-ins."""
+    """Past its profile, at the given length, with stubs."""
 
     def __init__(self, length: int = 2, *, max_step_s: float = math.inf) -> None:
         super().__init__(8, max_step_s=max_step_s)
