@@ -20,7 +20,6 @@ moment all slots are decoding. `benchmarks/governor/interleaved/` has the parts;
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.governor.interleaved.arms import Arm, parse_arms
 from benchmarks.governor.interleaved.campaign import idle_cores, run_campaign, warm_up
-from benchmarks.governor.interleaved.engines import ROOT, EngineOptions, running_engines
+from benchmarks.governor.interleaved.engines import LAYOUTS, ROOT, EngineOptions, running_engines
 from benchmarks.governor.interleaved.phases import SETS, parse_phase
 from benchmarks.governor.interleaved.report import render_report
 from benchmarks.governor.interleaved.requests import RequestMaker
@@ -53,6 +52,7 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
         "drafter": arguments.drafter,
         "max_draft_length": arguments.max_draft_length,
         "dtype": arguments.dtype,
+        "layout": arguments.layout,
         "arms": [arm.name for arm in arguments.parsed_arms],
         "phases": list(names),
         "is_shuffled": not (arguments.keep_order or arguments.set == "steady"),
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> Path:
         document = {**earlier, "plan": plan}
     options = EngineOptions(
         arguments.target, arguments.drafter, arguments.draft, arguments.dtype,
-        arguments.max_draft_length, arguments.kv_cache_bytes, arguments.threads,
+        arguments.max_draft_length, arguments.kv_cache_bytes, arguments.layout,
     )  # fmt: skip
     maker = RequestMaker(
         load_encoder(arguments.target), arguments.context_tokens, arguments.prefill_share
@@ -178,7 +178,7 @@ def _parse() -> argparse.Namespace:
     add("--max-draft-length", type=int, default=8, metavar="N")
     add("--dtype", default="float32")
     add("--kv-cache-bytes", type=int, default=512 * 1024**2, metavar="N")
-    add("--threads", type=int, default=os.cpu_count(), metavar="N", help="of each engine")
+    add("--layout", choices=LAYOUTS, default="served", help="how engines use the cores")
     add("--results", type=Path, metavar="FOLDER")
     add_allow_dirty(parser)
     add("--name", help="part of the result's file name; by default the set")

@@ -202,13 +202,14 @@ def main() -> None:
     from paceline.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
+    import torch
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     engine: Any = LLM(**json.loads(sys.stdin.readline())).llm_engine
     make_sampling = functools.partial(SamplingParams, output_kind=RequestOutputKind.DELTA)
     runner = Runner(engine, engine.engine_core.engine_core.scheduler, make_sampling)
-    answers.write("{}\n")
+    answers.write(json.dumps({"num_threads": torch.get_num_threads()}) + "\n")
     for line in sys.stdin:
         answers.write(json.dumps(runner.run(json.loads(line))) + "\n")
 

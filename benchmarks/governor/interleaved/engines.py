@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.governor.interleaved.arms import Arm
+from paceline.engine.launch.environment import ENGINE_CORE_PREFIX
+from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
 
 ROOT = Path(__file__).resolve().parents[3]
 _CHILD = Path(__file__).with_name("engine_child.py")
 _STARTED_TOGETHER = 2
 """Starts are bound by the processor; more at once would only need more memory."""
 _LAST_CHARACTERS = 3000
+LAYOUTS = ("served", "unbound")
 MAX_NUM_SEQS = 64
 MAX_MODEL_LEN = 2048
 
@@ -34,7 +38,8 @@ class EngineOptions:
     dtype: str
     max_draft_length: int
     kv_cache_bytes: int
-    num_threads: int
+    layout: str
+    """One of `LAYOUTS`."""
 
     def arguments(self, arm: Arm) -> dict[str, Any]:
         """The arguments of `vllm.LLM` for this arm."""
@@ -64,17 +69,39 @@ class EngineOptions:
         }
 
 
+def layout_environment(layout: str) -> dict[str, str]:
+    """How the engines use the cores. Idle threads sleep in every layout, after 1 ms at most.
+
+    `served` is the layout of `paceline serve`: Intel's OpenMP where it is installed, with threads
+    bound to cores. `unbound` is PyTorch's own OpenMP with one thread per core.
+    """
+    chosen = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1))
+    if layout == "unbound":
+        return {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": str(len(chosen.cpu_ids)),
+            "OMP_WAIT_POLICY": "passive",
+        }
+    if chosen.environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") != "0":
+        raise ValueError(
+            "--layout is 'served', but `paceline serve` would run the model in worker processes "
+            "here, where this script cannot read the scheduler; use --layout unbound"
+        )
+    return {
+        name.removeprefix(ENGINE_CORE_PREFIX): value for name, value in chosen.environment.items()
+    }
+
+
 class Engine:
     """The child process of one arm. Not ready until `wait_until_ready`."""
 
     def __init__(self, arm: Arm, options: EngineOptions, log: Path) -> None:
         self._log = log
-        environment = os.environ | {
+        environment = {
+            **os.environ,
+            **layout_environment(options.layout),
             "PYTHONPATH": os.pathsep.join(arm.python_path(ROOT / "src")),
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": str(options.num_threads),
-            "OMP_WAIT_POLICY": "passive",
         }
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_CHILD)],
@@ -87,9 +114,9 @@ class Engine:
         )
         self._send(options.arguments(arm))
 
-    def wait_until_ready(self) -> None:
-        """Block until the engine has started; SystemExit with its log if it does not."""
-        self._receive()
+    def wait_until_ready(self) -> int:
+        """Block until the engine has started; its compute threads. SystemExit if it does not."""
+        return int(self._receive()["num_threads"])
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         """Run one turn and return its figures."""
@@ -152,5 +179,6 @@ def running_engines(
                 engines[arm.name] = engine
                 stack.callback(engine.close)
             for arm in batch:
-                engines[arm.name].wait_until_ready()
+                num_threads = engines[arm.name].wait_until_ready()
+                print(f"ready: {arm.name}, {num_threads} threads", file=sys.stderr, flush=True)
         yield engines

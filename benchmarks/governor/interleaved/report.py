@@ -49,7 +49,7 @@ def _render_setting(document: Mapping[str, Any]) -> str:
         "# The shifting trace with all engines alive",
         "",
         f"- Target {plan['target']}, drafter {plan['drafter']}, {plan['dtype']}, at most "
-        f"{plan['max_draft_length']} draft tokens.",
+        f"{plan['max_draft_length']} draft tokens, layout {plan['layout']}.",
         f"- {len(plan['phases'])} phases of {plan['steps'][0]} to {plan['steps'][1]} output tokens "
         "per request slot" + (", shuffled in each repeat." if plan["is_shuffled"] else "."),
         f"- {environment['cpu_model']}, {environment['num_logical_cores']} cores, load average "

@@ -54,7 +54,7 @@ def document(
         "plan": {
             "target": "twin", "drafter": "model", "dtype": "float32", "max_draft_length": 8,
             "arms": list(rates), "phases": list(phases), "is_shuffled": True, "steps": [60, 150],
-            "slow_down": None,
+            "slow_down": None, "layout": "served",
         },
         "environment": {
             "cpu_model": "a processor", "num_logical_cores": 2, "load_average_1_min": 0.1,
