@@ -1,10 +1,11 @@
 """Run the shifting trace with the engines of all arms alive at once, phase by phase in turn.
 
 Every arm has its own engine in its own process, without server or gateway. Each phase of each
-repeat is run by all arms, one after another in shuffled order, on the same requests; the other
-engines are idle. So other load on the machine affects all arms alike. The policies see the phases
-as one shifting trace and keep what they learned. `none#again` is a second engine without
-speculation; its ratio to `none` is the noise of the comparison.
+repeat is run by all arms in shuffled order, on the same requests, in slices of the work: after each
+slice the next arm continues, and the other engines are idle. So other load on the machine affects
+all arms alike. The clocks of a paused engine stand still, so its policy sees no pause. The policies
+see the phases as one shifting trace and keep what they learned. `none#again` is a second engine
+without speculation; its ratio to `none` is the noise of the comparison.
 
 The work of a phase is fixed: REQUESTS * steps output tokens, from a closed loop, timed from the
 moment all slots are decoding. `benchmarks/governor/interleaved/` has the parts; `phases.py` and
@@ -62,6 +63,7 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
         "context_tokens": arguments.context_tokens,
         "prefill_share": arguments.prefill_share,
         "slow_down": arguments.slow_down,
+        "slices": arguments.slices,
     }
 
 
@@ -175,6 +177,8 @@ def _parse() -> argparse.Namespace:
         help="of prompt and output tokens in the prefill phases")  # fmt: skip
     add("--slow-down", type=float, nargs=3, metavar=("FACTOR", "FROM", "TO"),
         help="stretch the steps between two fractions of each phase's work")  # fmt: skip
+    add("--slices", type=int, default=8, metavar="N",
+        help="parts of a phase; the arms take turns after each part of the work")  # fmt: skip
     add("--max-draft-length", type=int, default=8, metavar="N")
     add("--dtype", default="float32")
     add("--kv-cache-bytes", type=int, default=512 * 1024**2, metavar="N")
@@ -195,6 +199,8 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
         parser.error("give --results FOLDER, the folder of the raw result")
     if not 0 < arguments.prefill_share < 1:
         parser.error(f"--prefill-share is {arguments.prefill_share}; it must be between 0 and 1")
+    if arguments.slices < 1:
+        parser.error(f"--slices is {arguments.slices}; it must be at least 1")
     if not 1 <= arguments.steps[0] <= arguments.steps[1]:
         parser.error(f"--steps is {arguments.steps}; it must be two numbers, the lower one first")
     try:

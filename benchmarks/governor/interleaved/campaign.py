@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.governor.interleaved.arms import Arm
 from benchmarks.governor.interleaved.engines import Engine
@@ -15,6 +15,12 @@ _WARM_UP = (("4-hard", 24), ("32-code", 12))
 """Phases and steps that every engine runs first, unrecorded: the first steps allocate memory."""
 
 _IDLE_WATCH_S = 3.0
+
+
+class Asked(Protocol):
+    """An engine that answers with the figures of a turn, or with `paused` after a slice of it."""
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]: ...
 
 
 def plan_turns(plan: Mapping[str, Any], repeat: int) -> list[Turn]:
@@ -63,11 +69,10 @@ def run_campaign(
         runs[:] = [run for run in runs if run["repeat"] != repeat]
         for turn in turns:
             began_s = time.monotonic()
-            order = maker.order_for(turn) | {"slow_down": plan["slow_down"]}
-            found = {
-                name: engines[name].ask(order)
-                for name in order_of_arms(names, repeat, turn.place, seed=plan["seed"])
-            }
+            order = maker.order_for(turn)
+            order |= {"slow_down": plan["slow_down"], "slices": plan["slices"]}
+            shuffled = order_of_arms(names, repeat, turn.place, seed=plan["seed"])
+            found = run_turn(order, {name: engines[name] for name in shuffled})
             runs.extend(
                 {
                     "repeat": repeat,
@@ -78,10 +83,22 @@ def run_campaign(
                     "position": position,
                     **figures,
                 }
-                for position, (name, figures) in enumerate(found.items())
+                for position, (name, figures) in enumerate((n, found[n]) for n in shuffled)
             )
             _report(repeat, turn, len(turns), found, names, time.monotonic() - began_s)
         save()
+
+
+def run_turn(order: dict[str, Any], engines: Mapping[str, Asked]) -> dict[str, dict[str, Any]]:
+    """Let the engines run the turn slice by slice, in reverse order in every other round."""
+    found: dict[str, dict[str, Any]] = {}
+    pending, question = list(engines), order
+    while pending:
+        answers = {name: engines[name].ask(question) for name in pending}
+        found |= {name: one for name, one in answers.items() if "paused" not in one}
+        pending = [name for name in reversed(pending) if name not in found]
+        question = {"op": "continue"}
+    return found
 
 
 def _report(

@@ -21,6 +21,31 @@ under way at most steps without limiting the decode rate; chosen empirically."""
 _NUMBERS = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
+class PausableClock:
+    """The module `time` without the moments in which the engine was paused between two steps."""
+
+    def __init__(self) -> None:
+        self.paused_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        return time.monotonic() - self.paused_s
+
+    def perf_counter(self) -> float:
+        return time.perf_counter() - self.paused_s
+
+    def install(self) -> list[str]:
+        """Give this clock to all modules of Paceline that read one; their names."""
+        found = []
+        for name, module in list(sys.modules.items()):
+            if name.startswith("paceline.") and getattr(module, "time", None) is time:
+                module.time = self  # type: ignore[attr-defined]
+                found.append(name)
+        return found
+
+
 class StepRecorder:
     """Columns of every step: what was scheduled, and what the governor planned."""
 
@@ -93,8 +118,20 @@ class StepRecorder:
 class Runner:
     """Runs turns on one engine."""
 
-    def __init__(self, engine: Any, scheduler: Any, make_sampling: Callable[..., Any]) -> None:
-        """`make_sampling`: vLLM's SamplingParams with the outputs of each step alone."""
+    def __init__(
+        self,
+        engine: Any,
+        scheduler: Any,
+        make_sampling: Callable[..., Any],
+        clock: Any = time,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`make_sampling`: vLLM's SamplingParams with the outputs of each step alone.
+
+        `pause` blocks until the parent continues this engine; `clock` does not count that time.
+        """
+        self._clock = clock
+        self._pause = pause
         self._engine = engine
         self._scheduler = scheduler
         self._make_sampling = make_sampling
@@ -108,6 +145,8 @@ class Runner:
         self._recorder.spreads_prefills = order["spreads_prefills"]
         slow, goal = order.get("slow_down"), order["num_tokens"]
         is_batched, room = goal is None, order["concurrency"]
+        work = goal or sum(request["max_tokens"] for request in order["requests"])
+        num_slices, num_pauses = order.get("slices", 1), 0
         coming = self._requests(order, repeats=not is_batched)
         live: set[str] = set()
         waiting_for_first = {f"{self._num_turns}-{index}" for index in range(room)}
@@ -116,8 +155,11 @@ class Runner:
         slowed: list[int] = []
         lead_in, counted = 0, 0
         cpu_s = time.process_time()
-        now_s = time.perf_counter()
+        now_s = self._clock.perf_counter()
         while is_batched or counted < goal:
+            if work * (num_pauses + 1) / num_slices <= counted < work:
+                num_pauses = int(counted * num_slices / work)
+                self._pause()
             if not live or not is_batched:
                 while len(live) < room and (request := next(coming, None)) is not None:
                     live.add(self._add(request))
@@ -134,8 +176,8 @@ class Runner:
                     live.discard(output.request_id)
             is_slow = slow is not None and slow["from"] <= counted / goal < slow["to"]
             if is_slow:
-                time.sleep((time.perf_counter() - now_s) * (slow["factor"] - 1))
-            before_s, now_s = now_s, time.perf_counter()
+                time.sleep((self._clock.perf_counter() - now_s) * (slow["factor"] - 1))
+            before_s, now_s = now_s, self._clock.perf_counter()
             seconds.append(now_s - before_s)
             tokens.append(emitted)
             slowed.append(int(is_slow))
@@ -208,9 +250,22 @@ def main() -> None:
 
     engine: Any = LLM(**json.loads(sys.stdin.readline())).llm_engine
     make_sampling = functools.partial(SamplingParams, output_kind=RequestOutputKind.DELTA)
-    runner = Runner(engine, engine.engine_core.engine_core.scheduler, make_sampling)
+    clock = PausableClock()
+    clocked = clock.install()
+    scheduler = engine.engine_core.engine_core.scheduler
+    driver = "paceline.engine.scheduler.governor_driver"
+    if getattr(scheduler, "governor", None) is not None and driver not in clocked:
+        raise SystemExit(f"{driver} does not read `time`; a pause would count as a slow step")
+
+    def pause() -> None:
+        began_s = time.monotonic()
+        answers.write('{"paused": true}\n')
+        sys.stdin.readline()
+        clock.paused_s += time.monotonic() - began_s
+
+    runner = Runner(engine, scheduler, make_sampling, clock, pause)
     answers.write(json.dumps({"num_threads": torch.get_num_threads()}) + "\n")
-    for line in sys.stdin:
+    while line := sys.stdin.readline():
         answers.write(json.dumps(runner.run(json.loads(line))) + "\n")
 
 

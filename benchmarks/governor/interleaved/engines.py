@@ -119,7 +119,7 @@ class Engine:
         return int(self._receive()["num_threads"])
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run one turn and return its figures."""
+        """Run one turn, or the next slice of it; its figures, or `paused` before its end."""
         self._send(order)
         return self._receive()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.governor.interleaved.engine_child import Runner
+from benchmarks.governor.interleaved.engine_child import PausableClock, Runner
 
 
 @dataclass
@@ -152,3 +152,26 @@ def test_a_slow_down_marks_its_part_of_the_work() -> None:
     figures, _ = run(slow_down={"factor": 1.5, "from": 0.5, "to": 0.8})
     slowed = figures["steps"]["slowed"]
     assert slowed == [0] + [0] * 5 + [1] * 3 + [0] * 2
+
+
+def test_a_turn_pauses_after_every_slice_but_the_last() -> None:
+    engine, counts = Engine(), []
+    runner = Runner(
+        engine,
+        engine.scheduler,
+        lambda **given: SimpleNamespace(**given),
+        pause=lambda: counts.append(len(engine.scheduler.budgets)),
+    )
+    figures = runner.run(order(slices=4))
+    # 20 tokens at 2 per step after one step of lead-in: 5 tokens are passed after 3 steps.
+    assert counts == [1 + 3, 1 + 5, 1 + 8]
+    assert figures["tokens"] == 20
+
+
+def test_the_clock_stands_still_in_a_pause() -> None:
+    clock = PausableClock()
+    before_s = clock.monotonic(), clock.perf_counter()
+    clock.paused_s = 1000.0
+    assert clock.monotonic() < before_s[0] - 900
+    assert clock.perf_counter() < before_s[1] - 900
+    assert clock.time_ns() > 0  # everything else is that of the module
