@@ -50,6 +50,9 @@ def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> l
 
     inputs = [p if isinstance(p, str) else {"prompt_token_ids": p} for p in prompts]
     answers = []
+    for one in sampling:
+        if "logit_bias" in one:  # JSON has no whole numbers as keys
+            one["logit_bias"] = {int(token): bias for token, bias in one["logit_bias"].items()}
     parameters = [SamplingParams(**one) for one in sampling]
     for output in llm.generate(inputs, parameters, use_tqdm=False):
         completion = output.outputs[0]

@@ -75,6 +75,10 @@ _PARTS = {
         "CPU: lets a request end at its first permitted token under speculation",
         "it may end some tokens later, as in vLLM alone",
     ),
+    "undrafted_requests": (
+        "CPU: serves requests with `min_p` or `logit_bias` without drafts",
+        "they are refused under speculation, as in vLLM alone",
+    ),
     "resting_draft": (
         "CPU: skips the draft model at draft length 0",
         "it runs once per step, as in vLLM alone",
@@ -106,6 +110,7 @@ _ALSO_NEEDED = {
     "cpu_top_k": ("kernels_read_late",),
     "thinking_budget": ("platform_worker_hook",),
     "min_tokens": ("platform_worker_hook",),
+    "undrafted_requests": ("platform_worker_hook", "sample", "spec_decode_metadata"),
     "resting_draft": ("platform_worker_hook",),
     "plain_sampling": ("platform_worker_hook",),
     "replay_scoring": (
@@ -140,8 +145,9 @@ Supported: installed by the lock file; the tests run it, on a CPU.
     "0.33.0": """\
 Fits by its source; not run, because no CPU build of it is published. Each function that Paceline
 wraps or replaces in the workers equals that of 0.32.0, except `propose_draft_token_ids`, which lost
-its branch for `medusa`. In the scheduler, the bodies of `schedule` and `update_from_output`
-changed; what they call, and in which order, did not. Relevant changes:
+its branch for `medusa`, and `RejectionSampler.forward`, which also passes the settings of `fly`. In
+the scheduler, the bodies of `schedule` and `update_from_output` changed; what they call, and in
+which order, did not. Relevant changes:
 
 - `rejection_sample_method` may be `fly`, which changes the output; `AdaptiveScheduler` refuses it.
 - Model Runner V2 skips drafting in a step whose drafts could not be used (`skip_drafts`: only

@@ -25,6 +25,8 @@ def register() -> None:
             numba_pool,
             seeded_generator,
             thinking_budget,
+            undrafted_processors,
+            undrafted_requests,
         )
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
@@ -43,6 +45,8 @@ def register() -> None:
         seeded_generator.apply()
         thinking_budget.apply()
         min_tokens.apply()
+        undrafted_processors.apply()
+        undrafted_requests.apply()
         # The order matters: replay scoring wraps what `resting_draft` has wrapped.
         resting_draft.apply()
         plain_sampling.apply()

@@ -40,6 +40,9 @@ class Replica:
     honours_draft_caps: bool = False
     """Whether it is known to keep to a request's limit on draft tokens: it runs Paceline's
     scheduler, or does not draft."""
+    serves_undrafted: bool = False
+    """Whether it serves `min_p` and `logit_bias` even so, without drafts for these requests:
+    `AdaptiveScheduler` on CPUs."""
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None

@@ -55,6 +55,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         num_restarts=supervisor.status.num_restarts,
         drafts=supervisor.command.control_socket is not None,
         honours_draft_caps=True,  # it runs Paceline's scheduler, or does not draft
+        serves_undrafted=supervisor.command.serves_undrafted,
     )
 
 

@@ -164,6 +164,42 @@ def test_every_kind_of_sampling_works_alone_and_in_one_batch(
     assert [len(answer["token_ids"]) for answer in together] == [12] * len(SAMPLING_PARAMETERS)
 
 
+def test_min_p_and_logit_bias_are_served_without_drafts(
+    engine: EngineHost, prompts: list[list[int]]
+) -> None:
+    """Beside greedy requests that are drafted for, and alone, where nothing is drafted.
+
+    With `min_p` 1 only the most probable token is left, at any temperature; a bias of 100 leaves
+    no other token.
+    """
+    set_to(engine, draft_length=3)
+    each = [{"min_p": 1.0, "temperature": 3.0}] * 4 + [{"logit_bias": {300: 100.0}}] * 2
+    for others in (6, 0):
+        before = engine.metrics()["vllm:spec_decode_num_draft_tokens"]
+        outputs = [
+            answer["token_ids"]
+            for answer in engine.generate(
+                prompts[: 6 + others],
+                each=[{**GREEDY, **one} for one in [*each, *({} for _ in range(others))]],
+            )
+        ]
+        drafted = engine.metrics()["vllm:spec_decode_num_draft_tokens"] - before
+        assert (drafted > 0) == (others > 0)
+        tie = NEAR_TIE_NATS["float32"]
+        verdicts = teacher_force(engine, prompts[:4], outputs[:4], near_tie_nats=tie)
+        assert [verdict.wrong for verdict in verdicts] == [()] * 4
+        assert outputs[4:6] == [[300] * 32] * 2
+
+
+def test_logprob_token_ids_are_refused_under_speculation(
+    engine: EngineHost, prompts: list[list[int]]
+) -> None:
+    """vLLM accepts them and does not return them; beside `logprobs`, they end its engine."""
+    with pytest.raises(RuntimeError, match="logprob_token_ids cannot be used with speculative"):
+        engine.generate(prompts[:1], logprob_token_ids=[5, 6], **GREEDY)
+    assert engine.generate(prompts[:1], **GREEDY)
+
+
 def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
     engine: EngineHost, prompts: list[list[int]]
 ) -> None:
@@ -283,6 +319,14 @@ def test_a_failing_policy_never_stops_serving() -> None:
     assert state["policy_errors_total"] >= state["safe_plan_steps_total"] > 0
     assert log.count("Governor: ZeroDivisionError in plan") == 1
     assert log.count("Governor: ZeroDivisionError in observe") == 1
+
+
+def test_vllms_own_scheduler_still_refuses_min_p_and_logit_bias() -> None:
+    """It would schedule drafts for them."""
+    with EngineHost(llm(NGRAM)) as engine:
+        for one in ({"min_p": 0.5}, {"logit_bias": {5: 1.0}}):
+            with pytest.raises(RuntimeError, match="not yet supported with speculative decoding"):
+                engine.generate([[5, 6, 7]], **GREEDY, **one)
 
 
 def test_without_speculation_the_scheduler_is_vllms() -> None:

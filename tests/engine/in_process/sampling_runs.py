@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.in_process.sampling_batch import VOCABULARY, Case, Output, SamplingBatch
+from paceline.engine.fixes.undrafted_requests import forbids_drafts
 
 MAX_DRAFT_LENGTH = 3
 NO_SPECULATION = "no_speculation"
@@ -41,7 +42,8 @@ def run(
 ) -> dict[str, Output]:
     """Run all requests in one batch, in which they join one by one, leave and swap rows.
 
-    Three of four draft tokens are what the request produces alone.
+    Three of four draft tokens are what the request produces alone. A request that forbids drafts
+    gets none.
     """
     rng = random.Random(seed)
     waiting, running = list(cases), list[str]()
@@ -51,6 +53,7 @@ def run(
         drafts = {
             name: draft(wanted[name].tokens, batch.outputs[name].tokens, length_of(step, rng), rng)
             for name in running
+            if not forbids_drafts(cases[name].sampling_params())
         }
         swap = tuple(rng.sample(running, 2)) if len(running) > 1 and rng.random() < 0.3 else None
         joining = [waiting.pop() for _ in range(2 if step == 0 else 1) if waiting]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.in_process.test_scheduler_classes import make_scheduler, results, vllm_config
+from paceline.engine.scheduler.requested_lengths import cap_of
 
 pytestmark = pytest.mark.engine
 
@@ -65,6 +66,18 @@ def test_drafts_are_trimmed_to_each_requests_cap(vllm_config: Any) -> None:
     state = scheduler.governor.state()
     assert (state["num_drafts_total"], state["drafted_tokens_total"]) == (5, 12)
     assert state["policy_errors_total"] == 0
+
+
+def test_requests_whose_drafts_cannot_be_verified_exactly_get_none(vllm_config: Any) -> None:
+    """Whatever their own cap. vLLM drops the `min_p` of a greedy request."""
+    from vllm import SamplingParams
+
+    scheduler = make_scheduler(vllm_config, is_async=False)
+    scheduler.governor.set({"draft_length": 3})
+    add(scheduler, "bias", logit_bias={5: 1.0}, **capped(3))
+    add(scheduler, "min_p of a greedy request", min_p=0.1)
+    assert lengths(next_step(scheduler)) == {"min_p of a greedy request": 3}
+    assert cap_of(SamplingParams(temperature=1.0, min_p=0.1)) == 0
 
 
 def test_asynchronous_placeholders_are_capped_too(vllm_config: Any) -> None:

@@ -55,6 +55,22 @@ def test_seeded_draws_without_drafts_are_those_of_the_request_alone(lengths: str
     }
 
 
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_min_p_and_logit_bias_draw_the_tokens_of_the_request_alone(lengths: str) -> None:
+    """Sampled requests with seeds, in steps with and without drafts for two greedy requests."""
+    parameters = ({"min_p": 0.3}, {"min_p": 0.05, "logit_bias": {4: 2.5}}, {"min_p": 1e-6})
+    cases = {
+        f"sampled-{i}": Case({"temperature": 1.5, "seed": 40 + i, **more}, hashed_target(i))
+        for i, more in enumerate(parameters)
+    } | {f"greedy-{i}": Case({}, hashed_target(9 + i)) for i in range(2)}
+    wanted = {name: alone(case) for name, case in cases.items()}
+    without = alone(Case({"temperature": 1.5, "seed": 40}, hashed_target(0)))
+    assert without.tokens != wanted["sampled-0"].tokens
+    outputs = run(batch_for(lengths), cases, wanted, LENGTHS[lengths], seed=3)
+    for name, output in wanted.items():
+        assert outputs[name].tokens[: len(output.tokens)] == output.tokens, name
+
+
 def test_a_request_that_is_still_prefilling_changes_no_state() -> None:
     """Its sampled tokens are discarded in 5 steps; its budget is 2 thinking tokens."""
     thinking = ((1,), (2,))

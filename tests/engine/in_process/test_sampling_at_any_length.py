@@ -51,6 +51,7 @@ def cases_with(feature: str, seed: int) -> dict[str, Case]:
                     {"thinking_token_budget": 1 + 3 * row}, thinks_often, prompt=(5, THINK, 6)
                 ),
                 "thinking_budget_0": Case({"thinking_token_budget": 0}, thinks_often),
+                "logit_bias": Case({"logit_bias": {4: 3.0, row: -5.0}}, three_often),
                 "all_at_once": Case(
                     {
                         "min_tokens": 6,
@@ -78,6 +79,7 @@ FEATURES = (
     "thinking_budget",
     "thinking_budget_from_prompt",
     "thinking_budget_0",
+    "logit_bias",
     "all_at_once",
 )
 ENDS = {"one token": (END,), "two tokens": (END, END_AGAIN)}

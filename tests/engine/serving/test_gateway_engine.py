@@ -217,8 +217,6 @@ async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str)
         (COMPLETIONS, {"prompt": [5] * (MAX_MODEL_LEN + 1)}, "context_length_exceeded", "prompt"),
         (COMPLETIONS, {"prompt": "x" * 2_000_000}, "context_length_exceeded", "prompt"),
         (CHAT, chat(max_tokens=MAX_MODEL_LEN + 1), "context_length_exceeded", "max_tokens"),
-        (CHAT, chat(min_p=0.5), "unsupported_parameter", "min_p"),
-        (CHAT, chat(logit_bias={"5": 3}), "unsupported_parameter", "logit_bias"),
         (COMPLETIONS, {"prompt": [2**31 - 1]}, "invalid_value", None),
         (CHAT, chat(stop_token_ids=[2**31 - 1]), "invalid_value", None),
         (CHAT, chat(structured_outputs={"regex": "("}), "invalid_value", None),
@@ -243,11 +241,21 @@ async def test_bad_input_gets_its_4xx_and_the_engine_survives(
     assert (await stack.http.post(CHAT, json=chat(max_tokens=1))).status_code == 200
 
 
+@pytest.mark.parametrize("field", [{"min_p": 0.5}, {"logit_bias": {"300": 100}}])
+async def test_min_p_and_logit_bias_are_served(stack: Stack, field: dict[str, object]) -> None:
+    answer = await stack.http.post(CHAT, json=chat(temperature=1, logprobs=True, **field))
+    assert answer.status_code == 200, answer.text
+    tokens = [one["token"] for one in answer.json()["choices"][0]["logprobs"]["content"]]
+    if "logit_bias" in field:
+        assert len(set(tokens)) == 1
+
+
 EXTREMES = {
     "temperature": (0, 1e-9, 100),
     "top_p": (1e-9, 1),
     "top_k": (-1, 0, 2**31 - 1),
-    "min_p": (0,),
+    "min_p": (0, 1e-9, 1),
+    "logit_bias": ({"5": 100}, {"5": -100}),
     "repetition_penalty": (0.01, 100),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),

@@ -10,6 +10,7 @@ from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 # When a hook can be removed.
 _ANY_LENGTH = "tests/engine/in_process/test_sampling_at_any_length.py"
 _BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
+_UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
@@ -225,5 +226,57 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         purpose="mask only some of the requests",
         upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
         remove_when=_MIN_TOKENS_PASS,
+    ),
+    VllmHook(
+        name="engine_configuration",
+        target="vllm.engine.arg_utils:EngineArgs.create_engine_config",
+        expected=("self", "usage_context", "headless"),
+        part="undrafted_requests",
+        purpose="know in the front end that AdaptiveScheduler runs",
+        upstream=f"{VLLM_FILES}/engine/arg_utils.py",
+        remove_when=_UNDRAFTED_SERVED,
+    ),
+    VllmHook(
+        name="validation_under_speculation",
+        target="vllm.sampling_params:SamplingParams._validate_spec_decode",
+        expected=("self", "speculative_config"),
+        part="undrafted_requests",
+        purpose="accept min_p and logit_bias; refuse logprob_token_ids, which ends the engine",
+        upstream=f"{VLLM_FILES}/sampling_params.py",
+        remove_when=_UNDRAFTED_SERVED,
+    ),
+    VllmHook(
+        name="logits_processors",
+        target="vllm.v1.sample.logits_processor:build_logitsprocs",
+        expected=(
+            "vllm_config",
+            "device",
+            "is_pin_memory",
+            "is_pooling_model",
+            "custom_logitsprocs",
+        ),
+        part="undrafted_requests",
+        purpose="build the processors of min_p and logit_bias in an engine that speculates",
+        upstream=f"{VLLM_FILES}/v1/sample/logits_processor/__init__.py",
+        remove_when=_UNDRAFTED_SERVED,
+    ),
+    VllmHook(
+        name="logits_processors_owner",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.__init__",
+        expected=("build_logitsprocs",),
+        part="undrafted_requests",
+        purpose="builds the processors through its module's name, so it uses the replacement",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_UNDRAFTED_SERVED,
+    ),
+    VllmHook(
+        name="bonus_row",
+        target="vllm.v1.sample.rejection_sampler:RejectionSampler.forward",
+        expected=("sampler", "bonus_logits_indices"),
+        is_body=True,
+        part="undrafted_requests",
+        purpose="samples the only row of a request without drafts with the plain sampler",
+        upstream=f"{VLLM_FILES}/v1/sample/rejection_sampler.py",
+        remove_when=_UNDRAFTED_SERVED,
     ),
 )

@@ -105,6 +105,8 @@ class EngineCommand:
     socket: Path
     control_socket: Path | None
     """None without speculation, because there is nothing to govern."""
+    serves_undrafted: bool = False
+    """Whether the engine serves `min_p` and `logit_bias` also if it speculates: on CPUs."""
 
 
 def render_command(
@@ -150,6 +152,7 @@ def render_command(
         },
         socket=socket,
         control_socket=control_socket if spec.is_speculative else None,
+        serves_undrafted=bool(layout.cpu_ids),
     )
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from typing import Any
 
+from paceline.engine.fixes.undrafted_requests import forbids_drafts
+
 logger = logging.getLogger("vllm.paceline.scheduler")
 
 ARGUMENTS = "paceline"
@@ -158,12 +160,14 @@ class RequestedLengths:
 def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | None:
     """Return the most draft tokens that a request allows; None where it sets no cap.
 
-    With `reproducible_seeds`, a request that samples with a seed is capped at 0. A cap that is not
-    a whole number from 0 is logged and taken as 0: vLLM cannot refuse a request here, and 0 is
-    within any cap that was meant.
+    A request whose drafts could not be verified exactly is capped at 0; with `reproducible_seeds`,
+    also one that samples with a seed. A cap that is not a whole number from 0 is logged and taken
+    as 0: vLLM cannot refuse a request here, and 0 is within any cap that was meant.
     """
     if sampling_params is None:
         return None
+    if forbids_drafts(sampling_params):
+        return 0
     if reproducible_seeds and sampling_params.seed is not None and sampling_params.temperature > 0:
         return 0
     extra = sampling_params.extra_args

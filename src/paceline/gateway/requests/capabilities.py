@@ -20,7 +20,7 @@ without drafts."""
 
 def can_serve(replica: Replica, needs: Needs) -> bool:
     """Whether the replica can do what is needed, ready or not."""
-    if needs.undrafted and replica.drafts:
+    if needs.undrafted and replica.drafts and not replica.serves_undrafted:
         return False
     if needs.caps_drafts and not replica.honours_draft_caps:
         return False
@@ -34,8 +34,8 @@ def explain_unserved(needs: Needs) -> Problem:
         return Problem(
             400,
             f"{names} cannot be used here: every replica of this model drafts speculatively, and "
-            "an engine that drafts cannot apply it. Leave it out, or have the operator add a "
-            "replica that does not draft (--draft none).",
+            "these engines do not apply it while they draft. Leave it out, or have the operator "
+            "add a replica that does not draft (--draft none).",
             "unsupported_parameter",
             needs.undrafted[0],
         )

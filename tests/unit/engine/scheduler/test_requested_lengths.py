@@ -86,7 +86,14 @@ def test_caps_of_ended_requests_are_dropped_once_they_are_many() -> None:
 
 
 def parameters(**changes: Any) -> Any:
-    return SimpleNamespace(**{"seed": None, "temperature": 1.0, "extra_args": None, **changes})
+    defaults = {
+        "seed": None,
+        "temperature": 1.0,
+        "extra_args": None,
+        "min_p": 0.0,
+        "logit_bias": None,
+    }
+    return SimpleNamespace(**{**defaults, **changes})
 
 
 @pytest.mark.parametrize(
@@ -119,6 +126,14 @@ def test_reproducible_seeds_cap_requests_that_sample_with_one(
 ) -> None:
     assert cap_of(parameters(**changes), reproducible_seeds=True) == expected
     assert cap_of(parameters(**changes)) is None
+
+
+@pytest.mark.parametrize("changes", [{"min_p": 0.1}, {"logit_bias": {5: 1.0}}])
+def test_a_request_whose_drafts_cannot_be_verified_exactly_is_capped_at_0(
+    changes: dict[str, Any],
+) -> None:
+    """Whatever its own cap."""
+    assert cap_of(parameters(extra_args={"paceline_max_draft_length": 3}, **changes)) == 0
 
 
 def test_a_pooling_request_has_no_cap() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ def needs(**fields: object) -> Needs:
     return check_request(CHAT, json.dumps(chat(**fields)).encode(), SETTINGS).needs
 
 
-def replica(*, drafts: bool = False, dialect: str = "vllm") -> Replica:
-    return Replica("r", "/r.sock", MODEL, "ready", drafts=drafts, dialect=dialect)
+def replica(**changes: Any) -> Replica:
+    return Replica("r", "/r.sock", MODEL, "ready", **changes)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_a_replica_serves_a_request_only_if_it_meets_its_needs(
     needs: Needs, drafting: bool, plain: bool, llamacpp: bool
 ) -> None:
     assert can_serve(replica(drafts=True), needs) is drafting
+    assert can_serve(replica(drafts=True, serves_undrafted=True), needs)
     assert can_serve(replica(), needs) is plain
     assert can_serve(replica(dialect="llamacpp"), needs) is llamacpp
 
