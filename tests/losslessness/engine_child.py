@@ -25,6 +25,8 @@ def serve(answers: TextIO) -> None:
             elif request["op"] == "tokenize":
                 tokenizer = llm.get_tokenizer()
                 answer = {"token_ids": [tokenizer.encode(text) for text in request["texts"]]}
+            elif request["op"] == "call":
+                answer = {"result": _named(request["function"])(*request["arguments"])}
             else:
                 answer = {"metrics": _metrics(llm)}
         except Exception as error:  # noqa: BLE001 - the engine host raises it
@@ -38,11 +40,16 @@ def _start(arguments: dict[str, Any], fault: str | None, packages: str | None) -
         sys.path.insert(0, packages)
         importlib.invalidate_caches()
     if fault is not None:
-        module_name, _, function_name = fault.partition(":")
-        getattr(importlib.import_module(module_name), function_name)()
+        _named(fault)()
     from vllm import LLM
 
     return LLM(**arguments)
+
+
+def _named(function: str) -> Any:
+    """The function of a name `module:function`."""
+    module_name, _, function_name = function.partition(":")
+    return getattr(importlib.import_module(module_name), function_name)
 
 
 def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -53,7 +60,7 @@ def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> l
     for one in sampling:
         if "logit_bias" in one:  # JSON has no whole numbers as keys
             one["logit_bias"] = {int(token): bias for token, bias in one["logit_bias"].items()}
-    parameters = [SamplingParams(**one) for one in sampling]
+    parameters = [SamplingParams(**_with_grammar(one)) for one in sampling]
     for output in llm.generate(inputs, parameters, use_tqdm=False):
         completion = output.outputs[0]
         answers.append(
@@ -66,6 +73,15 @@ def _generate(llm: Any, prompts: list[Any], sampling: list[dict[str, Any]]) -> l
             }
         )
     return answers
+
+
+def _with_grammar(parameters: dict[str, Any]) -> dict[str, Any]:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    if "structured_outputs" not in parameters:
+        return parameters
+    grammar = StructuredOutputsParams(**parameters["structured_outputs"])
+    return {**parameters, "structured_outputs": grammar}
 
 
 def _as_numbers(positions: Any) -> Any:

@@ -118,6 +118,11 @@ class EngineHost:
         ids: list[list[int]] = self.ask({"op": "tokenize", "texts": list(texts)})["token_ids"]
         return ids
 
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Call `module:function` in the engine's process, between requests; JSON values only."""
+        answer = self.ask({"op": "call", "function": function, "arguments": arguments})
+        return answer["result"]
+
     def metrics(self) -> dict[str, Any]:
         """vLLM's own speculation counters."""
         metrics: dict[str, Any] = self.ask({"op": "metrics"})["metrics"]

@@ -39,25 +39,6 @@ def break_policy() -> None:
     FixedPolicy.observe = failing("observe", observe)  # type: ignore[method-assign]
 
 
-def bias_acceptance() -> None:
-    """The sampler accepts drafts too easily: acceptance thresholds are 15 % too low."""
-    from vllm.utils import cpu_triton_utils
-
-    from paceline.engine.fixes import cpu_sampler
-
-    cpu_sampler.apply()
-    fixed = cpu_triton_utils._rejection_random_sample_kernel_impl
-
-    def biased(*arguments: Any, **named: Any) -> None:
-        given = list(arguments)
-        given[7] = given[7] * 0.85
-        fixed(*given, **named)
-
-    biased.__paceline_fix__ = True  # type: ignore[attr-defined]
-    biased.__wrapped__ = fixed.__wrapped__  # type: ignore[attr-defined]
-    cpu_triton_utils._rejection_random_sample_kernel_impl = biased
-
-
 def alternate_lengths() -> None:
     """The policy `fixed` alternates between ten steps at length 0 and ten at its own length."""
     from paceline.governor.policies.fixed import FixedPolicy

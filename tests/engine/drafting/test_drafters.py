@@ -14,8 +14,10 @@ from losslessness import tiny_models
 from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
 from losslessness.greedy import NEAR_TIE_NATS
+from losslessness.verdicts.evidence import Verdicts
+from losslessness.verdicts.rounds import FOUND_ABOVE, RECORDER, draw_round
 
-from paceline.demo import target_path
+from paceline.demo import draft_path, target_path
 
 pytestmark = pytest.mark.engine
 
@@ -60,6 +62,13 @@ class Case:
 
 
 CASES = {
+    "draft model": Case(
+        "draft_model",
+        True,
+        settings=(("model", str(draft_path())), ("draft_sample_method", "probabilistic")),
+        least_accepted=0.3,
+    ),
+    "n-gram": Case("ngram", False, settings=(("prompt_lookup_min", 1), ("prompt_lookup_max", 3))),
     "eagle": Case("eagle", True, tiny_models.write_eagle_head),
     "eagle3": Case("eagle3", True, tiny_models.write_eagle3_head),
     "mtp": Case("mtp", True, tiny_models.write_mtp_target),
@@ -166,6 +175,20 @@ def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
     assert state["policy_errors_total"] == 0
     share = state["accepted_tokens_total"] / state["drafted_tokens_total"]
     assert share > case.least_accepted
+
+
+def test_the_verdicts_on_sampled_requests_keep_to_the_claimed_probabilities(
+    governed: Governed, plain: Plain
+) -> None:
+    """Greedy and sampled requests in one batch, lengths 0 to 4 in turn; every drafted token."""
+    host, verdicts = governed.host, Verdicts()
+    host.call(f"{RECORDER}:install")
+    verdicts.add(draw_round(host, plain.prompts * 2, number=0))
+    evidence = verdicts.evidence()
+    assert evidence.e_value < FOUND_ABOVE, evidence
+    assert evidence.num["acceptance"] > 100
+    assert verdicts.counts["greedy_tokens"] > 200
+    assert verdicts.largest_greedy_gap < NEAR_TIE_NATS["float32"]
 
 
 @pytest.mark.parametrize("ceiling", [CEILING, 0])

@@ -1,17 +1,19 @@
-"""The check of `test_sampled_losslessness.py` rejects samplers that are wrong."""
+"""Sampling without Paceline's fixes: stock vLLM is wrong, AdaptiveScheduler then avoids it.
+
+The G-test needs nothing inside the engine, so it runs on one without the plugin.
+"""
 
 from __future__ import annotations
 
 import pytest
 from losslessness.checks import SamplingCase, check_sampling, draw_until_rejected
 from losslessness.engine_host import EngineHost
-from losslessness.telling_prompts import bundled_pair, contested_prompt, prompt_for
+from losslessness.telling_prompts import bundled_pair, prompt_for
 
 pytestmark = pytest.mark.engine
 
 BATCH = 300
 MAX_SAMPLES = 600
-"""As many as the lossless sampler is tested with: what is found here would be found there."""
 PASSES = 1e-3
 FAILS = 1e-6
 FIXED_THREE = {"policy": "fixed", "draft_length": 3}
@@ -24,23 +26,6 @@ def test_stock_vllm_fails_the_same_test() -> None:
         result = draw_until_rejected(
             engine,
             prompt_for(engine),
-            sampling,
-            below=FAILS,
-            batch=BATCH,
-            max_samples=MAX_SAMPLES,
-        )
-    assert result.p_value < FAILS, result
-
-
-def test_an_injected_bias_is_found() -> None:
-    """Acceptance thresholds 15 % too low: the output contains too many drafted tokens."""
-    sampling = SamplingCase(0.7)
-    with EngineHost(
-        bundled_pair(), policy=FIXED_THREE, fault="losslessness.faults:bias_acceptance"
-    ) as engine:
-        result = draw_until_rejected(
-            engine,
-            contested_prompt(engine, sampling),
             sampling,
             below=FAILS,
             batch=BATCH,

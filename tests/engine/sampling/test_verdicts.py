@@ -1,0 +1,100 @@
+"""Every verdict of the sampler in the real engine, tested against claimed probabilities.
+
+Twenty prompts, greedy and sampled requests with different parameters in one batch, a new draft
+length in every step and stretches at 0, after which the draft model catches up. A right sampler
+fails a test with probability 1/1000 at most; with fixed seeds the result does not change from run
+to run on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from losslessness.engine_host import EngineHost
+from losslessness.greedy import NEAR_TIE_NATS
+from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
+from losslessness.verdicts.power import power
+from losslessness.verdicts.rounds import (
+    FOUND_ABOVE,
+    SUITE_VERDICTS,
+    draw_until_found,
+    forced_logprob_errors,
+)
+
+pytestmark = pytest.mark.engine
+
+
+FAULTS = "losslessness.verdicts.faults"
+
+
+@dataclass(frozen=True)
+class Arm:
+    name: str
+    engine: EngineHost
+    prompts: list[list[int]]
+
+
+@pytest.fixture(scope="module", params=ARMS)
+def arm(request: pytest.FixtureRequest) -> Iterator[Arm]:
+    """One engine per drafter; the tests of wrong samplers inject their faults into it."""
+    with start_arm(request.param) as engine:
+        yield Arm(request.param, engine, short_prompts(engine))
+
+
+def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm) -> None:
+    """As many verdicts as find a bias of 5 % with probability 0.95, and none is found.
+
+    The recorded log-probabilities are those of teacher forcing, so the logits are right too.
+    """
+    verdicts = draw_until_found(arm.engine, arm.prompts)
+    evidence = verdicts.evidence()
+    assert evidence.e_value < FOUND_ABOVE, evidence
+    for factor in (0.95, 1.05):
+        found = power(
+            verdicts.ratios, threshold_factor=factor, found_above=FOUND_ABOVE, num_runs=100
+        )
+        assert found >= 0.95, (factor, found, len(verdicts.ratios))
+    kinds = evidence.num if arm.name == "sampled drafts" else evidence.num.keys() - {"draft"}
+    assert min(evidence.num[kind] for kind in kinds) > 50
+    assert verdicts.counts["greedy_tokens"] > 1000
+    assert verdicts.largest_greedy_gap < NEAR_TIE_NATS["float32"]
+    errors = forced_logprob_errors(arm.engine, verdicts.requests[::5])
+    assert len(errors) > 1000
+    assert max(errors) < NEAR_TIE_NATS["float32"]
+    state = arm.engine.state()
+    assert state["draft_length_changes_total"] > 0.5 * state["steps_total"]
+    assert state["sampled_speculation"] == "on"
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.05])
+def test_a_bias_of_five_percent_is_found(arm: Arm, factor: float) -> None:
+    """Acceptance thresholds 5 % too low and 5 % too high.
+
+    Up to twice as many verdicts as above, so that chance does not decide on any machine.
+    """
+    arm.engine.call(f"{FAULTS}:scale_thresholds", factor)
+    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=2 * SUITE_VERDICTS)
+    evidence = verdicts.evidence()
+    arm.engine.call(f"{FAULTS}:restore")
+    assert evidence.e_value > FOUND_ABOVE, evidence
+
+
+def test_other_wrong_samplers_are_found(arm: Arm) -> None:
+    """Tokens after rejections, and draft probabilities that are lost before verification.
+
+    With sampled drafts also: temperatures 25 % too high, of verified and of other positions.
+    """
+    faults: dict[str, list[float]] = {"replace_rejected_by_any": []}
+    if arm.name == "sampled drafts":
+        faults |= {
+            "lose_draft_probs": [],
+            "scale_verified_temperatures": [1.25],
+            "scale_plain_temperatures": [1.25],
+        }
+    for fault, arguments in faults.items():
+        arm.engine.call(f"{FAULTS}:{fault}", *arguments)
+        evidence = draw_until_found(arm.engine, arm.prompts).evidence()
+        arm.engine.call(f"{FAULTS}:restore")
+        assert evidence.e_value > FOUND_ABOVE, (fault, evidence)
