@@ -8,7 +8,7 @@ from __future__ import annotations
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 
 # When a hook can be removed.
-_ANY_LENGTH = "tests/engine/in_process/test_sampling_at_any_length.py"
+_ANY_LENGTH = "tests/engine/any_length/test_outputs.py"
 _BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
 _UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"

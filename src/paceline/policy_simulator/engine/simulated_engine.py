@@ -16,7 +16,6 @@ and all time between two steps.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,40 +23,12 @@ from paceline.governor.policy import Policy
 from paceline.governor.values import EngineLoad, ReplayScores, StepSample
 from paceline.policy_simulator.engine.batch import Bools, Ints, RequestBatch, uniform_tokens
 from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, score_finished_text
+from paceline.policy_simulator.engine.simulated_step import SimulatedStep
 from paceline.policy_simulator.engine.step_log import LogWriter, StepLog
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
 from paceline.policy_simulator.traffic.arrivals import Arrival, Arrivals
 from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Step:
-    """A scheduled step whose results are pending."""
-
-    scheduled_s: float
-    slots: Ints
-    serials: Ints
-    scheduled: Ints
-    """Tokens per request."""
-    verified: Ints
-    """Draft tokens among them."""
-    num_verified: int
-    emits: Ints
-    """1 where the step yields output, 0 where it computes part of a prompt."""
-    load: EngineLoad
-    requested: Ints
-    """Draft tokens requested of each by the step that drafted; -1 for a request that joins."""
-    draft_length: int
-    catch_up_tokens: int
-    is_behind: bool
-    """Whether the draft model has not caught up yet, and therefore drafts nothing."""
-    replay_scoring_tokens: int
-    """Requested by the plan; 0 for no replay scoring."""
-
-    @property
-    def requested_draft_length(self) -> int:
-        return max(int(np.maximum.reduce(self.requested)), 0)
 
 
 class SimulatedEngine:
@@ -81,7 +52,7 @@ class SimulatedEngine:
         self._num_prefilling = 0
         self._ones = np.ones(machine.max_num_seqs, dtype=np.int64)
         self._waiting: deque[Arrival] = deque()
-        self._in_flight: deque[_Step] = deque()
+        self._in_flight: deque[SimulatedStep] = deque()
         self._report: ReplayScores | None = None
         self._now_s = 0.0
         self._is_back_to_back = False
@@ -150,7 +121,7 @@ class SimulatedEngine:
         self._now_s = max(self._now_s, min(times_s))
         return True
 
-    def _schedule(self, ceiling: int) -> _Step | None:
+    def _schedule(self, ceiling: int) -> SimulatedStep | None:
         """Schedule the next step and let the policy plan; None when there are no requests."""
         batch, machine = self._batch, self._machine
         slots, tokens = self._share_budget()
@@ -183,7 +154,7 @@ class SimulatedEngine:
         batch.in_flight[slots] += emits
         batch.drafts[slots] = emits * length if machine.is_async else 0
         catch_up_tokens, is_behind = self._catch_up(slots, length)
-        step = _Step(
+        step = SimulatedStep(
             scheduled_s=self._now_s,
             slots=slots,
             serials=batch.serial[slots],
@@ -253,7 +224,7 @@ class SimulatedEngine:
             slots, tokens = np.append(slots, admitted), np.append(tokens, chunks)
         return slots, tokens
 
-    def _finish(self, step: _Step, log: LogWriter) -> None:
+    def _finish(self, step: SimulatedStep, log: LogWriter) -> None:
         """Advance the clock by the step, hand out its tokens, and pass its sample to the policy."""
         batch, machine = self._batch, self._machine
         slots = step.slots
@@ -306,7 +277,7 @@ class SimulatedEngine:
         room = min(max_tokens, self._machine.token_budget)
         return score_finished_text(self._batch, self._running, room, self._machine.max_draft_length)
 
-    def _expected_s(self, step: _Step, replay: SimulatedReplay | None = None) -> float:
+    def _expected_s(self, step: SimulatedStep, replay: SimulatedReplay | None = None) -> float:
         shape = StepShape(
             num_requests=len(step.slots),
             verified_draft_tokens=step.num_verified,
@@ -346,7 +317,7 @@ class SimulatedEngine:
         if not machine.is_async:  # asynchronous scheduling has set placeholders
             batch.drafts[slots] = length * matches if machine.drafter == "ngram" else length
 
-    def _first_tokens(self, step: _Step, alive: Bools) -> tuple[int, ...]:
+    def _first_tokens(self, step: SimulatedStep, alive: Bools) -> tuple[int, ...]:
         """At requested length 0: 1 for each request that emits the token that the draft model has
         computed for it, by the draw that would have decided on it as a draft."""
         if not self._machine.reports_first_tokens or step.requested_draft_length > 0:
@@ -359,7 +330,7 @@ class SimulatedEngine:
 
     def _show(
         self,
-        step: _Step,
+        step: SimulatedStep,
         accepted: Ints,
         remaining: Bools,
         num_ended: int,

@@ -13,7 +13,8 @@ import pytest
 from paceline.engine.scheduler.observer import StepObserver
 from paceline.governor.values import EngineLoad, StepSample
 from paceline.policy_simulator.engine.batch import Bools, Ints
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine, _Step
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.policy_simulator.engine.simulated_step import SimulatedStep
 from paceline.policy_simulator.machines.machine import Machine
 from paceline.policy_simulator.traffic.phases import OpenLoop, Phase
 from unit.policy_simulator.setups import Recorder, linear, machine, text
@@ -55,7 +56,7 @@ class RetoldEngine(SimulatedEngine):
         self.retold_samples: list[StepSample | None] = []
         self._outputs: dict[int, Output] = {}
 
-    def _schedule(self, ceiling: int) -> _Step | None:
+    def _schedule(self, ceiling: int) -> SimulatedStep | None:
         step = super()._schedule(ceiling)
         if step is None:
             return None
@@ -94,7 +95,7 @@ class RetoldEngine(SimulatedEngine):
 
     def _show(
         self,
-        step: _Step,
+        step: SimulatedStep,
         accepted: Ints,
         remaining: Bools,
         num_ended: int,

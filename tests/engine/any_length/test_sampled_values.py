@@ -11,8 +11,8 @@ import random
 
 import pytest
 
-from engine.in_process.sampling_batch import Case, alone, hashed_target
-from engine.in_process.sampling_runs import LENGTHS, batch_for, run
+from engine.any_length.batch import Case, alone, hashed_target
+from engine.any_length.runs import LENGTHS, batch_for, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("one_thread")]
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.in_process.sampling_batch import VOCABULARY, Case, Output, SamplingBatch
+from engine.any_length.batch import VOCABULARY, Case, Output, SamplingBatch
 from paceline.engine.fixes.undrafted_requests import forbids_drafts
 
 MAX_DRAFT_LENGTH = 3

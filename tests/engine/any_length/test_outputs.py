@@ -11,8 +11,8 @@ import functools
 
 import pytest
 
-from engine.in_process.sampling_batch import VOCABULARY, Case, Output, Target, alone, hashed_target
-from engine.in_process.sampling_runs import LENGTHS, batch_for, run
+from engine.any_length.batch import VOCABULARY, Case, Output, Target, alone, hashed_target
+from engine.any_length.runs import LENGTHS, batch_for, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("one_thread")]
 
