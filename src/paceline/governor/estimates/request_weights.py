@@ -26,6 +26,7 @@ others in the next step: enough for a mean, at a bounded cost.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from paceline.governor.values import StepSample
 
@@ -35,6 +36,8 @@ _KEEP = 0.97
 _MEAN_SHARE = 0.05
 _MAX_WEIGHED = 32
 _MAX_KNOWN = 4096
+_LEAST_ALIKE = 0.875
+"""Least fraction of a step's drafts that have the same length."""
 _NOTHING = (0.0, 0.0)
 
 
@@ -49,13 +52,18 @@ class RequestWeights:
     def weigh(self, sample: StepSample) -> Mapping[tuple[int, int], float] | None:
         """Weighted counts of (drafted, accepted), of weight 1 on average; learns from them too.
 
-        None where weights do not apply: one request, requests without ids, or drafts of different
-        lengths. The latter come from drafters that seldom offer: their few verdicts are all needed,
-        and a request's rate then depends on the offers more than on the request.
+        None where weights do not apply: one request, requests without ids, or drafts of which more
+        than a few differ in length. These come from drafters that seldom offer: their few verdicts
+        are all needed, and a request's rate then depends on the offers more than on the request.
         """
         judged, drafted, accepted = sample.judged, sample.drafted, sample.accepted
-        if len(judged) < 2 or drafted.count(drafted[0]) < len(drafted):
+        if len(judged) < 2:
             return None
+        num_alike = drafted.count(drafted[0])
+        if num_alike < len(drafted):
+            num_alike = max(num_alike, drafted.count(drafted[-1]), drafted.count(max(drafted)))
+            if num_alike < _LEAST_ALIKE * len(drafted):
+                return None
         if len(judged) > _MAX_WEIGHED:
             self._turn = 0 if self._turn >= len(judged) else self._turn
             part = slice(self._turn, self._turn + _MAX_WEIGHED)
@@ -66,12 +74,14 @@ class RequestWeights:
             mean = self._mean + _MEAN_SHARE * (mean - self._mean)
         self._mean = mean
         if len(self._known) > _MAX_KNOWN:
-            self._known = {}
+            # Those weighed last stay: a dictionary keeps the order of insertion.
+            for request in list(islice(self._known, _MAX_KNOWN // 2)):
+                del self._known[request]
         known, first_tokens = self._known, _STRENGTH * mean
         counts: dict[tuple[int, int], float] = {}
         total = 0.0
         for request, length, num_accepted in zip(judged, drafted, accepted, strict=True):
-            tokens, steps = known.get(request, _NOTHING)
+            tokens, steps = known.pop(request, _NOTHING)
             weight = (_STRENGTH + steps) / (first_tokens + tokens)
             known[request] = (_KEEP * tokens + 1.0 + num_accepted, _KEEP * steps + 1.0)
             verdict = (length, num_accepted)

@@ -71,6 +71,29 @@ def test_nothing_to_weigh(verdicts: tuple[tuple[str, int, int], ...]) -> None:
     assert RequestWeights().weigh(judged(*verdicts)) is None
 
 
+def test_one_odd_draft_leaves_the_weights_of_the_others() -> None:
+    """Seven of eight drafts have 4 tokens; one request was near its end and got 2."""
+    weights = RequestWeights()
+    step = [(str(number), 4, 4 * (number % 2)) for number in range(7)]
+    weights.weigh(judged(*step, ("odd", 2, 2)))
+    found = weights.weigh(judged(*step, ("odd", 2, 2)))
+    assert found is not None
+    assert found[4, 0] / 4 > found[4, 4] / 3
+    assert found[2, 2] > 0.0
+
+
+def test_requests_weighed_last_are_remembered() -> None:
+    """5000 other requests come and go; a and b are in every step and keep their rates."""
+    weights = RequestWeights()
+    for number in range(2500):
+        others = ((f"x{number}", 4, 2), (f"y{number}", 4, 2))
+        found = weights.weigh(judged(("a", 4, 4), ("b", 4, 0), *others))
+        if number > 100:
+            assert found is not None
+            assert found[4, 0] / found[4, 4] > 3
+    assert len(weights._known) <= 4100
+
+
 def test_the_pace_of_a_request_is_that_of_its_last_steps() -> None:
     """After 100 steps at 5 tokens and 33 at 1, a weighs between one that was always at 5 and one
     that was always at 1; a memory of 33 steps has forgotten two thirds."""
