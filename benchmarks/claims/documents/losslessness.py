@@ -12,7 +12,7 @@ NOT_MEASURED = {
         "varied between 0 and",
         "It stayed at 0 for some stretches",
         "top-p 0.9, top-k 20",
-        "rejects acceptance thresholds that are 15 % off",
+        "finds a bias of 5 %",
     ),
 }
 
