@@ -39,7 +39,7 @@ from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 # All chosen empirically on the simulator.
 _COST_ERROR = 0.01
 """Relative standard error of the ratio of two lengths' step times."""
-_MAX_DOUBT = 0.04
+_MAX_DOUBT = 0.036
 _DWELL_STEPS = 100.0
 _PROFILE_ROUNDS = 3
 
