@@ -168,10 +168,10 @@ def test_a_better_length_is_chosen_if_it_is_clearly_better(
     [
         (0.012, 2, 1.0150, False),  # sqrt(0.012² + 0.01²) = 0.0156
         (0.012, 2, 1.0162, True),
-        (0.5, 2, 1.0195, False),  # doubt counts as 2 % at most
-        (0.5, 2, 1.0210, True),
+        (0.5, 2, 1.0360, False),  # the logarithm of the gain must exceed 0.036 at most
+        (0.5, 2, 1.0375, True),
         (0.5, 0, 1.0150, False),
-        (0.5, 0, 1.0350, True),
+        (0.5, 0, 1.0400, True),
     ],
 )
 def test_the_gain_must_exceed_one_standard_error(
