@@ -151,6 +151,7 @@ def response_events(tokens: list[str]) -> list[bytes]:
     part = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     events = [
         {"type": "response.created", "response": _response([], "in_progress")},
+        {"type": "response.in_progress", "response": _response([], "in_progress")},
         *[{"type": "response.output_text.delta", "delta": token, **part} for token in tokens],
         {"type": "response.completed", "response": _response(tokens, "completed")},
     ]

@@ -52,6 +52,10 @@ class ContinuedRelay:
         return False
 
     @property
+    def has_tokens(self) -> bool:
+        return self._relay.has_tokens
+
+    @property
     def num_output_tokens(self) -> int | None:
         return len(self._history.emitted_ids) or None
 

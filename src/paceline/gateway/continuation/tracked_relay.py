@@ -51,6 +51,10 @@ class TrackedRelay:
         return self._relay.is_inside_event
 
     @property
+    def has_tokens(self) -> bool:
+        return self._history.has_begun or self.saw_done
+
+    @property
     def num_output_tokens(self) -> int | None:
         return len(self._history.emitted_ids) or self._relay.num_output_tokens
 
@@ -65,7 +69,7 @@ class TrackedRelay:
             self._note(events)
         if not self._shows_ids and _IDS_MARK in events:
             events = _IDS.sub(b"null", events)
-        if not (self._history.has_begun or self.saw_done or are_comments(events)):
+        if not (self.has_tokens or are_comments(events)):
             self._before_first += events
             return b""
         if self._before_first and not are_comments(events):

@@ -1,15 +1,20 @@
 """`EventRelay`: pass an engine's server-sent events to the client, whole events at a time.
 
 The bytes are not parsed. Passing whole events only means that a stream can be ended with an error
-event, or continued by another replica, at any moment. The relay searches the bytes for three
-things: the event that ends a complete stream (`[DONE]` on most routes), an error event of the
-engine, and the usage if the client requested it. None of these marks can occur inside the JSON text
-of an event, where quotes and line ends are escaped.
+event, or continued by another replica, at any moment. The relay searches the bytes for the event
+that ends a complete stream (`[DONE]` on most routes), an error event of the engine, the usage if
+the client requested it, and the first event with a token. None of these marks can occur inside the
+JSON text of an event, where quotes and line ends are escaped.
+
+A route may send events before the first token: vLLM sends `response.created` before it computes the
+prompt. They are held back until the first token, because a stream of which the client has received
+nothing can begin anew on another replica.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Protocol
 
 DONE = b"data: [DONE]"
@@ -21,6 +26,25 @@ incomplete."""
 ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
 _USAGE = b'"usage":{'
 _COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_COMMENT = b":"
+
+
+@dataclass(frozen=True, slots=True)
+class EventMarks:
+    """Which events of a route mean what. A mark is the beginning of a line of the event."""
+
+    end: tuple[bytes, ...] = (DONE,)
+    """The last event of a complete stream has a line that begins with one of these."""
+    error: tuple[bytes, ...] = (ERROR,)
+    """An event with a line that begins with one of these is an error from the engine."""
+    before_tokens: tuple[bytes, ...] = ()
+    """Events that begin with one of these carry no token; all others except comments do."""
+
+
+OPENAI_MARKS = EventMarks()
+"""Streams of chat chunks and of completions. vLLM sends the chunk with the role of a chat together
+with the first token."""
 
 
 class Relay(Protocol):
@@ -50,6 +74,11 @@ class Relay(Protocol):
         ...
 
     @property
+    def has_tokens(self) -> bool:
+        """The engine has sent the first token, or the end of an answer without any."""
+        ...
+
+    @property
     def num_output_tokens(self) -> int | None:
         """Tokens of the answer; None when the stream did not report them."""
         ...
@@ -58,18 +87,17 @@ class Relay(Protocol):
 class EventRelay:
     """Passes bytes unchanged, whole events at a time."""
 
-    def __init__(
-        self,
-        max_event_bytes: int,
-        end_marks: tuple[bytes, ...] = (DONE,),
-        error_marks: tuple[bytes, ...] = (ERROR,),
-    ) -> None:
+    def __init__(self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS) -> None:
+        """A longer event passes in parts; more than this before the first token is not held."""
         self._max_event_bytes = max_event_bytes
-        self._end_marks = end_marks
-        self._error_marks = error_marks
+        self._marks = marks
+        self._tokenless = (_COMMENT, *marks.before_tokens)
         self._is_inside_last_event = False
         self._held = b""
+        self._before_tokens = b""
         self._is_inside_event = False
+        self.has_tokens = False
+        """See `Relay`."""
         self.saw_done = False
         """The event that ends a complete stream was seen."""
         self.error: bytes | None = None
@@ -92,22 +120,49 @@ class EventRelay:
         if not data.endswith((b"\n\n", b"\r\n\r\n")):
             end = max(_end_of(b"\n\n", data), _end_of(b"\r\n\r\n", data))
             if len(data) - end > self._max_event_bytes:
-                self._is_inside_event = True
-                self._is_inside_last_event |= _has_line(data, self._end_marks)
-                return data
+                return self._pass_part(data)
             self._held = data[end:]
             data = data[:end]
         if data:
-            self._is_inside_event = False
-            if has_error(data, self._error_marks):
-                data, self.error = split_at_error(data, self._error_marks)
+            if has_error(data, self._marks.error):
+                data, self.error = split_at_error(data, self._marks.error)
             if b'"abort"' in data and (aborted := _ABORTED_MARK.search(data)):
                 data, self.error = _before_event_at(aborted.start(), data), ABORTED
             self._note(data)
+            if not self.has_tokens:
+                self._find_token(data)
+                data = self._hold_back(data)
+            self._is_inside_event = False
         return data
 
+    def _pass_part(self, data: bytes) -> bytes:
+        """Whole events and the beginning of one that is too long to be held."""
+        if not self.has_tokens:
+            self._find_token(data)
+            data, self._before_tokens = self._before_tokens + data, b""
+        self._is_inside_event = True
+        self._is_inside_last_event |= _has_line(data, self._marks.end)
+        return data
+
+    def _find_token(self, data: bytes) -> None:
+        if self._is_inside_event:  # its beginning was searched when it was passed on
+            end = _EVENT_END.search(data)
+            data = b"" if end is None else data[end.end() :]
+        events = _EVENT_END.split(data)
+        self.has_tokens = any(event and not event.startswith(self._tokenless) for event in events)
+
+    def _hold_back(self, events: bytes) -> bytes:
+        """The events that can be sent now; those before the first token are kept for later."""
+        if are_comments(events):
+            return events
+        events, self._before_tokens = self._before_tokens + events, b""
+        is_sent = self.has_tokens or self._is_inside_event or len(events) > self._max_event_bytes
+        if not is_sent:
+            self._before_tokens, events = events, b""
+        return events
+
     def _note(self, events: bytes) -> None:
-        if self._is_inside_last_event or _has_line(events, self._end_marks):
+        if self._is_inside_last_event or _has_line(events, self._marks.end):
             self.saw_done = True
         if _USAGE in events:
             for match in _COMPLETION_TOKENS.finditer(events):

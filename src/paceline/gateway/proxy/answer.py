@@ -87,7 +87,7 @@ class Answer:
                 self._stream = stream
                 body = self._body({**fields, "return_token_ids": True})
                 return await attempt.run(route.path, body, stream.relay())
-        relay = EventRelay(context.settings.max_event_bytes, route.end_marks, route.error_marks)
+        relay = EventRelay(context.settings.max_event_bytes, route.marks)
         return await attempt.run(route.path, self._body(fields), relay)
 
     async def _continue(self, attempt: Attempt, lease: Lease) -> AttemptEnd:

@@ -111,21 +111,22 @@ class Attempt:
     async def _relay_stream(
         self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
-        stall_timeout_s = self._settings.stall_timeout_s
+        settings = self._settings
         last_events = b""
         while not relay.saw_done and (data := await response.read_some()):
-            self._lease.got_bytes()
             try:
                 events = relay.feed(data)
             except ValueError as error:
                 raise Broken(str(error)) from error
+            if relay.has_tokens:
+                self._lease.got_bytes()
             if events:
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()
                 if are_comments(events):
                     await self._reply.comment(events)
                 else:
-                    if not self._lease.has_answered:
+                    if relay.has_tokens and not self._lease.has_answered:
                         self._observer.first_bytes()
                         self._lease.answered()
                     limit.suspend()  # a client that does not read has its own, in `protocol`
@@ -133,10 +134,15 @@ class Attempt:
                         last_events = events
                         break
                     await self._reply.chunk(events, ends_event=not relay.is_inside_event)
-                    limit.move(stall_timeout_s)
+                    limit.move(
+                        settings.stall_timeout_s
+                        if relay.has_tokens
+                        else settings.first_byte_timeout_s
+                    )
             if relay.error is not None and not relay.saw_done:
                 return self._failed(status_in(relay.error), relay.error)
-            self._lease.sent_bytes()
+            if relay.has_tokens:
+                self._lease.sent_bytes()
         limit.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")

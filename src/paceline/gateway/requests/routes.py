@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.gateway.http.sse import DONE, ERROR
+from paceline.gateway.http.sse import ERROR, OPENAI_MARKS, EventMarks
 from paceline.gateway.requests.field_checks import Check
 from paceline.gateway.requests.fields import (
     CHAT_FIELDS,
@@ -37,10 +37,8 @@ class Route:
     fields: Mapping[str, Check]
     read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
     """(body, most prompts) to the size of the prompt, see `prompts`."""
-    end_marks: tuple[bytes, ...] = (DONE,)
-    """The last event of a complete stream has a line that begins with one of these."""
-    error_marks: tuple[bytes, ...] = (ERROR,)
-    """An event that begins with one of these is an error from the engine."""
+    marks: EventMarks = OPENAI_MARKS
+    """Which events of its streams mean what."""
     names_events: bool = False
     """Its events have an `event:` line and a `sequence_number`."""
 
@@ -53,8 +51,16 @@ RESPONSES = Route(
     "input",
     RESPONSES_FIELDS,
     read_response_input,
-    end_marks=(b"event: response.completed", b"event: response.incomplete"),
-    error_marks=(ERROR, b"event: error", b"event: response.failed"),
+    marks=EventMarks(
+        end=(b"event: response.completed", b"event: response.incomplete"),
+        error=(ERROR, b"event: error", b"event: response.failed"),
+        # vLLM sends them before it computes the prompt
+        before_tokens=(
+            b"event: response.queued",
+            b"event: response.created",
+            b"event: response.in_progress",
+        ),
+    ),
     names_events=True,
 )
 

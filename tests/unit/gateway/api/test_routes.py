@@ -60,9 +60,21 @@ async def test_the_error_event_of_a_response_has_a_name_and_the_next_number(
     name, data = answer.text.rstrip("\n").split("\n\n")[-1].split("\n")
     error = json.loads(data.removeprefix("data: "))
     assert name == "event: error"
-    assert (error["type"], error["sequence_number"]) == ("error", 3)
+    assert (error["type"], error["sequence_number"]) == ("error", 4)
     assert set(error["error"]) == {"message", "type", "param", "code"}
     assert error["code"] == error["error"]["code"] == "engine_unavailable"
+
+
+async def test_a_response_that_breaks_off_before_its_first_token_has_not_begun(
+    served: Served,
+) -> None:
+    """vLLM sends the first events before it computes the prompt: the request can be repeated."""
+    served.engine.mode = "raw"
+    served.engine.raw = b"".join(response_events(["a", "b"])[:2])
+    body = {"model": MODEL, "input": "x", "stream": True}
+    answer = await served.http.post(RESPONSES.path, json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
+    assert await served.outcomes() == {"broken": 1}
 
 
 @pytest.mark.parametrize(

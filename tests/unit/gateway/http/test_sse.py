@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.sse import EventRelay, has_error, split_at_error
+from paceline.gateway.http.sse import EventMarks, EventRelay, has_error, split_at_error
 
 STREAM = (
     'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
@@ -65,3 +65,64 @@ def test_nothing_passes_after_an_error_event() -> None:
     assert relay.error == b'{"error": 1}'
     assert not relay.saw_done
     assert relay.feed(b"data: 2\n\n") == b""
+
+
+CREATED = b'event: response.created\ndata: {"sequence_number":0}\n\n'
+DELTA = b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'
+MARKS = EventMarks(before_tokens=(b"event: response.created", b"event: response.in_progress"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, len(CREATED + DELTA)), max_size=12))
+def test_events_before_the_first_token_are_held_back_until_it_comes(cuts: list[int]) -> None:
+    stream = CREATED + DELTA
+    relay = EventRelay(10_000, MARKS)
+    edges = [0, *sorted(cuts), len(stream)]
+    out = []
+    for start, end in itertools.pairwise(edges):
+        out.append(relay.feed(stream[start:end]))
+        assert relay.has_tokens == bool(b"".join(out)) == (end == len(stream))
+    assert b"".join(out) == stream
+
+
+def test_comments_pass_at_once_and_are_no_token() -> None:
+    relay = EventRelay(10_000, MARKS)
+    assert relay.feed(CREATED) == b""
+    assert relay.feed(b": keep-alive\n\n") == b": keep-alive\n\n"
+    assert not relay.has_tokens
+    assert relay.feed(DELTA) == CREATED + DELTA
+
+
+def test_every_event_of_a_chat_is_a_token() -> None:
+    relay = EventRelay(10_000)
+    assert relay.feed(b": keep-alive\n\n")
+    assert not relay.has_tokens
+    assert relay.feed(b'data: {"choices":[]}\n\n')
+    assert relay.has_tokens
+
+
+def test_a_long_event_before_the_first_token_passes_in_parts_and_is_no_token() -> None:
+    relay = EventRelay(40, MARKS)
+    parts = [CREATED, b"event: response.created\n", b"data: " + b"x" * 50, b"x", b"\n\n", DELTA]
+    passed = b""
+    for part in parts[:-1]:
+        passed += relay.feed(part)
+        assert not relay.has_tokens
+    assert passed == b"".join(parts[:-1])
+    assert relay.feed(DELTA) == DELTA
+    assert relay.has_tokens
+
+
+def test_a_long_event_with_a_token_passes_in_parts_after_those_before_it() -> None:
+    relay = EventRelay(80, MARKS)
+    assert relay.feed(CREATED) == b""
+    part = b"event: response.output_text.delta\ndata: " + b"x" * 50
+    assert relay.feed(part) == CREATED + part
+    assert relay.has_tokens
+
+
+def test_an_error_before_the_first_token_leaves_nothing_for_the_client() -> None:
+    relay = EventRelay(10_000, MARKS)
+    assert relay.feed(CREATED) == b""
+    assert relay.feed(b'data: {"error":{"code":500}}\n\n') == b""
+    assert (relay.error, relay.has_tokens) == (b'{"error":{"code":500}}', False)
