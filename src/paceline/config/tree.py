@@ -261,8 +261,9 @@ class ReplicaSettings(_Frozen):
     """Model id that clients name; by default the first that the server lists."""
     dialect: DialectName = "vllm"
     """Kind of server; `openai` for any kind not listed."""
-    drafts: bool = False
-    """Whether the server uses speculative decoding; vLLM then refuses `min_p` and `logit_bias`."""
+    drafts: bool | None = None
+    """Whether the server refuses `min_p` and `logit_bias` because it uses speculative decoding. By
+    default the gateway reads from the metrics of a vLLM server whether it drafts."""
     key_file: Path | None = None
     """File with the API key of the server, sent as a bearer token; read once, at the start."""
     max_in_flight: int | None = Field(default=None, ge=1)

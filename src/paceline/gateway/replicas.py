@@ -41,8 +41,8 @@ class Replica:
     """Whether it is known to keep to a request's limit on draft tokens: it runs Paceline's
     scheduler, or does not draft."""
     serves_undrafted: bool = False
-    """Whether it serves `min_p` and `logit_bias` even so, without drafts for these requests:
-    `AdaptiveScheduler` on CPUs."""
+    """Whether it may serve `min_p` and `logit_bias` even so, without drafts for these requests:
+    `AdaptiveScheduler` on CPUs. The refusal of one that does not is tried on another replica."""
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None

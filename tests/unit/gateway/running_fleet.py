@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from paceline.gateway import FleetSettings, ReplicaEntry, RunningGateway, serve_gateway
+from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 CHAT = "/v1/chat/completions"
@@ -50,9 +51,14 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    *entries: ReplicaEntry, local: FixedReplicas = NO_ENGINES, **changes: object
+    *entries: ReplicaEntry,
+    local: FixedReplicas = NO_ENGINES,
+    failures: FailureSettings = SETTINGS.failures,
+    **changes: object,
 ) -> AsyncIterator[Running]:
-    settings = replace(SETTINGS, fleet=replace(FLEET, entries=entries, **changes))
+    """`changes` are those of the fleet's settings."""
+    fleet = replace(FLEET, entries=entries, **changes)
+    settings = replace(SETTINGS, fleet=fleet, failures=failures)
     async with (
         serve_gateway(settings, local) as gateway,
         httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,

@@ -17,9 +17,9 @@ import aiohttp
 import msgspec
 
 from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
-from paceline.gateway.fleet.draft_caps import honours_draft_caps
 from paceline.gateway.fleet.error_bodies import error_message_of
 from paceline.gateway.fleet.load import parse_load
+from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
 
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
@@ -129,7 +129,7 @@ class Prober:
             raise ReplicaProbeFailed(self._describe(path, status, body))
         page = body.decode("utf-8", errors="replace")
         load = parse_load(page, self._dialect.load)
-        return LoadReading(load, time.monotonic(), "", honours_draft_caps(page))
+        return LoadReading(load, time.monotonic(), "", read_speculation(page))
 
     async def _send(
         self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.health import ReplicaHealth
 from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed, update_load
+from paceline.gateway.fleet.speculation import Speculation
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaState
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
@@ -122,7 +123,8 @@ class RemoteReplica:
 
     async def _read_load(self, prober: Prober) -> None:
         if self._health.state != "ready":
-            self._load = LoadReading(failure="the replica is not ready")
+            known = self._load.speculation
+            self._load = LoadReading(failure="the replica is not ready", speculation=known)
         elif time.monotonic() >= self._load_due_at_s:
             await self._update_load(prober)
             self.replica = self._describe()
@@ -147,15 +149,22 @@ class RemoteReplica:
             state=self._state(),
             max_model_len=self._max_model_len,
             dialect=self.entry.dialect,
-            drafts=self.entry.drafts,
-            honours_draft_caps=self._honours_draft_caps(),
+            drafts=self._drafts(),
+            honours_draft_caps=self._speculation.honours_draft_caps is True,
+            serves_undrafted=self.entry.drafts is None and self._speculation.is_governed,
             key=self.entry.key,
             max_in_flight=self.entry.max_in_flight,
         )
 
-    def _honours_draft_caps(self) -> bool:
-        """Only a vLLM server whose metrics say so."""
-        return self.entry.dialect == "vllm" and self._load.honours_draft_caps is True
+    @property
+    def _speculation(self) -> Speculation:
+        """What its metrics say; nothing unless it is a vLLM server."""
+        return self._load.speculation if self.entry.dialect == "vllm" else Speculation()
+
+    def _drafts(self) -> bool:
+        """As configured, else as its metrics say."""
+        configured = self.entry.drafts
+        return self._speculation.drafts is True if configured is None else configured
 
     def _state(self) -> ReplicaState:
         if self._is_leaving or (self._is_draining and self._health.state == "ready"):

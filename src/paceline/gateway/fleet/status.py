@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from paceline.gateway.fleet.load import ReplicaLoad
+from paceline.gateway.fleet.speculation import Speculation
 from paceline.gateway.replicas import Replica
 
 Origin = Literal["local", "url", "dns"]
@@ -21,8 +22,8 @@ class LoadReading:
     """Monotonic clock."""
     failure: str = "not read yet"
     """Empty when the last attempt succeeded."""
-    honours_draft_caps: bool | None = None
-    """Whether the replica keeps to a request's limit on draft tokens; None when it did not say."""
+    speculation: Speculation = field(default_factory=Speculation)
+    """What the replica's metrics say about its speculation."""
 
     def failed(self, reason: str) -> LoadReading:
         """The same load, marked as not updated."""

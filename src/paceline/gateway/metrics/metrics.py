@@ -38,6 +38,7 @@ _STATE_VALUES = {"down": 0, "starting": 1, "ready": 2, "draining": 3}
 _BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 _RETRIED_OUTCOMES = (
+    Outcome.ENGINE_REFUSED,
     Outcome.UNREACHABLE,
     Outcome.BROKEN,
     Outcome.TIMED_OUT,

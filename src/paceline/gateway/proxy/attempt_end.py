@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from paceline.gateway.http.errors import Problem, unavailable
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.engine_errors import UNSUPPORTED
 from paceline.gateway.settings import GatewaySettings
 
 
@@ -23,6 +24,11 @@ class AttemptEnd:
     def repeats(self) -> bool:
         """Whether the same request is likely to fail like this on every replica."""
         return self.problem is not None and self.problem.status == 500
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the replica refused a field that a replica of another kind may serve."""
+        return self.problem is not None and self.problem.code == UNSUPPORTED
 
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)

@@ -12,13 +12,15 @@ class AttemptHistory:
     """The attempts of one request. The fields of `FailureContext` define the counts."""
 
     __slots__ = (
-        "_num_continuations", "_num_continuations_in_all", "_num_repeating_errors", "num_attempts",
+        "_is_unsupported", "_num_continuations", "_num_continuations_in_all",
+        "_num_repeating_errors", "num_attempts",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.num_attempts = 0
         self._num_continuations = self._num_continuations_in_all = 0
         self._num_repeating_errors = 0
+        self._is_unsupported = False
 
     def note(self, end: AttemptEnd, *, continues: bool, num_new_tokens: int) -> None:
         """Count one attempt. `continues`: it continued a stream instead of beginning an answer.
@@ -33,6 +35,7 @@ class AttemptHistory:
                 has_progress = num_new_tokens >= PROGRESS_TOKENS
                 self._num_continuations = 0 if has_progress else self._num_continuations + 1
         self._num_repeating_errors += end.repeats
+        self._is_unsupported = end.is_unsupported
 
     def failure_context(
         self,
@@ -48,6 +51,7 @@ class AttemptHistory:
         """The counts together with the facts that hold now."""
         return FailureContext(
             outcome=outcome,
+            is_unsupported=self._is_unsupported,
             has_client_bytes=has_client_bytes,
             can_continue=can_continue,
             num_attempts=self.num_attempts,

@@ -52,6 +52,9 @@ _NO_ROUTE = re.compile(
 _TRANSIENT = (401, 403, 502, 503, 504)
 """Statuses of a temporary failure, and those about the key between gateway and engine, which the
 client can neither cause nor fix."""
+UNSUPPORTED = "unsupported_parameter"
+"""Code of an engine's refusal because of how it is configured: one that does not draft may serve
+the request."""
 _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
@@ -121,7 +124,7 @@ def _refused_under_speculation(fields: frozenset[str]) -> Problem:
         400,
         f"{' and '.join(named) or 'min_p and logit_bias'} cannot be used while this server drafts "
         "speculatively. Leave it out, or have the operator serve with --draft none.",
-        "unsupported_parameter",
+        UNSUPPORTED,
         named[0] if named else None,
     )
 

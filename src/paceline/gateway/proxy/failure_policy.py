@@ -32,6 +32,7 @@ class RetryReason(StrEnum):
 
     COMPLETED = "completed"
     ENGINE_REFUSED = "engine_refused"
+    UNSUPPORTED_THERE = "unsupported_there"
     CONTINUATION_REFUSED = "continuation_refused"
     CLIENT_GONE = "client_gone"
     STOPPING = "stopping"
@@ -57,6 +58,8 @@ class FailureContext:
 
     outcome: Outcome
     """How the attempt ended. Never the request's own deadline, which ends the request."""
+    is_unsupported: bool
+    """Whether it ended with a refusal that is due to how the replica is configured."""
     has_client_bytes: bool
     """Whether the client has received anything of the answer, from any attempt."""
     can_continue: bool
@@ -99,7 +102,8 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
 
     1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
        fault itself: GIVE_UP. A 4xx is never tried again, but a client that has bytes cannot be
-       given it as its answer: GIVE_UP.
+       given it as its answer: GIVE_UP. The exception is a refusal that is due to how the replica is
+       configured: RETRY_ELSEWHERE while attempts, budget and another replica are left.
     2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
     3. An error that repeats has occurred twice: GIVE_UP. The second engine shows that the request
        is the cause; a third would only repeat the work.
@@ -112,6 +116,8 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     """
     if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:
         return _give_up(RetryReason.CONTINUATION_REFUSED)
+    if end.is_unsupported and _may_retry(end, settings):
+        return Decision(Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE)
     decided = _ENDS.get(end.outcome)
     if decided is not None:
         return decided
@@ -138,6 +144,11 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     if end.waited_s < settings.replica_wait_s:
         return Decision(Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA)
     return _give_up(RetryReason.NO_REPLICA_CAME)
+
+
+def _may_retry(end: FailureContext, settings: FailureSettings) -> bool:
+    has_attempt = end.num_attempts < settings.max_attempts and end.num_retries_left >= 1
+    return has_attempt and end.has_other_replica and not end.has_client_bytes
 
 
 def _give_up(reason: RetryReason) -> Decision:

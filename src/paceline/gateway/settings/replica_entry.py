@@ -33,8 +33,9 @@ class ReplicaEntry:
     """Model id that clients name; None for the first that the replica lists."""
     dialect: str = "vllm"
     """Kind of server: a name in the table of `dialects`."""
-    drafts: bool = False
-    """Whether it uses speculative decoding."""
+    drafts: bool | None = None
+    """Whether it refuses `min_p` and `logit_bias` because it uses speculative decoding; None to
+    read it from the metrics of a vLLM server."""
     key: str | None = field(default=None, repr=False)
     """API key, sent to the replica as a bearer token."""
     max_in_flight: int | None = None

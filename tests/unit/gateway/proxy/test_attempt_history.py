@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.http.errors import INTERNAL
+from paceline.gateway.http.errors import INTERNAL, Problem
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
 from paceline.gateway.proxy.attempt_history import AttemptHistory
@@ -45,3 +45,14 @@ def test_errors_that_repeat_are_counted() -> None:
     history.note(AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL), continues=False, num_new_tokens=0)
     history.note(BROKEN, continues=False, num_new_tokens=0)
     assert context(history).num_repeating_errors == 1
+
+
+def test_only_the_last_refusal_says_whether_the_replica_supports_the_request() -> None:
+    history = AttemptHistory()
+    unsupported = AttemptEnd(
+        Outcome.ENGINE_REFUSED, Problem(400, "It drafts.", "unsupported_parameter", "min_p")
+    )
+    history.note(unsupported, continues=False, num_new_tokens=0)
+    assert context(history).is_unsupported
+    history.note(BROKEN, continues=False, num_new_tokens=0)
+    assert not context(history).is_unsupported

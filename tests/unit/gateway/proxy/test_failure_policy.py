@@ -28,6 +28,7 @@ FAILURES = (
 
 FIRST = FailureContext(
     outcome=Outcome.UNREACHABLE,
+    is_unsupported=False,
     has_client_bytes=False,
     can_continue=False,
     num_attempts=1,
@@ -144,13 +145,32 @@ def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: Re
     assert next_step(end, SETTINGS) == Decision(step, reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "step", "reason"),
+    [
+        ({}, Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE),
+        ({"has_other_replica": False}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"num_attempts": 3}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"num_retries_left": 0}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"has_client_bytes": True}, Step.GIVE_UP, RetryReason.CONTINUATION_REFUSED),
+    ],
+)
+def test_what_a_replica_does_not_support_is_tried_on_another_one(
+    changes: dict[str, object], step: Step, reason: RetryReason
+) -> None:
+    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, is_unsupported=True)
+    end = replace(refused, **changes)  # type: ignore[arg-type]
+    assert next_step(end, SETTINGS) == Decision(step, reason)
+
+
 def test_no_case_sends_bytes_twice_or_never_ends() -> None:
     """All combinations of the values that matter."""
-    for outcome, has_bytes, can_continue, num, has_other, left, waited_s in itertools.product(
-        Outcome, (False, True), (False, True), (0, 1, 2, 3, 4), (False, True), (0, 1), (0.0, 10.0)
-    ):
+    flag = (False, True)
+    cases = itertools.product(Outcome, flag, flag, flag, (0, 1, 2, 3, 4), flag, (0, 1), (0.0, 10.0))
+    for outcome, is_unsupported, has_bytes, can_continue, num, has_other, left, waited_s in cases:
         end = FailureContext(
             outcome=outcome,
+            is_unsupported=is_unsupported,
             has_client_bytes=has_bytes,
             can_continue=can_continue,
             num_attempts=num,

@@ -1,0 +1,47 @@
+"""Learn from a server's metrics page whether it drafts, and whether it keeps to draft caps.
+
+vLLM has the metrics of its speculation only where it drafts; without them there are no drafts to
+cap. A vLLM server with Paceline's scheduler reports that it keeps to caps
+(`paceline.engine.front_end`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_HONOURS_CAPS = "\npaceline_engine_honours_draft_caps"
+_DRAFTS = "vllm:spec_decode_"
+_IS_VLLM = "\nvllm:num_requests_running"
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What a server's metrics say about its speculation; None for what they do not say."""
+
+    drafts: bool | None = None
+    """Whether it uses speculative decoding."""
+    honours_draft_caps: bool | None = None
+    """Whether it keeps to a request's limit on draft tokens."""
+
+    @property
+    def is_governed(self) -> bool:
+        """Whether it drafts under Paceline's scheduler, which serves `min_p` and `logit_bias`
+        without drafts on CPUs and refuses them elsewhere."""
+        return self.drafts is True and self.honours_draft_caps is True
+
+
+def read_speculation(page: str) -> Speculation:
+    """What this page says.
+
+    >>> read_speculation("vllm:num_requests_running 3.0\\n")
+    Speculation(drafts=False, honours_draft_caps=True)
+    >>> read_speculation("vllm:num_requests_running 3.0\\nvllm:spec_decode_num_drafts_total 1.0")
+    Speculation(drafts=True, honours_draft_caps=False)
+    """
+    text = f"\n{page}\n"
+    drafts = True if _DRAFTS in text else (False if _IS_VLLM in text else None)
+    at = text.find(_HONOURS_CAPS)
+    if at >= 0:
+        line = text[at + 1 : text.find("\n", at + 1)]
+        return Speculation(drafts, line.rstrip().endswith((" 1.0", " 1")))
+    return Speculation(drafts, None if drafts is None else not drafts)
