@@ -16,8 +16,8 @@ class ReplayScores:
     """Acceptance that the draft model would have had on tokens the target has already produced.
 
     Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
-    is the text itself. Both tuples have shape (num_judged,): consecutive drafts, each starting
-    where the one before would have ended, as deep as the engine's ceiling.
+    is the text itself. Both tuples have shape (num_judged,): drafts as deep as the engine's
+    ceiling, at places where short drafts would have begun. So they may overlap.
     """
 
     drafted: tuple[int, ...]

@@ -26,11 +26,11 @@ from paceline.engine.worker.probe_reports import (
     REPLAY_ORDER,
     REPLAY_REPORT,
 )
-from paceline.engine.worker.replay_scoring import MAX_RECORDED_STEPS
+from paceline.engine.worker.replay_scoring import RECORDED_STEPS
 from paceline.engine.worker.replay_scoring_pass import workers_have_replay_scoring
 from paceline.governor.values import DraftPlan, EngineLoad
 
-_MAX_REPLAY_STEPS = MAX_RECORDED_STEPS + 2
+_MAX_REPLAY_STEPS = RECORDED_STEPS + 2
 """Steps for which a report is awaited: the order's own, the recorded ones, one to spare."""
 
 

@@ -21,12 +21,14 @@ two would suffice, but a single unusual text should not dominate."""
 JUDGED_TOKENS = 64
 """Judged tokens per request and pass, counted from the end: older text may differ in kind. Chosen
 empirically."""
-MIN_RECORDED_STEPS = 16
-"""Fewest steps for which target probabilities are recorded before a pass. Chosen empirically: some
-five drafts per request."""
-MAX_RECORDED_STEPS = 32
-"""Most steps for which they are recorded. Chosen empirically: durations of these steps teach the
-cost model nothing, and longer delays the report."""
+START_LENGTH = 2
+"""Drafts begin where drafts of this length would have begun. Drafts of many tokens pass over
+predictable text, so they begin at harder places than short ones, and it is a short length that
+drafting resumes with."""
+RECORDED_STEPS = 16
+"""Steps for which target probabilities are recorded before a pass. Chosen empirically: some seven
+drafts per request. Durations of these steps teach the cost model nothing, and more of them delay
+the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def choose_requests(
     pass must reach them, so requests are left out that it could compute only in part.
     """
     records = any(candidate.is_recorded for candidate in candidates)
-    num_new = MIN_RECORDED_STEPS if records else 0
+    num_new = RECORDED_STEPS if records else 0
 
     def turn(candidate: ReplayCandidate) -> tuple[bool, int, int]:
         if candidate.num_missing + num_new > max_tokens:
@@ -109,14 +111,13 @@ def steps_to_record(chosen: Sequence[ReplayCandidate], max_tokens: int) -> int:
     """Return for how many steps to record target probabilities before the pass; 0 for none.
 
     The chosen requests then miss one more token per step; the pass is to compute all of them. It is
-    0 if not even `MIN_RECORDED_STEPS` fit: the pass computes missing tokens at once, and the next
-    order finds fewer.
+    0 if not all of them fit: the pass computes missing tokens at once, and the next order finds
+    fewer.
     """
     if not any(request.is_recorded for request in chosen):
         return 0
-    room = max_tokens - sum(request.num_missing for request in chosen)
-    num_steps = min(room // len(chosen), MAX_RECORDED_STEPS)
-    return num_steps if num_steps >= MIN_RECORDED_STEPS else 0
+    num_tokens = sum(request.num_missing + RECORDED_STEPS for request in chosen)
+    return RECORDED_STEPS if num_tokens <= max_tokens else 0
 
 
 def choose_windows(requests: Sequence[ReplayRequest], max_tokens: int) -> list[ReplayWindow]:
@@ -158,15 +159,15 @@ def _first_known(target_probs: Mapping[int, float], stop: int) -> int:
 
 
 def replay_drafts(matches: Sequence[bool], depth: int) -> list[tuple[int, int]]:
-    """Return (judged, accepted) of each draft of `depth` tokens that decoding would have made.
+    """Return (judged, accepted) of drafts of `depth` tokens on text that the target has produced.
 
     `matches`, shape (num_tokens,), says whether a draft of each token would have been accepted. A
-    draft is accepted up to its first mismatch. The target's own token follows, in place of the
-    mismatch or after a complete draft, and the next draft begins after it. Where the text ends
-    inside a draft, only its accepted tokens are judged.
+    draft is accepted up to its first mismatch; where the text ends inside a draft, only its
+    accepted tokens are judged. Drafts begin where drafts of `START_LENGTH` tokens would have begun:
+    after the target's own token, which follows a mismatch or a complete draft of that length.
 
     >>> replay_drafts([True, True, False, True, True, True, True, False, True], depth=3)
-    [(3, 2), (3, 3), (1, 1)]
+    [(3, 2), (3, 3), (3, 1), (1, 1)]
     """
     drafts = []
     start = 0
@@ -176,7 +177,7 @@ def replay_drafts(matches: Sequence[bool], depth: int) -> list[tuple[int, int]]:
         num_judged = depth if num_accepted < len(run) else len(run)
         if num_judged:
             drafts.append((num_judged, num_accepted))
-        start += num_accepted + 1
+        start += min(num_accepted, START_LENGTH) + 1
     return drafts
 
 

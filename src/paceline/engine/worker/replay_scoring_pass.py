@@ -33,7 +33,7 @@ from paceline.engine.worker.replay_requests import (
     follow_requests,
 )
 from paceline.engine.worker.replay_scoring import (
-    MIN_RECORDED_STEPS,
+    RECORDED_STEPS,
     choose_windows,
     missing_by_row,
     steps_to_record,
@@ -219,7 +219,7 @@ def _score(
         gaps = coverage.find_gaps(rows.block_table[replayed], rows.num_computed[replayed])
         num_missing = int(missing_by_row(gaps, len(replayed)).min())
         if windows and all(request.target_probs is not None for request in requests):
-            num_missing += MIN_RECORDED_STEPS  # nothing was recorded, for lack of room
+            num_missing += RECORDED_STEPS  # nothing was recorded, for lack of room
     return {
         "drafted": tuple(drafted for drafted, _ in drafts),
         "accepted": tuple(accepted for _, accepted in drafts),

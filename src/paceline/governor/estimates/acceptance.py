@@ -13,10 +13,9 @@ about acceptance past the first rejection. Survival, the product
 falls monotonically by construction. A model drafter offers all that is requested (offer = 1);
 n-gram and suffix drafters offer only what matches, which `offer` learns.
 
-Verdicts are not independent draws: the tokens of one request come in runs, and requests that began
-together are at similar places of similar texts. Measured on greedy code with 16 requests: the mean
-accepted length wanders between 1 and 6 within 30 steps, and two steps of one request correlate with
-0.57, 0.46 and 0.30 at lags 1 to 3. Hence the verdicts of a step count as at most `_STEP_VERDICTS`.
+Verdicts are not independent draws: the tokens of one request come in runs over several steps, and
+requests that began together are at similar places of similar texts. Hence the verdicts of a step
+count as at most `_STEP_VERDICTS`.
 
 Forgetting: three memories (`verdict_memory`) average over few, more and many verdicts. Each is
 shrunk towards the next longer one, and the estimate is their mean, weighted by how well each

@@ -49,7 +49,8 @@ class Bursts:
 
     def __init__(self, budget: ExplorationBudget, cost: CostModel) -> None:
         self._budget = budget
-        self._catch_up = CatchUpCost(cost)
+        self.catch_up = CatchUpCost(cost)
+        """Measured in all steps that catch up, in bursts or not. Read only."""
         self._steps_off = 0
         self._steps = 0  # of the burst under way; 0 when there is none
         self._judged = 0
@@ -66,7 +67,7 @@ class Bursts:
     def observe(self, sample: StepSample) -> None:
         """Count the verdicts of the burst under way and settle its cost."""
         self._settlement.observe(sample)
-        catch_up_s = self._catch_up.observe(sample)
+        catch_up_s = self.catch_up.observe(sample)
         self._is_catching_up = sample.catches_up
         if catch_up_s is not None:
             if self._steps > 0:
@@ -84,7 +85,7 @@ class Bursts:
         shortest = allowed[1]
         price_s = forecast.price_s(shortest, 0)
         first_steps = min(-(-_FIRST_VERDICTS // load.num_requests), _MAX_FIRST_STEPS)
-        catch_up_s = self._catch_up.token_s * load.context_tokens
+        catch_up_s = self.catch_up.token_s * load.context_tokens
         if catch_up_s > 0.0:
             first_steps = _MAX_FIRST_STEPS  # the verdict comes a step later; no rest until then
         self._steps_off += 1

@@ -19,6 +19,8 @@ report arrives. A request without a report is given up after `_PATIENCE` steps.
 
 from __future__ import annotations
 
+import math
+
 from paceline.governor.estimates.fading_line import FadingLine
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import StepSample
@@ -48,9 +50,10 @@ class ReplayScoringSchedule:
         self._steps_since = 0
 
     @property
-    def token_s(self) -> float:
-        """Seconds per token that the draft model computes in one pass; 0 before the first."""
-        return self._price.slope
+    def most_token_s(self) -> float:
+        """The most seconds that a token takes the draft model: those of a small pass, its fixed
+        part included. Infinite before the first."""
+        return self._price.at(_TOKENS) / _TOKENS or math.inf
 
     def observe(self, sample: StepSample) -> None:
         """Settle a request and learn its price, when the report has arrived."""

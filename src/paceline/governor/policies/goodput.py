@@ -143,7 +143,8 @@ class GoodputPolicy:
 
     def _pays_for_catching_up(self, load: EngineLoad, gain_s: float) -> bool:
         """Whether a gain per step is worth the time that the drafter takes to catch up."""
-        catch_up_s = self._replay_scoring.token_s * load.context_tokens
+        token_s = min(self._bursts.catch_up.token_s, self._replay_scoring.most_token_s)
+        catch_up_s = token_s * load.context_tokens
         self._forgone_s += gain_s
         return max(_DWELL_STEPS * gain_s, self._forgone_s) > catch_up_s
 

@@ -139,7 +139,7 @@ class RequestBatch:
         return luck[start - first * _BLOCK : stop - first * _BLOCK]
 
     def logits_at(self, slot: int, position: int) -> Floats:
-        """The limit for a draw at each draft depth, for a draft made at `position`."""
+        """The limit for the draw of the token at `position`, by the depth of the draft."""
         replaced = self._pasts[slot].logits
         return next((logits for until, logits in replaced if position < until), self._logits[slot])
 

@@ -24,6 +24,7 @@ from paceline.policy_simulator.engine.batch import Ints, RequestBatch
 
 MAX_REQUESTS = 4
 JUDGED_TOKENS = 64
+START_LENGTH = 2
 """As in the engine."""
 
 
@@ -93,20 +94,23 @@ def _choose(batch: RequestBatch, running: Ints, max_tokens: int) -> list[int]:
 def _score(
     batch: RequestBatch, slot: int, start: int, stop: int, depth: int
 ) -> list[tuple[int, int]]:
-    """The consecutive drafts that output tokens [start, stop) correspond to.
+    """The drafts that output tokens [start, stop) correspond to, begun where drafts of
+    `START_LENGTH` tokens would have begun.
 
     A draft ends at its first miss, where the target's own token takes its place, or at its full
-    depth, followed by a token of the target. The draft that the end of the text cuts short counts
-    as far as it was accepted.
+    depth. The draft that the end of the text cuts short counts as far as it was accepted.
     """
     luck = batch.past_luck(slot, start, stop).tolist()
     drafts = []
     begin = 0
     while begin < len(luck):
         draws = luck[begin : begin + depth]
-        logits = batch.logits_at(slot, start + begin).tolist()
-        missed_at = (i for i, draw in enumerate(draws) if not draw < logits[i])
+        missed_at = (
+            i
+            for i, draw in enumerate(draws)
+            if not draw < batch.logits_at(slot, start + begin + i)[i]
+        )
         accepted = next(missed_at, len(draws))
         drafts.append((depth if accepted < len(draws) else accepted, accepted))
-        begin += accepted + 1
+        begin += min(accepted, START_LENGTH) + 1
     return drafts

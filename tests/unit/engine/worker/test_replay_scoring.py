@@ -32,30 +32,33 @@ T, F = True, False
         ([F, F, F], [(3, 0), (3, 0), (3, 0)]),
         # Accepted 2; the target's own token replaces the third, and the text ends.
         ([T, T, F], [(3, 2)]),
-        # A complete draft, the target's own token after it (its match is ignored), the next draft.
-        ([T, T, T, F, F], [(3, 3), (3, 0)]),
-        ([T, T, T, T], [(3, 3)]),
-        ([T, T, T, T, T, T], [(3, 3), (2, 2)]),
+        # After two accepted and the target's own token (its match is ignored), the next draft.
+        ([T, T, T, F, F], [(3, 3), (3, 0), (3, 0)]),
+        ([T, T, T, T], [(3, 3), (1, 1)]),
+        ([T, T, T, T, T, T], [(3, 3), (3, 3)]),
         ([F, T, F, T, T], [(3, 0), (3, 1), (2, 2)]),
     ],
 )
-def test_each_draft_begins_after_the_previous_one(
+def test_each_draft_begins_where_one_of_two_tokens_would(
     matches: list[bool], drafts: list[tuple[int, int]]
 ) -> None:
     assert replay_drafts(matches, depth=3) == drafts
 
 
 def test_replayed_drafts_equal_those_of_real_speculation() -> None:
-    """Simulated token by token: draft 4, take the matching ones and one more token."""
-    matches = [random.Random(7).random() < 0.7 for _ in range(500)]
+    """Simulated token by token: draft 2, take the matching ones and one more token."""
+    generator = random.Random(7)
+    matches = [generator.random() < 0.7 for _ in range(500)]
     drafts, position = [], 0
-    while position + 4 < len(matches):
+    while position + 2 < len(matches):
         accepted = 0
-        while accepted < 4 and matches[position + accepted]:
+        while accepted < 2 and matches[position + accepted]:
             accepted += 1
-        drafts.append((4, accepted))
+        drafts.append((2, accepted))
         position += accepted + 1
-    assert replay_drafts(matches, depth=4)[: len(drafts)] == drafts
+    assert replay_drafts(matches, depth=2)[: len(drafts)] == drafts
+    deeper = [min(accepted, 2) for _, accepted in replay_drafts(matches, depth=4)]
+    assert deeper[: len(drafts)] == [accepted for _, accepted in drafts]
 
 
 def candidate(
@@ -108,15 +111,16 @@ def test_while_probabilities_are_recorded_every_chosen_request_must_fit() -> Non
     ("missing", "max_tokens", "num_steps"),
     [
         ([0, 0, 0, 0], 64, 16),
-        ([0], 64, 32),  # 64 would fit, the maximum is 32
-        ([20, 4], 64, 20),
+        ([0], 64, 16),  # 64 would fit
+        ([20, 4], 64, 16),
+        ([20, 13], 64, 0),
         ([48], 64, 16),
         ([49], 64, 0),  # 15 would fit: too few
         ([100], 64, 0),
-        ([100], 164, 32),
+        ([100], 164, 16),
     ],
 )
-def test_probabilities_are_recorded_for_as_many_steps_as_the_pass_can_compute(
+def test_probabilities_are_recorded_if_the_pass_can_compute_all_requests(
     missing: list[int], max_tokens: int, num_steps: int
 ) -> None:
     chosen = [candidate("a", num_missing, recorded=True) for num_missing in missing]

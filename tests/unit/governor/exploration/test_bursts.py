@@ -173,4 +173,5 @@ def test_catching_up_is_paid_as_measured_and_in_advance_from_then_on() -> None:
     loop.until_burst()
     # Two steps, because the verdict comes one step later, and what catching up took.
     assert loop.budget.asked == [pytest.approx(2 * 0.005 + 0.050)]
-    assert loop.budget.paid[1:3] == [pytest.approx(0.050), pytest.approx(0.005)]
+    assert loop.budget.paid[0] == pytest.approx(0.050)
+    assert sum(loop.budget.paid) == pytest.approx(0.005 + 0.050)

@@ -89,3 +89,20 @@ def test_a_probe_that_never_ran_stays_paid_and_ends() -> None:
     assert budget.paid_s == pytest.approx(0.004 + 0.004)
     settlement.observe(step(2, 2, 0.5))
     assert budget.paid_s == pytest.approx(0.008)
+
+
+def test_a_probe_that_wins_ends_with_its_own_verification() -> None:
+    """The policy goes on at the probed length: these steps are no exploration, whatever they take.
+
+    Forecast 4 ms, measured 2 + 5 ms. The next probe starts from nothing.
+    """
+    budget = Credit()
+    settlement = Settlement(budget)
+    settlement.pay(0.004, length=1, token_s=TOKEN_S)
+    for one in (step(1, 0, 0.012), step(1, 1, 0.015), *[step(1, 1, 0.040)] * 50):
+        settlement.observe(one)
+    assert budget.paid_s == pytest.approx(0.007)
+    settlement.pay(0.004, length=2, token_s=TOKEN_S)
+    for one in (step(2, 1, 0.011), step(1, 2, 0.013), step(1, 1, 0.040)):
+        settlement.observe(one)
+    assert budget.paid_s == pytest.approx(0.007 + 0.004)

@@ -24,10 +24,18 @@ def forecast(*values: float) -> StepForecast:
 
 
 @dataclass
+class CatchUp:
+    """The measured cost of catching up, as given."""
+
+    token_s: float = 0.0
+
+
+@dataclass
 class Probe:
     """A source of probes with a given answer, which keeps what it was asked."""
 
     answer: DraftPlan | None = None
+    catch_up: CatchUp = field(default_factory=CatchUp)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     times_off: int = 0
 
@@ -44,10 +52,10 @@ class Probe:
 
 @dataclass
 class Replays:
-    """A schedule of replay scoring whose orders and price per token are given."""
+    """A schedule of replay scoring whose orders and highest price per token are given."""
 
     tokens: int = 0
-    token_s: float = 0.0
+    most_token_s: float = math.inf
     asked: list[float] = field(default_factory=list)
 
     def due(self, step_s: float) -> int:
@@ -188,11 +196,21 @@ def test_leaving_length_0_must_pay_for_catching_up(now: list[StepForecast]) -> N
     now.append(forecast(100.0, 110.0))
     for token_s, length in ((0.165e-3, 1), (0.178e-3, 0)):
         policy = Goodput(0)
-        policy.replays.token_s = token_s
+        policy.bursts.catch_up.token_s = token_s
         assert policy.plan(LOAD).draft_length == length
         policy = Goodput(1)
-        policy.replays.token_s = token_s
+        policy.bursts.catch_up.token_s = token_s
         assert policy.plan(LOAD).draft_length == 1  # staying needs no catching up
+
+
+def test_catching_up_costs_no_more_per_token_than_a_small_pass(now: list[StepForecast]) -> None:
+    """A step that caught up was slow for another reason: 1 ms a token, a small pass has 0.165."""
+    now.append(forecast(100.0, 110.0))
+    for most_token_s, length in ((0.165e-3, 1), (0.178e-3, 0)):
+        policy = Goodput(0)
+        policy.bursts.catch_up.token_s = 1e-3
+        policy.replays.most_token_s = most_token_s
+        assert policy.plan(LOAD).draft_length == length
 
 
 def test_what_was_forgone_at_length_0_pays_for_catching_up_in_the_end(
@@ -201,7 +219,7 @@ def test_what_was_forgone_at_length_0_pays_for_catching_up_in_the_end(
     """Twice what 100 steps gain is forgone after 200 steps; a step in which 0 is best resets it."""
     better, best = forecast(100.0, 110.0), forecast(110.0, 100.0)
     policy = Goodput(0)
-    policy.replays.token_s = 2 * 0.1706e-3
+    policy.bursts.catch_up.token_s = 2 * 0.1706e-3
     now.append(better)
     assert [policy.plan(LOAD).draft_length for _ in range(195)] == [0] * 195
     now.append(best)
