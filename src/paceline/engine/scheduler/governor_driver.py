@@ -59,6 +59,7 @@ class GovernorDriver:
         self._hooks = hooks
         self._reproducible_seeds = reproducible_seeds
         self._started_s = 0.0
+        self._resumes = False
         self._drafts_dropped = False
         self._channel: ControlServer | None = None
         self.verified: list[VerifiedDraft] = []
@@ -103,6 +104,7 @@ class GovernorDriver:
         every draft token of the batch as soon as one request samples.
         """
         self._started_s = time.monotonic()
+        self._resumes = not scheduler.running
         if self._sampler_fault is None:
             return
         self._drafts_dropped = any(map(_samples, scheduler.requests.values()))
@@ -131,6 +133,7 @@ class GovernorDriver:
                 started_s=self._started_s,
                 draft_length=plan.draft_length,
                 runs_probes=self._probes.order(output, plan, load),
+                resumes=self._resumes,
             )
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)

@@ -6,7 +6,8 @@ vLLM object leaves this module.
 Timing: when the engine continued without a pause, a step's duration is the time from the previous
 step's results to its own; it includes scheduling, execution, drafting and output handling, under
 synchronous and asynchronous scheduling alike. After a pause it is the time since the step was
-scheduled, and the step is not clean.
+scheduled, and the step is not clean. There may have been a pause wherever no request was running:
+the last ones may have been aborted, which ends no step.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class _Step:
     """The step has no drafts to verify, because the drafter was still backfilling its KV cache."""
     catches_up: bool
     runs_probes: bool
+    resumes: bool
 
 
 class StepObserver:
@@ -135,10 +137,12 @@ class StepObserver:
         started_s: float,
         draft_length: int,
         runs_probes: bool = False,
+        resumes: bool = False,
     ) -> None:
         """Note a step that is sent to the worker and proposes `draft_length` tokens.
 
-        `runs_probes`: the step also carries orders for worker probes, which take time.
+        `runs_probes`: the step also carries orders for worker probes, which take time. `resumes`:
+        no request was running when it was scheduled, so the engine may have been idle before it.
         """
         request_ids = output.num_scheduled_tokens
         requested = self._lengths.of(request_ids)
@@ -156,6 +160,7 @@ class StepObserver:
                 lacks_drafts=not self._backfilling.isdisjoint(request_ids),
                 catches_up=self._drafter_rests and draft_length > 0 and requested.has_rested,
                 runs_probes=runs_probes,
+                resumes=resumes,
             )
         )
         self._lengths.note(request_ids, draft_length)
@@ -225,7 +230,7 @@ class StepObserver:
         if requested_draft_length > 0 and may_speculate and not step.lacks_drafts:
             verdicts = _judge(output.num_scheduled_tokens, step.requested, requests, verified)
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
-        is_back_to_back = had_more_work and before_s is not None
+        is_back_to_back = had_more_work and before_s is not None and not step.resumes
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
         scores, self._replay_scoring = self._replay_scoring, None
         first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()

@@ -26,7 +26,7 @@ from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import StepSample
 
 # All chosen empirically on the simulator.
-_TOKENS = 64
+_TOKENS = 128
 _PAUSE = 16
 """Steps between a report and the next order; those from an order to its report are not clean."""
 _SHORT_PAUSE = 4

@@ -250,6 +250,22 @@ def test_a_step_is_timed_from_its_schedule_unless_it_follows_another() -> None:
     assert all(0.0 <= (sample.duration_s or 0.0) < 60.0 for sample in policy.samples)
 
 
+def test_a_step_that_finds_no_request_running_follows_no_other() -> None:
+    """All requests were aborted, and another one came: the engine may have been idle meanwhile."""
+    policy = Recorder(DraftPlan(0, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request())
+    run_step(driver, scheduler, Output({"a": 1}))
+    scheduler.requests = {}
+    driver.before_schedule(scheduler)
+    scheduler.requests = {"b": Request()}
+    output = Output({"b": 1})
+    driver.before_step(scheduler, output)
+    driver.after_step(scheduler, output)
+    run_step(driver, scheduler, Output({"b": 1}))
+    assert [sample.is_clean for sample in policy.samples] == [False, False, True]
+
+
 def test_an_error_before_a_step_gives_the_static_setting() -> None:
     """A request that vLLM no longer knows; the step has no sample, the next one works again."""
     policy = Recorder(DraftPlan(3, "planted"))

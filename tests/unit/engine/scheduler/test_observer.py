@@ -51,9 +51,13 @@ class Loop:
         self.observer = StepObserver(drafter_rests=drafter_rests)
         self.requests = dict(requests)
 
-    def schedule(self, output: Output, *, at_s: float, draft_length: int) -> None:
+    def schedule(
+        self, output: Output, *, at_s: float, draft_length: int, resumes: bool = False
+    ) -> None:
         load = self.observer.measure_load(output, self.requests, num_waiting=0, max_draft_length=8)
-        self.observer.step_scheduled(output, load, started_s=at_s, draft_length=draft_length)
+        self.observer.step_scheduled(
+            output, load, started_s=at_s, draft_length=draft_length, resumes=resumes
+        )
 
     def finish(
         self,
@@ -158,6 +162,18 @@ def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
     loop.schedule(first, at_s=0.0, draft_length=0)
     loop.finish(first, at_s=0.1, has_more_work=False)
     loop.schedule(second, at_s=9.0, draft_length=0)
+    sample = loop.finish(second, at_s=9.2)
+    assert sample is not None
+    assert (sample.duration_s, sample.is_clean) == (pytest.approx(0.2), False)
+
+
+def test_where_no_request_was_running_the_engine_may_have_been_idle() -> None:
+    """The last requests were aborted after 0.1 s, which ends no step, and the next came at 9.0."""
+    loop = Loop(a=Request(), b=Request())
+    first, second = Output({"a": 1}), Output({"b": 1})
+    loop.schedule(first, at_s=0.0, draft_length=0)
+    loop.finish(first, at_s=0.1, has_more_work=True)
+    loop.schedule(second, at_s=9.0, draft_length=0, resumes=True)
     sample = loop.finish(second, at_s=9.2)
     assert sample is not None
     assert (sample.duration_s, sample.is_clean) == (pytest.approx(0.2), False)

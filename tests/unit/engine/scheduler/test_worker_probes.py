@@ -89,11 +89,11 @@ def test_drafts_without_a_report_do_not_end_the_wait() -> None:
 
 
 def test_a_report_that_never_comes_is_not_awaited_for_ever() -> None:
-    """The order's step, 32 in which the workers may record, one to spare; then a new order."""
+    """The order's step, 16 in which the workers may record, one to spare; then a new order."""
     probes = replay_probes()
     for _ in range(2):
         lengthened = orders(probes, [ORDER, *[IDLE] * 63], REPLAY_LOAD)
-        assert lengthened == [True] * 34 + [False] * 30
+        assert lengthened == [True] * 18 + [False] * 46
 
 
 def test_an_order_may_be_for_a_single_token() -> None:
