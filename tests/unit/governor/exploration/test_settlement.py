@@ -92,7 +92,7 @@ def test_a_probe_that_never_ran_stays_paid_and_ends() -> None:
 
 
 def test_a_probe_that_wins_ends_with_its_own_verification() -> None:
-    """The policy continues at the probed length: these steps are no exploration, whatever they take.
+    """The policy continues at the probed length: these steps are no exploration, slow or not.
 
     Forecast 4 ms, measured 2 + 5 ms. The next probe starts from nothing.
     """
