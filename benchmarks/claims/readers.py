@@ -42,18 +42,23 @@ def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict
     """The figures of one policy in a result of `benchmarks/governor/interleaved_trace.py`.
 
     In percent, with `mean`, `lowest`, `highest` and `n`: `oracle` (of the oracle), `single` and
-    `oracle_over_single` (gains over the best single length), `control` (change from the first
-    engine without speculation to the second), and by the name of each phase `floors` (change
-    against the better of no speculation and the best fixed length). `worst` is the floor of
-    `worst_phase`. `lead` is the share of the oracle's lead in percent, `near` by phase the percent
-    of steps within one of the best length.
+    `oracle_over_single` (gains over the best single length), `none` (gain over no speculation),
+    `control` (change from the first engine without speculation to the second), and by the name of
+    each phase `floors` (change against the better of no speculation and the best fixed length).
+    `worst` is the floor of `worst_phase`. `lead` is the share of the oracle's lead in percent,
+    `near` by phase the percent of steps within one of the best length. `rates` are tokens per
+    second over the trace, by arm.
     """
     measured = read_measured(result)
     findings = interleaved.analyse(measured)
     (policy,) = (one for one in findings.policies if one.arm == arm)
     lengths = (one for one in find_lengths(measured, findings) if one.arm == arm)
     control = findings.control_over_trace
+    rates = {name: measured.trace_rate(found) for name, found in measured.rates.items()}
     return {
+        "n": measured.num_repeats,
+        "rates": {name: interleaved.range_of(found) for name, found in rates.items()},
+        "none": _in_percent(interleaved.range_of(rates[arm] / rates[measured.controls[0]]), less=1),
         "oracle": _in_percent(policy.of_oracle),
         "single": _in_percent(policy.of_single, less=1),
         "oracle_over_single": _in_percent(policy.oracle_of_single, less=1),

@@ -8,12 +8,13 @@ from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents import latency_policy, simulated_machines, speculation
 from benchmarks.claims.documents.gateway import added_ms
 from benchmarks.claims.documents.shifting_trace import (
+    INTERLEAVED,
     NGRAM_INTEL,
     TWIN_AMD,
     TWIN_INTEL,
     trace_figures,
 )
-from benchmarks.claims.readers import paired_ratios
+from benchmarks.claims.readers import interleaved_figures, paired_ratios
 from benchmarks.claims.spread import Spread
 
 DOCUMENT = "docs/experiments/README.md"
@@ -28,8 +29,9 @@ NOT_MEASURED = {
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     traces = [trace_figures(read(name)) for name in (TWIN_AMD, TWIN_INTEL, NGRAM_INTEL)]
-    reached = Spread(trace["oracle"].mean for trace in traces)
-    worst = Spread(-trace["floor"].mean for trace in traces)
+    alive = interleaved_figures(read(INTERLEAVED))
+    reached = Spread(trace["oracle"].mean for trace in (*traces, alive))
+    worst = Spread([*(-trace["floor"].mean for trace in traces), -alive["worst"].mean])
     yield claim(
         "{reached.lowest:.1f} to {reached.highest:.1f} % of the best length of each phase | worst "
         "phase {worst.lowest:.0f} to {worst.highest:.0f} % below",

@@ -26,4 +26,8 @@ def test_the_figures_of_an_interleaved_trace_are_percentages() -> None:
     assert figures["control"].mean == pytest.approx(2)
     assert figures["oracle_over_single"].mean == pytest.approx(0)
     assert figures["oracle"].mean == pytest.approx(100 + figures["single"].mean)
+    assert figures["rates"]["none"].mean == pytest.approx(200 / (100 / 100 + 100 / 50))
+    assert figures["none"].mean == pytest.approx(
+        100 * ((3 / (100 / 190 + 100 / 60) + 3 / (100 / 180 + 100 / 60)) / 2 - 1)
+    )
     assert figures["near"] == {"1-easy": 50, "16-hard": 50}
