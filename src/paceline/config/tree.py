@@ -164,8 +164,8 @@ class AdmissionSettings(_Frozen):
     """How many requests run at a time, how many may wait, and for how long."""
 
     max_in_flight: int = Field(default=256, ge=1)
-    """Most requests in flight on a replica whose entry sets no limit of its own; vLLM's
-    --max-num-seqs is a good value. With a lower value the engine idles under load; with a higher
+    """Most sequences in flight on a replica whose entry sets no limit of its own: requests times
+    prompts times `n`. vLLM's --max-num-seqs is a good value. With a lower value the engine idles under load; with a higher
     one requests wait inside the engine, where none is refused early."""
     max_queue: int = Field(default=1024, ge=0)
     """Most requests that may wait at a time for one model; 0 refuses every request that would have
@@ -267,7 +267,7 @@ class ReplicaSettings(_Frozen):
     key_file: Path | None = None
     """File with the API key of the server, sent as a bearer token; read once, at the start."""
     max_in_flight: int | None = Field(default=None, ge=1)
-    """Most requests in flight on the server; by default `admission.max_in_flight`."""
+    """Most sequences in flight on the server; by default `admission.max_in_flight`."""
 
 
 class Settings(_Frozen):

@@ -19,12 +19,13 @@ from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.peers import PeerWorkers
-from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.lease import Lease, LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
 from paceline.gateway.proxy.services import GatewayServices
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.replica_slots import ReplicaSlots
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import GatewaySettings
@@ -48,7 +49,7 @@ class DataPort:
         )
         self.traffic = LeaseTable(self._breakers, progress)
         """The open leases of this process, which are also its `Traffic`."""
-        self.admissions: AdmissionQueues | None = None
+        self.admissions: AdmissionQueues[Lease] | None = None
         """The queues of all models; None before it serves."""
         self._listening: Listening | None = None
 
@@ -87,13 +88,15 @@ class DataPort:
     def _services(self, source: ReplicaSource, upstreams: Upstreams) -> GatewayServices:
         settings, failures = self._settings, self._settings.failures
         router = Router(source, self.traffic, self._breakers, settings.admission, self._peers)
+
+        def slots_of(model: str) -> ReplicaSlots[Lease]:
+            return ReplicaSlots(model, router, self.traffic)
+
         return GatewayServices(
             settings=settings,
             source=source,
             access=DataAccess(settings),
-            admissions=AdmissionQueues(
-                settings.admission, router.num_open_slots, self._metrics, self._peers
-            ),
+            admissions=AdmissionQueues(settings.admission, slots_of, self._metrics, self._peers),
             router=router,
             leases=self.traffic,
             upstreams=upstreams,

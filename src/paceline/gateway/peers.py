@@ -1,4 +1,4 @@
-"""Values shared by the processes that serve one data port: slot quotas, slot demands, peer loads.
+"""Values shared by the processes that serve one data port: slot quotas and slot demands.
 
 `NoPeerWorkers` is the answer for a process that serves the port alone. `workers` computes the
 quotas of several processes; `admission` queues requests within them.
@@ -12,54 +12,62 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class SlotQuota:
-    """How many of one model's slots this process may use.
+    """How many of one replica's slots this process may use.
 
-    A slot is the right to have one request at a replica.
+    A slot is the right to have one sequence computed at the replica.
     """
 
     num_slots: int
-    """Slots that this process gets when it wants as many as possible; 0 when no replica can take a
-    request."""
+    """Slots that this process gets when it wants as many as possible."""
     limit: int
-    """Requests that it may hold now."""
-    num_waiting_elsewhere: int = 0
-    """Requests that wait in the other processes."""
+    """Sequences that it may hold now."""
     num_reachable: int = 0
-    """Requests that this process may hold now or soon, once the others have handed over the slots
-    that they leave idle. Requests held here and requests waiting here both count against it. 0 for
-    a process that serves the port alone: it has all slots."""
+    """Sequences that this process may hold now or soon, once the others have handed over the slots
+    that they leave idle. Sequences held here and sequences waiting here both count against it. 0
+    for a process that serves the port alone: it has all slots."""
+    num_held: int = 0
+    """Sequences that this process holds."""
+
+    @property
+    def num_free(self) -> int:
+        """Slots that it may take now; negative while it holds more than its limit."""
+        return self.limit - self.num_held
 
 
 @dataclass(frozen=True, slots=True)
 class SlotDemand:
-    """How many of one model's slots a process holds, and how many of its requests wait for one."""
+    """How many of one replica's slots a process holds, and how many more it could use."""
 
     num_held: int = 0
     num_waiting: int = 0
+    """Sequences of waiting requests that this replica could compute; some other replicas may be
+    able to compute them too."""
 
 
 class PeerWorkers(Protocol):
     """The other processes on the data port, as known at this moment. Answers from memory."""
 
-    def num_in_flight(self, replica_name: str) -> int:
-        """Requests that the other processes have sent to the replica."""
+    def num_held(self, replica_name: str) -> int:
+        """Slots of the replica that the other processes hold."""
         ...
 
-    def slot_quota(self, model: str, num_slots: int) -> SlotQuota:
-        """This process's quota when all processes together have `num_slots`."""
+    def num_waiting(self, model: str) -> int:
+        """Requests for the model that wait in the other processes."""
         ...
 
-
-def whole_quota(num_slots: int) -> SlotQuota:
-    """The quota of a process that serves the port alone: every slot."""
-    return SlotQuota(num_slots, num_slots)
+    def slot_quota(self, replica_name: str, num_slots: int) -> SlotQuota:
+        """This process's quota of a replica that has `num_slots`, without what it holds."""
+        ...
 
 
 class NoPeerWorkers:
-    """The `PeerWorkers` of a process that serves the port alone."""
+    """The `PeerWorkers` of a process that serves the port alone: it has every slot."""
 
-    def num_in_flight(self, replica_name: str) -> int:
+    def num_held(self, replica_name: str) -> int:
         return 0
 
-    def slot_quota(self, model: str, num_slots: int) -> SlotQuota:
-        return whole_quota(num_slots)
+    def num_waiting(self, model: str) -> int:
+        return 0
+
+    def slot_quota(self, replica_name: str, num_slots: int) -> SlotQuota:
+        return SlotQuota(num_slots, num_slots)

@@ -46,7 +46,7 @@ class Replica:
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None
-    """Most requests sent to it at a time; None for the gateway's own setting."""
+    """Most sequences in flight at it; None for the gateway's own setting."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -96,21 +96,18 @@ def longest_context(replicas: Sequence[Replica]) -> int | None:
     return max(known) if known and len(known) == len(lengths) else None
 
 
-def num_slots_of(replicas: Iterable[Replica], settings: AdmissionSettings) -> int:
-    """Requests that the ready ones among these replicas take at a time."""
-    return sum(
-        settings.max_in_flight if replica.max_in_flight is None else replica.max_in_flight
+def num_slots_of(replica: Replica, settings: AdmissionSettings) -> int:
+    """Sequences that the replica takes at a time."""
+    return settings.max_in_flight if replica.max_in_flight is None else replica.max_in_flight
+
+
+def num_slots_by_name(replicas: Iterable[Replica], settings: AdmissionSettings) -> dict[str, int]:
+    """Sequences that each ready replica takes at a time."""
+    return {
+        replica.name: num_slots_of(replica, settings)
         for replica in replicas
         if replica.state == "ready"
-    )
-
-
-def num_slots_by_model(replicas: Iterable[Replica], settings: AdmissionSettings) -> dict[str, int]:
-    """Requests that the ready replicas of each model take at a time; 0 where none is ready."""
-    by_model: dict[str, list[Replica]] = {}
-    for replica in replicas:
-        by_model.setdefault(replica.model, []).append(replica)
-    return {model: num_slots_of(group, settings) for model, group in by_model.items()}
+    }
 
 
 def explain_unready(replicas: Sequence[Replica]) -> str:

@@ -1,10 +1,10 @@
-"""Replicas check their address, and share their limits as their model's."""
+"""Replicas check their address; their limits are their own or the gateway's."""
 
 from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.replicas import Replica, longest_context, num_slots_by_model, num_slots_of
+from paceline.gateway.replicas import Replica, longest_context, num_slots_by_name, num_slots_of
 from paceline.gateway.settings import AdmissionSettings
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -32,5 +32,5 @@ def test_only_ready_replicas_have_slots() -> None:
         Replica("d", "/d", "tiny", "draining", max_in_flight=100),
     ]
     settings = AdmissionSettings(max_in_flight=16)
-    assert num_slots_of(replicas, settings) == 20
-    assert num_slots_by_model(replicas, settings) == {"tiny": 20}
+    assert [num_slots_of(replica, settings) for replica in replicas] == [4, 16, 100, 100]
+    assert num_slots_by_name(replicas, settings) == {"a": 4, "b": 16}

@@ -1,29 +1,38 @@
-"""`AdmissionQueue`: the bounded first-come, first-served queue before the replicas of one model.
+"""`AdmissionQueue`: the bounded queue before the replicas of one model.
 
-It counts held slots and wakes waiting requests. `QueueForecast` decides which requests may wait;
-the caller passes the deadline.
+It takes slots for the oldest requests and wakes them. `SlotSource` finds the replica, and
+`QueueForecast` decides which requests may wait; the caller passes the deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from paceline.gateway.admission.queue_forecast import QueueForecast
 from paceline.gateway.admission.refusals import Overloaded, RefusalReason
-from paceline.gateway.peers import SlotQuota, whole_quota
+from paceline.gateway.admission.slot_source import SlotClaim, SlotSource
+from paceline.gateway.admission.waiting_requests import Lane, WaitingRequests, lane_of
+from paceline.gateway.peers import SlotQuota
+from paceline.gateway.requests.needs import NeedsKind
+from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.time_limits import IDLE_SLOT_WAIT_S
 
 _RECHECK_S = 0.1
-"""Period at which the capacity is read again while requests wait: new replicas are not announced
+"""Period at which the slots are read again while requests wait: new replicas are not announced
 here."""
 _NO_REPLICA_RETRY_S = 5
 """Retry-After when no replica is ready. Chosen empirically; the forecast cannot know when a replica
 comes back."""
+
+C = TypeVar("C", bound=SlotClaim)
+
+Quotas = Mapping[str, SlotQuota]
+"""By replica."""
 
 
 class AdmissionObserver(Protocol):
@@ -38,194 +47,300 @@ class AdmissionObserver(Protocol):
         ...
 
 
-class AdmissionQueue:
+class AdmissionQueue(Generic[C]):
     """The queue of one model. `repr` shows it.
 
-    At most `capacity()` slots are held, and no request waits while one is free. `capacity` is
-    called for every request that arrives or ends: it must answer from memory. It may change at any
-    time; when it falls, admitted requests keep their slots. All operations are O(1) in the length
-    of the queue.
+    A request is admitted when one replica that can serve it has slots for all its sequences. The
+    oldest request that fits is next: requests that need other replicas, or fewer slots, pass one
+    that does not fit, but not onto the replica with the most free slots among those that could
+    serve it. That one is spared until it has enough, so a large request is not overtaken for ever.
 
-    When several processes serve the port, `quota` limits this one to a part of the capacity. If the
-    part is full but other processes have idle slots, the request waits up to 0.5 s for one,
-    whatever the limits on waiting. A request that has not got one by then is judged like any other,
-    once, in time O(length of the queue). The forecast does not count such requests as waiting, as
-    not every slot is held.
+    No request waits while it fits. An admitted request keeps its slots whatever happens to the
+    limits. Admitting takes a time that depends on the number of different needs and sizes, not on
+    the number of waiting requests.
+
+    When several processes serve the port, each has a quota of every replica's slots. If the quotas
+    are used up but other processes have idle slots, the request waits up to 0.5 s for them,
+    whatever the limits on waiting. A request that has not got them by then is judged like any
+    other, once, in time O(length of the queue). The forecast does not count such requests as
+    waiting, as not every slot is held.
     """
 
     def __init__(
         self,
         settings: AdmissionSettings,
-        capacity: Callable[[], int],
+        slots: SlotSource[C],
         observer: AdmissionObserver,
-        quota: Callable[[int], SlotQuota] = whole_quota,
+        num_waiting_elsewhere: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._capacity = capacity
-        self._quota = quota
+        """`num_waiting_elsewhere` returns the requests that wait in other processes."""
+        self._settings = settings
+        self._slots = slots
         self._observer = observer
-        self._forecast = QueueForecast(settings)
-        self._waiting: OrderedDict[Slot, asyncio.Future[None]] = OrderedDict()
-        self._unjudged: set[Slot] = set()
-        """Those among them that wait for an idle slot of another process."""
+        self._num_waiting_elsewhere = num_waiting_elsewhere
+        self._forecasts: dict[NeedsKind, QueueForecast] = {}
+        """By the needs of the requests: the rate of their replicas."""
+        self._waiting: WaitingRequests[Slot[C]] = WaitingRequests()
+        self._unjudged: set[Slot[C]] = set()
+        """Those among them that wait for idle slots of other processes."""
+        self._num_unjudged: Counter[NeedsKind] = Counter()
+        self._num_arrived = 0
         self._recheck_timer: asyncio.TimerHandle | None = None
         self.num_held = 0
+        """Requests that were admitted and have not ended."""
 
     @property
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def slot(self, time_left_s: float) -> Slot:
-        """An async context manager to enter once; the slot is held until it is left.
+    def slot(self, plan: RequestPlan, time_left_s: float) -> Slot[C]:
+        """An async context manager to enter once; `Slot.claim` has the slots taken.
 
         `time_left_s` is the time that the request may still take, waiting included. Entering raises
         `Overloaded`: without suspending when the request may not wait, later when its wait has run
-        out. A waiting request that is cancelled leaves the queue, and passes on a slot that it was
+        out. A waiting request that is cancelled leaves the queue, and passes on slots that it was
         given at the same moment.
         """
-        return Slot(self, time_left_s)
+        return Slot(self, plan, time_left_s)
 
     def recheck(self) -> None:
-        """Admit waiting requests after a possible change of the capacity or the quota."""
-        if self._waiting:
-            self._admit_waiting(self._current_quota(), asyncio.get_running_loop().time())
+        """Admit waiting requests after a possible change of the replicas or the quotas."""
+        if len(self._waiting):
+            self._admit_waiting(asyncio.get_running_loop().time())
 
-    def _admit_or_queue(self, slot: Slot, now_s: float) -> asyncio.Future[None] | None:
+    def waiting_by_replica(self) -> dict[str, int]:
+        """Sequences of waiting requests by the replicas that could compute them; each request
+        counts for all of its replicas."""
+        waiting: dict[str, int] = {}
+        for kind in self._waiting.kinds():
+            for name in self._slots.quotas(kind):
+                waiting[name] = waiting.get(name, 0) + self._waiting.num_sequences(kind)
+        return waiting
+
+    def _admit_or_queue(self, slot: Slot[C], now_s: float) -> asyncio.Future[None] | None:
         """Admit the request (None), queue it (the future ends its wait), or raise `Overloaded`."""
-        quota = self._current_quota()
-        self._admit_waiting(quota, now_s)
-        if self.num_held < quota.limit:
-            self.num_held += 1
-            return None
-        loop = asyncio.get_running_loop()
-        if self.num_held + len(self._waiting) < quota.num_reachable:
+        spared = self._admit_waiting(now_s)
+        if not self._waiting.has_lane(lane_of(slot.plan)):
+            slot.claim = self._slots.take(slot.plan, spared)
+            if slot.claim is not None:
+                self.num_held += 1
+                return None
+        loop, kind = asyncio.get_running_loop(), slot.plan.needs.kind
+        quotas = self._slots.quotas(kind)
+        if self._may_get_idle_slots(slot, quotas):
             self._unjudged.add(slot)
+            self._num_unjudged[kind] += 1
             slot.timer = loop.call_later(IDLE_SLOT_WAIT_S, self._judge_late, slot)
         else:
-            reason = self._judge(len(self._waiting) + 1, slot.time_left_s, quota, now_s)
+            reason = self._judge(slot, quotas, self.num_waiting, slot.time_left_s, now_s)
             if reason is not None:
-                raise self._refusal(reason, quota.num_slots, now_s)
-            wait_s = self._forecast.longest_wait_s(slot.time_left_s)
+                raise self._refusal(reason, kind, quotas, now_s)
+            wait_s = self._forecast(kind).longest_wait_s(slot.time_left_s)
             slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
-        granted = self._waiting[slot] = loop.create_future()
-        self._queue_changed(1, quota.num_slots, now_s)
+        slot.granted = loop.create_future()
+        slot.arrival = self._num_arrived
+        self._num_arrived += 1
+        self._waiting.add(slot)
+        self._queue_changed(1, kind, quotas, now_s)
         if self._recheck_timer is None:
             self._recheck_timer = loop.call_later(_RECHECK_S, self._recheck_again)
-        return granted
+        return slot.granted
+
+    def _may_get_idle_slots(self, slot: Slot[C], quotas: Quotas) -> bool:
+        """Whether other processes leave enough slots idle for this request."""
+        num_reachable = sum(quota.num_reachable for quota in quotas.values())
+        if not num_reachable:
+            return False
+        num_wanted = sum(quota.num_held for quota in quotas.values())
+        num_wanted += sum(map(self._waiting.num_sequences, self._waiting.kinds()))
+        return num_wanted + slot.plan.cost.num_sequences <= num_reachable
 
     def _judge(
-        self, position: int, time_left_s: float, quota: SlotQuota, now_s: float
+        self, slot: Slot[C], quotas: Quotas, num_ahead: int, time_left_s: float, now_s: float
     ) -> RefusalReason | None:
-        return self._forecast.judge(
-            position, quota.num_slots, time_left_s, now_s, quota.num_waiting_elsewhere
+        """The reason to refuse the request; `num_ahead` requests wait before it here."""
+        before = None if slot.granted is None else slot.arrival
+        return self._forecast(slot.plan.needs.kind).judge(
+            self._position(slot, quotas, before),
+            _num_slots(quotas),
+            time_left_s,
+            now_s,
+            num_ahead=num_ahead,
+            num_waiting_elsewhere=self._num_waiting_elsewhere(),
         )
 
-    def _judge_late(self, slot: Slot) -> None:
-        """Judge a request that got no idle slot of another process.
+    def _position(self, slot: Slot[C], quotas: Quotas, before: int | None) -> float:
+        """How many of its replicas' slots must become free until the request has its slots.
 
-        It has advanced in the queue by at least the number of slots.
+        The sequences of each lane spread over the slots of their own replicas. The request waits
+        for the replica with the fewest sequences per slot.
         """
-        loop = asyncio.get_running_loop()
-        now_s, quota = loop.time(), self._current_quota()
-        position = next(index for index, one in enumerate(self._waiting, 1) if one is slot)
-        reason = self._judge(position, slot.time_left_s - IDLE_SLOT_WAIT_S, quota, now_s)
+        sequences_per_slot = dict.fromkeys(quotas, 0.0)
+        for kind in self._waiting.kinds():
+            num_sequences = self._waiting.num_sequences(kind, before)
+            theirs = quotas if kind == slot.plan.needs.kind else self._slots.quotas(kind)
+            num_slots = max(_num_slots(theirs), 1)
+            for name in theirs.keys() & quotas.keys():
+                sequences_per_slot[name] += num_sequences / num_slots
+        least = min(sequences_per_slot.values(), default=0.0)
+        return least * _num_slots(quotas) + slot.plan.cost.num_sequences
+
+    def _judge_late(self, slot: Slot[C]) -> None:
+        """Judge a request that got no idle slots of other processes."""
+        loop, kind = asyncio.get_running_loop(), slot.plan.needs.kind
+        now_s, quotas = loop.time(), self._slots.quotas(kind)
+        num_ahead = self._waiting.num_before(slot.arrival)
+        time_left_s = slot.time_left_s - IDLE_SLOT_WAIT_S
+        reason = self._judge(slot, quotas, num_ahead, time_left_s, now_s)
         if reason is not None:
-            self._refuse_waiting(slot, reason, quota.num_slots, now_s)
+            self._refuse_waiting(slot, reason, quotas, now_s)
             return
-        self._unjudged.remove(slot)
-        wait_s = self._forecast.longest_wait_s(slot.time_left_s) - IDLE_SLOT_WAIT_S
+        self._forget_unjudged(slot)
+        wait_s = self._forecast(kind).longest_wait_s(slot.time_left_s) - IDLE_SLOT_WAIT_S
         slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
-        self._queue_changed(0, quota.num_slots, now_s)
+        self._queue_changed(0, kind, quotas, now_s)
 
-    def _current_quota(self) -> SlotQuota:
-        return self._quota(self._capacity())
+    def _admit_waiting(self, now_s: float) -> set[str]:
+        """Give slots to waiting requests, oldest first; returns the replicas that are spared."""
+        spared: set[str] = set()
+        blocked: set[Lane] = set()
+        while (slot := self._waiting.oldest(blocked)) is not None:
+            assert slot.granted is not None
+            if slot.granted.done():  # a cancelled request is still listed until its task runs
+                self._leave_queue(slot, now_s)
+                continue
+            slot.claim = self._slots.take(slot.plan, spared)
+            if slot.claim is None:
+                blocked.add(lane_of(slot.plan))
+                spared.update(self._spared_for(slot.plan, spared))
+                continue
+            self.num_held += 1
+            slot.granted.set_result(None)
+            self._leave_queue(slot, now_s)
+        return spared
 
-    def _admit_waiting(self, quota: SlotQuota, now_s: float) -> None:
-        """Give free slots to waiting requests, first come, first served."""
-        while self._waiting and self.num_held < quota.limit:
-            slot, granted = self._waiting.popitem(last=False)
-            if not granted.done():  # a cancelled request is still listed until its task runs
-                self.num_held += 1
-                granted.set_result(None)
-            self._left_queue(slot, quota.num_slots, now_s)
+    def _spared_for(self, plan: RequestPlan, spared: set[str]) -> list[str]:
+        """The replica, if any, that a waiting request is likely to get first."""
+        quotas = self._slots.quotas(plan.needs.kind)
+        left = [
+            name
+            for name, quota in quotas.items()
+            if name not in spared and quota.num_slots >= plan.cost.num_sequences
+        ]
+        return [max(left, key=lambda name: quotas[name].num_free)] if left else []
 
-    def _expire(self, slot: Slot) -> None:
+    def _expire(self, slot: Slot[C]) -> None:
         """Refuse a request whose wait has run out."""
-        now_s, num_slots = asyncio.get_running_loop().time(), self._current_quota().num_slots
-        reason = RefusalReason.WAITED_TOO_LONG if num_slots else RefusalReason.NO_REPLICA
-        self._refuse_waiting(slot, reason, num_slots, now_s)
+        quotas = self._slots.quotas(slot.plan.needs.kind)
+        reason = RefusalReason.WAITED_TOO_LONG if quotas else RefusalReason.NO_REPLICA
+        self._refuse_waiting(slot, reason, quotas, asyncio.get_running_loop().time())
 
     def _refuse_waiting(
-        self, slot: Slot, reason: RefusalReason, num_slots: int, now_s: float
+        self, slot: Slot[C], reason: RefusalReason, quotas: Quotas, now_s: float
     ) -> None:
-        granted = self._waiting.pop(slot)
-        self._left_queue(slot, num_slots, now_s)
-        if not granted.done():
-            granted.set_exception(self._refusal(reason, num_slots, now_s))
+        assert slot.granted is not None
+        self._leave_queue(slot, now_s)
+        if not slot.granted.done():
+            refusal = self._refusal(reason, slot.plan.needs.kind, quotas, now_s)
+            slot.granted.set_exception(refusal)
 
-    def _withdraw(self, slot: Slot, granted: asyncio.Future[None], now_s: float) -> None:
+    def _withdraw(self, slot: Slot[C], now_s: float) -> None:
         """Remove a request that was cancelled while it waited, or just as its wait ended."""
         if slot in self._waiting:
-            del self._waiting[slot]
-            self._left_queue(slot, self._current_quota().num_slots, now_s)
-        elif not granted.cancelled() and granted.exception() is None:
-            self._release(now_s)
+            self._leave_queue(slot, now_s)
+        elif slot.claim is not None:
+            self._release(slot.claim, now_s)
+        elif slot.granted is not None and not slot.granted.cancelled():
+            slot.granted.exception()  # else asyncio logs that it was never retrieved
 
-    def _release(self, now_s: float) -> None:
+    def _release(self, claim: C, now_s: float) -> None:
+        claim.withdraw()
         self.num_held -= 1
-        self._admit_waiting(self._current_quota(), now_s)
+        self._admit_waiting(now_s)
 
-    def _ended(self, held_s: float, now_s: float) -> None:
-        self._forecast.slot_ended(held_s, now_s)
-        self._release(now_s)
+    def _ended(self, slot: Slot[C], held_s: float, now_s: float) -> None:
+        assert slot.claim is not None
+        name, kind = slot.claim.replica.name, slot.plan.needs.kind
+        self._forecast(kind)
+        for other, forecast in self._forecasts.items():
+            if other == kind or name in self._slots.quotas(other):
+                forecast.slots_ended(held_s, now_s, slot.plan.cost.num_sequences)
+        self._release(slot.claim, now_s)
 
-    def _left_queue(self, slot: Slot, num_slots: int, now_s: float) -> None:
+    def _leave_queue(self, slot: Slot[C], now_s: float) -> None:
         assert slot.timer is not None
         slot.timer.cancel()
-        self._unjudged.discard(slot)
-        self._queue_changed(-1, num_slots, now_s)
-        if not self._waiting and self._recheck_timer is not None:
+        self._waiting.remove(slot)
+        self._forget_unjudged(slot)
+        kind = slot.plan.needs.kind
+        self._queue_changed(-1, kind, self._slots.quotas(kind), now_s)
+        if not len(self._waiting) and self._recheck_timer is not None:
             self._recheck_timer.cancel()
             self._recheck_timer = None
+
+    def _forget_unjudged(self, slot: Slot[C]) -> None:
+        if slot in self._unjudged:
+            self._unjudged.remove(slot)
+            self._num_unjudged[slot.plan.needs.kind] -= 1
 
     def _recheck_again(self) -> None:
         loop = asyncio.get_running_loop()
         self._recheck_timer = loop.call_later(_RECHECK_S, self._recheck_again)
         self.recheck()
 
-    def _queue_changed(self, by: int, num_slots: int, now_s: float) -> None:
-        self._forecast.queue_changed(len(self._waiting) - len(self._unjudged), num_slots, now_s)
+    def _forecast(self, kind: NeedsKind) -> QueueForecast:
+        forecast = self._forecasts.get(kind)
+        if forecast is None:
+            forecast = self._forecasts[kind] = QueueForecast(self._settings)
+        return forecast
+
+    def _queue_changed(self, by: int, kind: NeedsKind, quotas: Quotas, now_s: float) -> None:
+        num_waiting = self._waiting.num_requests(kind) - self._num_unjudged[kind]
+        self._forecast(kind).queue_changed(num_waiting, _num_slots(quotas), now_s)
         self._observer.queue_changed(by)
 
-    def _refusal(self, reason: RefusalReason, num_slots: int, now_s: float) -> Overloaded:
+    def _refusal(
+        self, reason: RefusalReason, kind: NeedsKind, quotas: Quotas, now_s: float
+    ) -> Overloaded:
         self._observer.admission_refused(reason)
         if reason is RefusalReason.NO_REPLICA:
             return Overloaded(reason, _NO_REPLICA_RETRY_S)
-        return Overloaded(reason, self._forecast.refuse(len(self._waiting), num_slots, now_s))
+        num_waiting = self._waiting.num_sequences(kind)
+        return Overloaded(
+            reason, self._forecast(kind).refuse(num_waiting, _num_slots(quotas), now_s)
+        )
 
     def __repr__(self) -> str:
         return f"AdmissionQueue(num_held={self.num_held}, num_waiting={self.num_waiting})"
 
 
-class Slot:
+class Slot(Generic[C]):
     """The right to have one request answered."""
 
-    __slots__ = ("_began_at_s", "_queue", "time_left_s", "timer")
+    __slots__ = ("_began_at_s", "_queue", "arrival", "claim", "granted", "plan", "time_left_s",
+                 "timer")  # fmt: skip
 
-    def __init__(self, queue: AdmissionQueue, time_left_s: float) -> None:
+    def __init__(self, queue: AdmissionQueue[C], plan: RequestPlan, time_left_s: float) -> None:
         self._queue = queue
         self._began_at_s = 0.0
+        self.plan = plan
         self.time_left_s = time_left_s
+        self.arrival = 0
+        self.claim: C | None = None
+        """The slots of a replica, for the first attempt; None before the request is admitted."""
+        self.granted: asyncio.Future[None] | None = None
+        """Ends its wait; None for a request that has not waited."""
         self.timer: asyncio.TimerHandle | None = None
-        """Ends its wait; set by the queue."""
+        """Set by the queue."""
 
-    async def __aenter__(self) -> Slot:
+    async def __aenter__(self) -> Slot[C]:
         loop = asyncio.get_running_loop()
         granted = self._queue._admit_or_queue(self, loop.time())
         if granted is not None:
             try:
                 await granted
             except asyncio.CancelledError:
-                self._queue._withdraw(self, granted, loop.time())
+                self._queue._withdraw(self, loop.time())
                 raise
         self._began_at_s = loop.time()
         return self
@@ -237,4 +352,8 @@ class Slot:
         trace: TracebackType | None,
     ) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._queue._ended(now_s - self._began_at_s, now_s)
+        self._queue._ended(self, now_s - self._began_at_s, now_s)
+
+
+def _num_slots(quotas: Quotas) -> int:
+    return sum(quota.num_slots for quota in quotas.values())

@@ -44,8 +44,8 @@ class QueueForecast:
     queue in which requests waited for `max_queue_wait_s` of the last 1.25 `max_queue_wait_s` is a
     standing queue: it delays every request and raises no throughput (Nichols and Jacobson,
     "Controlling queue delay", 2012; the two limits are Facebook's, Maurer, "Fail at scale", 2015).
-    The longest wait is then a quarter of `hold`. The first position is always given, or slots would
-    idle.
+    The longest wait is then a quarter of `hold`. A request with none before it may always wait,
+    or slots would idle.
 
     Assumptions: requests are alike, so any waiting request will hold its slot for the mean time;
     the future is like the last 30 s. Where it fails: (1) before the first slot is released nothing
@@ -57,10 +57,10 @@ class QueueForecast:
 
     >>> forecast = QueueForecast(AdmissionSettings())
     >>> for second in range(64):
-    ...     forecast.slot_ended(held_s=2.0, now_s=float(second))
+    ...     forecast.slots_ended(held_s=2.0, now_s=float(second))
     >>> forecast.wait_s(position=8, num_slots=4, now_s=64.0)
     4.0
-    >>> forecast.judge(position=8, num_slots=4, time_left_s=5.0, now_s=64.0)
+    >>> forecast.judge(position=8, num_slots=4, time_left_s=5.0, now_s=64.0, num_ahead=7)
     <RefusalReason.DEADLINE: 'deadline'>
     """
 
@@ -82,19 +82,19 @@ class QueueForecast:
         self._count_until(now_s)
         self._num_busy_slots = num_slots if num_waiting else 0
 
-    def slot_ended(self, held_s: float, now_s: float) -> None:
-        """Note that an admitted request has ended. Mutates."""
+    def slots_ended(self, held_s: float, now_s: float, num_slots: int = 1) -> None:
+        """Note that an admitted request with this many slots has ended. Mutates."""
         self._count_until(now_s)
         if self._num_busy_slots:
-            self._busy_ended.add(1, now_s)
-        self._num_ended = min(self._num_ended + 1, _NUM_HOLDS)
+            self._busy_ended.add(num_slots, now_s)
+        self._num_ended = min(self._num_ended + num_slots, _NUM_HOLDS)
         if self._hold_s is None:
             self._hold_s = held_s
         else:
-            self._hold_s += (held_s - self._hold_s) / self._num_ended
+            self._hold_s += (held_s - self._hold_s) * min(num_slots / self._num_ended, 1.0)
 
-    def wait_s(self, position: int, num_slots: int, now_s: float) -> float | None:
-        """Forecast wait of the request at this position (1 is next); None while not known."""
+    def wait_s(self, position: float, num_slots: int, now_s: float) -> float | None:
+        """Forecast wait until this many slots have become free; None while not known."""
         if self._hold_s is None or num_slots < 1:
             return None
         self._count_until(now_s)
@@ -109,19 +109,23 @@ class QueueForecast:
 
     def judge(
         self,
-        position: int,
+        position: float,
         num_slots: int,
         time_left_s: float,
         now_s: float,
+        *,
+        num_ahead: int,
         num_waiting_elsewhere: int = 0,
     ) -> RefusalReason | None:
-        """The reason to refuse a request this position in the queue; None when it may wait.
+        """The reason to refuse a request; None when it may wait.
 
-        Requests that wait in other processes count towards `max_queue`, but wait for other slots.
+        `position` counts the slots that must become free until it has its own; `num_ahead`
+        requests wait before it. Requests that wait in other processes count towards `max_queue`,
+        but wait for other slots.
         """
         if num_slots < 1:
             return RefusalReason.NO_REPLICA
-        if position + num_waiting_elsewhere > self._settings.max_queue:
+        if num_ahead + 1 + num_waiting_elsewhere > self._settings.max_queue:
             return RefusalReason.QUEUE_FULL
         wait_s = self.wait_s(position, num_slots, now_s)
         if wait_s is None or self._hold_s is None:
@@ -131,14 +135,14 @@ class QueueForecast:
         if wait_s > self._settings.max_queue_wait_s:
             return RefusalReason.WAIT_TOO_LONG
         is_standing = self._waited.total(now_s) >= self._settings.max_queue_wait_s
-        if position > 1 and is_standing and wait_s > _STANDING_QUEUE_FRACTION * self._hold_s:
+        if num_ahead and is_standing and wait_s > _STANDING_QUEUE_FRACTION * self._hold_s:
             return RefusalReason.WAIT_TOO_LONG
         return None
 
     def refuse(self, num_waiting: int, num_slots: int, now_s: float) -> int:
         """Count a refusal and return its Retry-After in seconds. Mutates.
 
-        It is the forecast wait after all waiting requests and all requests refused in the last 30
+        It is the forecast wait after all waiting sequences and all requests refused in the last 30
         s, since their clients will retry too. Later refusals get longer times, so that the clients
         do not all return at once.
         """

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from paceline.gateway.admission.queue import AdmissionObserver, AdmissionQueue
+from paceline.gateway.admission.slot_source import SlotClaim, SlotSource
 from paceline.gateway.peers import NoPeerWorkers, PeerWorkers, SlotDemand
+from paceline.gateway.requests.needs import NeedsKind
 from paceline.gateway.settings import AdmissionSettings
 
+C = TypeVar("C", bound=SlotClaim)
 
-class AdmissionQueues:
+
+class AdmissionQueues(Generic[C]):
     """Creates the queue of a model at its first request, and drops it once the model has left.
 
-    `capacity` gives a model's slots over all processes; it must answer from memory.
+    `slots_of` gives the slots of a model's replicas.
     """
 
     def __init__(
         self,
         settings: AdmissionSettings,
-        capacity: Callable[[str], int],
+        slots_of: Callable[[str], SlotSource[C]],
         observer: AdmissionObserver,
         peers: PeerWorkers | None = None,
     ) -> None:
         self._settings = settings
-        self._capacity = capacity
+        self._slots_of = slots_of
         self._observer = observer
         self._peers = peers or NoPeerWorkers()
-        self._queues: dict[str, AdmissionQueue] = {}
+        self._queues: dict[str, AdmissionQueue[C]] = {}
 
-    def of(self, model: str) -> AdmissionQueue:
+    def of(self, model: str) -> AdmissionQueue[C]:
         """The queue of a served model. Never pass a name that a client made up: each name costs
         memory."""
         queue = self._queues.get(model)
@@ -37,19 +42,26 @@ class AdmissionQueues:
             self._drop_unused()
             queue = self._queues[model] = AdmissionQueue(
                 self._settings,
-                lambda: self._capacity(model),
+                self._slots_of(model),
                 self._observer,
-                functools.partial(self._peers.slot_quota, model),
+                functools.partial(self._peers.num_waiting, model),
             )
         return queue
 
-    def demands(self) -> dict[str, SlotDemand]:
-        """Held slots and waiting requests of this process, for the models that have any."""
+    def demands(self, num_held: Mapping[str, int]) -> dict[str, SlotDemand]:
+        """The demand of this process by replica, where it has any; `num_held` sequences run."""
+        waiting: dict[str, int] = {}
+        for queue in self._queues.values():
+            waiting.update(queue.waiting_by_replica())
         return {
-            model: SlotDemand(queue.num_held, queue.num_waiting)
-            for model, queue in self._queues.items()
-            if queue.num_held or queue.num_waiting
+            name: SlotDemand(num_held.get(name, 0), waiting.get(name, 0))
+            for name in {**num_held, **waiting}
         }
+
+    def queue_lengths(self) -> dict[str, int]:
+        """Waiting requests by model, for the models that have any."""
+        lengths = {model: queue.num_waiting for model, queue in self._queues.items()}
+        return {model: length for model, length in lengths.items() if length}
 
     def recheck(self) -> None:
         """Admit waiting requests after the quotas have changed."""
@@ -58,5 +70,6 @@ class AdmissionQueues:
 
     def _drop_unused(self) -> None:
         for model, queue in list(self._queues.items()):
-            if not queue.num_held and not queue.num_waiting and not self._capacity(model):
+            is_idle = not queue.num_held and not queue.num_waiting
+            if is_idle and not self._slots_of(model).quotas(NeedsKind()):
                 del self._queues[model]

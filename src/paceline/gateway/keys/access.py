@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 
 from paceline.gateway.http.asgi import Scope
 from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.keys.file import KeyFile
 from paceline.gateway.keys.ring import Tenant, unauthorized
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
-from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings, is_loopback
 
 logger = logging.getLogger(__name__)
-
-_SALTED_DIALECTS = frozenset({"vllm"})
-"""Servers that support `cache_salt`; others may refuse an unknown field."""
 
 
 class DataAccess:
@@ -41,11 +36,11 @@ class DataAccess:
         """The tenant of this request; None when no keys are set. Raises `Refusal` (401)."""
         return None if self._keys is None else _authenticate(self._keys, scope)
 
-    def engine_fields(self, tenant: Tenant | None, replica: Replica) -> Mapping[str, object]:
-        """Fields to add to the client's body for this replica."""
-        if tenant is None or self._secret is None or replica.dialect not in _SALTED_DIALECTS:
-            return {}
-        return {"cache_salt": salt_of(self._secret, tenant.name)}
+    def cache_salt(self, tenant: Tenant | None) -> str | None:
+        """What separates this tenant in the engines' prefix caches; None when nothing does."""
+        if tenant is None or self._secret is None:
+            return None
+        return salt_of(self._secret, tenant.name)
 
 
 class AdminAccess:

@@ -7,7 +7,7 @@ fails, is decided in `request_runner`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from paceline.gateway.continuation.resumable_stream import (
     CannotContinue,
@@ -29,24 +29,20 @@ from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.upstream import Broken, Unreachable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
-from paceline.gateway.requests.draft_cap import cap_fields
+from paceline.gateway.requests.engine_fields import engine_fields
 from paceline.gateway.time_limits import DETOKENISE_TIMEOUT_S
 
 _MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
-
-EngineFields = Callable[[Replica], Mapping[str, object]]
-"""Fields that the gateway adds to the body for this replica."""
 
 
 class Answer:
     """The answer to one request."""
 
-    __slots__ = ("_context", "_engine_fields", "_reply", "_stream")
+    __slots__ = ("_context", "_reply", "_stream")
 
-    def __init__(self, context: RequestContext, engine_fields: EngineFields) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._reply = context.reply
-        self._engine_fields = engine_fields
         self._stream: ResumableStream | None = None
         """None for an answer that cannot be continued."""
 
@@ -96,7 +92,7 @@ class Answer:
         assert stream is not None
 
         async def ask(path: str, body: bytes) -> tuple[int, bytes]:
-            upstreams, request_id = self._context.upstreams, self._context.request_id
+            upstreams, request_id = self._context.upstreams, self._context.plan.request_id
             response = await upstreams.post(replica, path, body, request_id)
             lease.own(response)
             return response.status, await response.read_all(_MAX_DETOKENISE_ANSWER_BYTES)
@@ -123,8 +119,8 @@ class Answer:
 
     def _fields_for(self, replica: Replica) -> dict[str, object]:
         """Fields to set in the body for this replica."""
-        cap = cap_fields(self._context.request.parsed, replica.dialect)
-        return {**self._engine_fields(replica), **cap}
+        context = self._context
+        return engine_fields(context.plan, context.request.parsed, replica.dialect)
 
     def _body(self, fields: Mapping[str, object]) -> bytes:
         request = self._context.request

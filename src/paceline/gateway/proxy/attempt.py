@@ -23,6 +23,7 @@ from paceline.gateway.proxy.error_log import describe_error
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.stream_timeout import StreamTimeout
 from paceline.gateway.proxy.upstream import Broken, Unreachable, UpstreamResponse, Upstreams
+from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings import GatewaySettings
 
@@ -46,7 +47,7 @@ class RequestContext:
     """What all attempts of one request share."""
 
     request: CheckedRequest
-    request_id: str
+    plan: RequestPlan
     reply: ClientResponse
     upstreams: Upstreams
     observer: AttemptObserver
@@ -62,7 +63,7 @@ class Attempt:
 
     def __init__(self, context: RequestContext, lease: Lease) -> None:
         self._request = context.request
-        self._request_id = context.request_id
+        self._request_id = context.plan.request_id
         self._reply = context.reply
         self._upstreams = context.upstreams
         self._observer = context.observer

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from types import TracebackType
 from typing import Protocol
 
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.plan import NO_COST, ONE_SEQUENCE, RequestCost
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStream
 
@@ -34,16 +36,27 @@ class Traffic(Protocol):
         ...
 
 
+class _LeaseState(Enum):
+    NEW = "new"
+    OPEN = "open"
+    """It counts; its attempt has not begun."""
+    ENTERED = "entered"
+    CLOSED = "closed"
+
+
 class Lease:
-    """Use it as an async context manager; the count rises on entering, without suspending."""
+    """Use it as an async context manager. The counts rise on entering, without suspending, or
+    before, if `LeaseTable.claim` opened it."""
 
     __slots__ = (
-        "_end_attempt", "_outcome", "_stream", "_table", "_ticket", "_upstream", "has_answered",
-        "replica",
+        "_end_attempt", "_outcome", "_state", "_stream", "_table", "_ticket", "_upstream", "cost",
+        "has_answered", "replica",
     )  # fmt: skip
 
-    def __init__(self, replica: Replica, table: LeaseTable) -> None:
+    def __init__(self, replica: Replica, cost: RequestCost, table: LeaseTable) -> None:
         self.replica = replica
+        self.cost = cost
+        self._state = _LeaseState.NEW
         self._table = table
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
@@ -94,8 +107,22 @@ class Lease:
         elif self._upstream is not None:
             self._upstream.close()
 
-    async def __aenter__(self) -> Lease:
+    def open(self) -> None:
+        """Count the attempt from now on. Call `withdraw` unless the lease is entered."""
+        assert self._state is _LeaseState.NEW
+        self._state = _LeaseState.OPEN
         self._ticket = self._table._open_lease(self)
+
+    def withdraw(self) -> None:
+        """Close an open lease that was not entered; no effect on any other."""
+        if self._state is _LeaseState.OPEN:
+            self._close(Outcome.CLIENT_GONE)
+
+    async def __aenter__(self) -> Lease:
+        if self._state is _LeaseState.NEW:
+            self.open()
+        assert self._state is _LeaseState.OPEN
+        self._state = _LeaseState.ENTERED
         return self
 
     async def __aexit__(
@@ -107,12 +134,16 @@ class Lease:
         is_cancelled = isinstance(error, asyncio.CancelledError)
         self.end(Outcome.SHUT_DOWN if is_cancelled else Outcome.INTERNAL_ERROR)
         assert self._outcome is not None
-        assert self._ticket is not None
         if self._upstream is not None:
             self._upstream.close()
         if self._stream is not None:
             self._table._progress.ended(self._stream)
-        self._table._close_lease(self, self._ticket, self._outcome)
+        self._close(self._outcome)
+
+    def _close(self, outcome: Outcome) -> None:
+        assert self._ticket is not None
+        self._state = _LeaseState.CLOSED
+        self._table._close_lease(self, self._ticket, outcome)
 
 
 class LeaseTable:
@@ -122,12 +153,29 @@ class LeaseTable:
         self.breakers = breakers
         self._progress = progress
         self._open: dict[str, set[Lease]] = {}
+        self._costs: dict[str, RequestCost] = {}
+        """Of the open leases, by replica."""
 
-    def lease(self, replica: Replica) -> Lease:
-        return Lease(replica, self)
+    def lease(self, replica: Replica, cost: RequestCost = ONE_SEQUENCE) -> Lease:
+        """A lease that is not open yet."""
+        return Lease(replica, cost, self)
+
+    def claim(self, replica: Replica, cost: RequestCost) -> Lease:
+        """An open lease, to be entered or withdrawn."""
+        lease = Lease(replica, cost, self)
+        lease.open()
+        return lease
 
     def num_in_flight(self, replica_name: str) -> int:
         return len(self._open.get(replica_name, ()))
+
+    def num_sequences(self, replica_name: str) -> int:
+        """Sequences of the open attempts on this replica."""
+        return self._costs.get(replica_name, NO_COST).num_sequences
+
+    def costs(self) -> dict[str, RequestCost]:
+        """The summed costs of the open attempts by replica, as a copy."""
+        return dict(self._costs)
 
     def in_flight(self) -> dict[str, int]:
         """Open attempts by replica, as a copy; replicas without any are left out."""
@@ -161,6 +209,7 @@ class LeaseTable:
     def _open_lease(self, lease: Lease) -> Ticket:
         name = lease.replica.name
         self._open.setdefault(name, set()).add(lease)
+        self._costs[name] = self._costs.get(name, NO_COST) + lease.cost
         return self.breakers.began(name, time.monotonic())
 
     def _answered(self, ticket: Ticket) -> None:
@@ -170,8 +219,10 @@ class LeaseTable:
         name = lease.replica.name
         leases = self._open[name]
         leases.remove(lease)
-        if not leases:
-            del self._open[name]  # replicas come and go; the table must not grow with them
+        self._costs[name] -= lease.cost
+        if not leases:  # replicas come and go; the tables must not grow with them
+            del self._open[name]
+            del self._costs[name]
         self.breakers.ended(ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:

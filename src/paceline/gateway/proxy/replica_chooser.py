@@ -1,4 +1,7 @@
-"""`ReplicaChooser`: the replica of every attempt of one request, the first and the later ones."""
+"""`ReplicaChooser`: the replicas of one request after its first attempt.
+
+Admission chooses the first one, where slots are free.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Collection
 
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.validation import CheckedRequest
+from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.routing.router import Router
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import (
@@ -21,7 +24,7 @@ _KEEP_ALIVE = b": waiting for a replica\n\n"
 
 
 class ReplicaChooser:
-    """Chooses the replicas of one request.
+    """Chooses the replicas of one request after its first attempt.
 
     The first attempt may go to a replica whose breaker is open, when all are: a doubtful replica is
     better than a refusal. Later attempts may not; they wait for a replica instead. A stream that
@@ -29,7 +32,7 @@ class ReplicaChooser:
     """
 
     __slots__ = (
-        "_began_on", "_failed", "_max_wait_s", "_reply", "_request", "_router",
+        "_began_on", "_failed", "_max_wait_s", "_plan", "_reply", "_router",
         "waited_s",
     )  # fmt: skip
 
@@ -37,12 +40,12 @@ class ReplicaChooser:
         self,
         router: Router,
         settings: GatewaySettings,
-        request: CheckedRequest,
+        plan: RequestPlan,
         reply: ClientResponse,
     ) -> None:
         self._router = router
         self._max_wait_s = settings.failures.replica_wait_s
-        self._request = request
+        self._plan = plan
         self._reply = reply
         self._failed: set[str] = set()
         """Names of the replicas that failed this request."""
@@ -84,9 +87,9 @@ class ReplicaChooser:
 
     def _choose(self, avoid: Collection[str]) -> Replica | None:
         return self._router.choose(
-            self._request.model,
-            self._request.needs,
+            self._plan.model,
+            self._plan.needs,
             avoid,
-            allow_open_breakers=not self._failed,
+            allow_open_breakers=False,
             continues_from=self._began_on,
         )

@@ -7,7 +7,6 @@ It owns the choice of replicas, the lease of each attempt, retries, continuation
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 
@@ -26,12 +25,14 @@ from paceline.gateway.proxy.attempt import RequestContext
 from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
 from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import RetryReason, Step, next_step
+from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.replica_chooser import ReplicaChooser
 from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.replicas import Replica, of_model
+from paceline.gateway.replicas import of_model
 from paceline.gateway.requests.deadline import Deadline, deadline_of
+from paceline.gateway.requests.plan import RequestPlan, make_plan
 from paceline.gateway.requests.routes import Route
-from paceline.gateway.requests.served import check_served, unready
+from paceline.gateway.requests.served import check_served, most_sequences, unready
 from paceline.gateway.requests.validation import CheckedRequest, check_request
 
 logger = logging.getLogger(__name__)
@@ -41,13 +42,24 @@ class RequestRunner:
     """Runs one request; use it once."""
 
     __slots__ = (
-        "_answer", "_chooser", "_deadline", "_failure", "_history", "_receive", "_reply",
-        "_request", "_request_id", "_route", "_scope", "_services", "_times",
+        "_answer",
+        "_chooser",
+        "_deadline",
+        "_failure",
+        "_history",
+        "_plan",
+        "_receive",
+        "_reply",
+        "_request_id",
+        "_route",
+        "_scope",
+        "_services",
+        "_times",
     )  # fmt: skip
 
     _deadline: Deadline
     _times: RequestTimes
-    _request: CheckedRequest
+    _plan: RequestPlan
     _answer: Answer
     _chooser: ReplicaChooser
 
@@ -101,11 +113,15 @@ class RequestRunner:
         tenant = self._authenticate()
         body = await self._read_body()
         request = self._check_request(body, tenant)
-        self._check_served(request)
-        async with ClientWatch(self._receive), self._deadline, self._wait_for_slot(request):
+        plan = self._check_served(request, tenant)
+        async with (
+            ClientWatch(self._receive),
+            self._deadline,
+            self._wait_for_slots(plan) as slot,
+        ):
             end = None
-            while (replica := await self._choose_replica(end)) is not None:
-                end = await self._attempt(replica)
+            while (lease := await self._choose_replica(slot, end)) is not None:
+                end = await self._attempt(lease)
             return await self._finish(end)
 
     # The steps
@@ -122,47 +138,48 @@ class RequestRunner:
         return await read_body(self._receive, settings)
 
     def _check_request(self, body: bytes, tenant: Tenant | None) -> CheckedRequest:
-        """Step 3: refuse a request that no engine should see; prepare the answer to any other."""
-        services = self._services
-        self._times = RequestTimes(services.metrics)
-        request = check_request(self._route, body, services.settings, tenant)
-        self._request = request
-        context = RequestContext(
+        """Step 3: refuse a request that no engine should see."""
+        self._times = RequestTimes(self._services.metrics)
+        return check_request(self._route, body, self._services.settings, tenant)
+
+    def _check_served(self, request: CheckedRequest, tenant: Tenant | None) -> RequestPlan:
+        """Step 4: refuse at once, before any wait, what no replica can serve now; plan the rest."""
+        services, settings = self._services, self._services.settings
+        replicas = services.source.replicas()
+        check_served(request, replicas, settings.retry_after_s)
+        plan = self._plan = make_plan(
             request,
-            self._request_id,
-            self._reply,
-            services.upstreams,
-            self._times,
-            services.settings,
+            request_id=self._request_id,
+            deadline_at_s=self._deadline.at_s,
+            max_sequences=most_sequences(request, replicas, settings.admission),
+            tenant=tenant,
+            cache_salt=services.access.cache_salt(tenant),
         )
-        self._answer = Answer(context, functools.partial(services.access.engine_fields, tenant))
-        self._chooser = ReplicaChooser(services.router, services.settings, request, self._reply)
-        return request
+        self._answer = Answer(
+            RequestContext(request, plan, self._reply, services.upstreams, self._times, settings)
+        )
+        self._chooser = ReplicaChooser(services.router, settings, plan, self._reply)
+        return plan
 
-    def _check_served(self, request: CheckedRequest) -> None:
-        """Step 4: refuse at once, before any wait, what no replica can serve now."""
-        services = self._services
-        check_served(request, services.source.replicas(), services.settings.retry_after_s)
+    def _wait_for_slots(self, plan: RequestPlan) -> Slot[Lease]:
+        """Step 5: wait in the model's queue until a replica has slots for all its sequences."""
+        return self._services.admissions.of(plan.model).slot(plan, self._deadline.left_s())
 
-    def _wait_for_slot(self, request: CheckedRequest) -> Slot:
-        """Step 5: wait in the model's queue; the slot is held until the answer has ended."""
-        return self._services.admissions.of(request.model).slot(self._deadline.left_s())
+    async def _choose_replica(self, slot: Slot[Lease], end: AttemptEnd | None) -> Lease | None:
+        """Step 6: the lease of the next attempt; None when there is no further attempt.
 
-    async def _choose_replica(self, end: AttemptEnd | None) -> Replica | None:
-        """Step 6: the replica of the next attempt; None when there is no further attempt.
-
-        `end` is how the last attempt ended, None before the first. Before the first attempt it
-        raises `Refusal` when no replica is left; later it may wait for one.
+        `end` is how the last attempt ended, None before the first: that one is at the replica whose
+        slots were free. Later it may wait for a replica.
         """
         if end is None:
-            return self._choose_first()
+            return self._begin_first(slot)
         return None if end.problem is None else await self._choose_next(end)
 
-    async def _attempt(self, replica: Replica) -> AttemptEnd:
+    async def _attempt(self, lease: Lease) -> AttemptEnd:
         """Step 7: one attempt under one lease: begin the answer, or continue it."""
         answer, continues = self._answer, self._reply.has_data
-        num_tokens_before = answer.num_tokens
-        async with self._services.leases.lease(replica) as lease:
+        num_tokens_before, replica = answer.num_tokens, lease.replica
+        async with lease:
             end = await answer.attempt(lease)
             lease.end(end.outcome)
         num_new_tokens = answer.num_tokens - num_tokens_before
@@ -189,19 +206,16 @@ class RequestRunner:
 
     # The choice of replicas
 
-    def _choose_first(self) -> Replica:
-        services = self._services
-        self._times.sent_upstream(self._request.num_choices)
-        replica = self._chooser.choose()
-        if replica is None:
-            raise self._unready()
-        now_s = time.monotonic()
+    def _begin_first(self, slot: Slot[Lease]) -> Lease:
+        services, now_s = self._services, time.monotonic()
+        self._times.sent_upstream(self._plan.cost.num_sequences)
         services.retries.note_request(now_s)
         services.continuations.note_request(now_s)
-        return replica
+        assert slot.claim is not None
+        return slot.claim
 
-    async def _choose_next(self, end: AttemptEnd) -> Replica | None:
-        """The replica that follows a failed attempt; None when the client gets the error."""
+    async def _choose_next(self, end: AttemptEnd) -> Lease | None:
+        """The lease that follows a failed attempt; None when the client gets the error."""
         replica = self._chooser.choose()
         step, reason = self._decide(end, has_other_replica=replica is not None)
         if step in (Step.FINISHED, Step.GIVE_UP):
@@ -212,7 +226,7 @@ class RequestRunner:
         if replica is None or not self._spend(end.outcome):
             self._count_lost_stream(RetryReason.NO_REPLICA_CAME)
             return None
-        return replica
+        return self._services.leases.lease(replica, self._plan.cost)
 
     def _decide(self, end: AttemptEnd, *, has_other_replica: bool) -> tuple[Step, RetryReason]:
         services, now_s = self._services, time.monotonic()
@@ -261,7 +275,7 @@ class RequestRunner:
 
     def _unready(self) -> Refusal:
         services = self._services
-        replicas = of_model(services.source.replicas(), self._request.model)
+        replicas = of_model(services.source.replicas(), self._plan.model)
         return unready(replicas, services.settings.retry_after_s)
 
     def _count_lost_stream(self, reason: RetryReason) -> None:

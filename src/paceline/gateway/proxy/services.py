@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.lease import Lease, LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
@@ -22,7 +22,7 @@ class GatewayServices:
     settings: GatewaySettings
     source: ReplicaSource
     access: DataAccess
-    admissions: AdmissionQueues
+    admissions: AdmissionQueues[Lease]
     router: Router
     leases: LeaseTable
     upstreams: Upstreams

@@ -10,7 +10,7 @@ from __future__ import annotations
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.draft_cap import FIELD
-from paceline.gateway.requests.needs import Needs
+from paceline.gateway.requests.needs import Needs, NeedsKind
 
 _ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "tgi"})
 """Servers that give one answer whatever `n` says: llama.cpp's answers 500 ("Only one completion
@@ -20,11 +20,16 @@ without drafts."""
 
 def can_serve(replica: Replica, needs: Needs) -> bool:
     """Whether the replica can do what is needed, ready or not."""
-    if needs.undrafted and replica.drafts and not replica.serves_undrafted:
+    return serves_kind(replica, needs.kind)
+
+
+def serves_kind(replica: Replica, needs: NeedsKind) -> bool:
+    """The same for all requests with needs of this kind."""
+    if needs.is_undrafted and replica.drafts and not replica.serves_undrafted:
         return False
     if needs.caps_drafts and not replica.honours_draft_caps:
         return False
-    return needs.num_choices == 1 or replica.dialect not in _ONE_CHOICE_DIALECTS
+    return not needs.has_choices or replica.dialect not in _ONE_CHOICE_DIALECTS
 
 
 def explain_unserved(needs: Needs) -> Problem:

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from paceline.gateway.requests.draft_cap import draft_cap_of
 
 _MIN_P_IGNORED = 1e-5
 """vLLM treats a `min_p` up to this as not given, also while it drafts (`_SAMPLING_EPS` in its
 `sampling_params.py`)."""
+
+
+class NeedsKind(NamedTuple):
+    """What decides which replicas can serve a request. Hashable: admission queues by it."""
+
+    is_undrafted: bool = False
+    """Some fields are accepted only without speculative decoding."""
+    has_choices: bool = False
+    """Several answers to one prompt."""
+    caps_drafts: bool = False
+    """The request limits its draft tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +40,8 @@ class Needs:
     """Whether the request limits its draft tokens."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether every replica meets them."""
-        return not self.undrafted and self.num_choices == 1 and not self.caps_drafts
+    def kind(self) -> NeedsKind:
+        return NeedsKind(bool(self.undrafted), self.num_choices > 1, self.caps_drafts)
 
 
 def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:

@@ -1,14 +1,13 @@
-"""The prompt of each route: its JSON schema, its check, and a lower bound on its tokens.
+"""The prompt of each route: its JSON schema, its check, and its size in tokens.
 
-Each `read_…` refuses what is not text, and returns the number of prompts and the least number of
-tokens in the longest one. The schemas are for the published description of the routes; a test
-compares them with the checks.
+Each `read_…` refuses what is not text, and returns a `PromptSize`. The schemas are for the
+published description of the routes; a test compares them with the checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.gateway.http.errors import invalid, shown
 from paceline.gateway.requests.field_checks import INT32_MAX, described
@@ -17,6 +16,8 @@ MAX_TOKEN_CHARS = 1024
 """No token of the vocabularies in use is longer (the longest known are runs of a few hundred
 blanks), so a prompt has at least its characters / 1024 tokens. Chosen empirically, with a wide
 margin: the gateway refuses only what cannot fit, and the engine checks the rest exactly."""
+_TOKEN_CHARS = 4
+"""Usual characters of a token, for estimates. OpenAI's rule of thumb for English."""
 MAX_EMBEDDING_INPUTS = 2048
 """OpenAI's own bound; clients split their texts into requests of this size."""
 
@@ -30,8 +31,19 @@ RESPONSE_ITEMS = (
 """The items of a conversation in text. Other items run something, or refer to stored answers."""
 _ITEM_TEXTS = ("content", "output", "summary")
 
-PromptSize = tuple[int, int]
-"""(number of prompts, least number of tokens in the longest one)"""
+
+class PromptSize(NamedTuple):
+    """The size of the prompts of one request."""
+
+    num_prompts: int
+    min_tokens: int
+    """The longest prompt has at least this many tokens, with any tokenizer."""
+    num_tokens: int
+    """Tokens of all prompts: exact for token ids, estimated for text."""
+
+
+def _size_of_text(num_chars: int) -> PromptSize:
+    return PromptSize(1, num_chars // MAX_TOKEN_CHARS, num_chars // _TOKEN_CHARS)
 
 
 def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
@@ -50,7 +62,7 @@ def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
                 f"{where}.role",
             )
         num_chars += _check_content(message.get("content"), f"{where}.content")
-    return 1, num_chars // MAX_TOKEN_CHARS
+    return _size_of_text(num_chars)
 
 
 def read_prompt(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
@@ -61,10 +73,10 @@ def read_prompt(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
 def read_embedding_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
     """Read the input of embeddings. `max_prompts` does not apply: embeddings take little time.
 
-    The number of tokens is 0: engines may split an input that is too long.
+    The least number of tokens is 0: engines may split an input that is too long.
     """
-    num_prompts, _ = _read_texts(request.get("input"), MAX_EMBEDDING_INPUTS, "input")
-    return num_prompts, 0
+    size = _read_texts(request.get("input"), MAX_EMBEDDING_INPUTS, "input")
+    return size._replace(min_tokens=0)
 
 
 def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
@@ -78,7 +90,7 @@ def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptS
             num_chars += _check_item(item, f"input[{index}]")
     else:
         raise invalid(f"input must be a string or a list of items; got {shown(given)}.", "input")
-    return 1, num_chars // MAX_TOKEN_CHARS
+    return _size_of_text(num_chars)
 
 
 def _check_item(item: object, where: str) -> int:
@@ -124,18 +136,21 @@ def _check_content(content: object, where: str) -> int:
 def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
     """Read one field that holds text or token ids."""
     if isinstance(prompt, str):
-        return 1, len(prompt) // MAX_TOKEN_CHARS
+        return _size_of_text(len(prompt))
     if isinstance(prompt, list) and prompt:
         if isinstance(prompt[0], int):
-            return 1, _count_token_ids(prompt, param)
+            num_ids = _count_token_ids(prompt, param)
+            return PromptSize(1, num_ids, num_ids)
         if len(prompt) > max_prompts:
             raise invalid(
                 f"{param} has {len(prompt)} entries; at most {max_prompts} are allowed.", param
             )
         if all(isinstance(item, str) for item in prompt):
-            return len(prompt), max(map(len, prompt)) // MAX_TOKEN_CHARS
+            longest, total = max(map(len, prompt)), sum(map(len, prompt))
+            return PromptSize(len(prompt), longest // MAX_TOKEN_CHARS, total // _TOKEN_CHARS)
         if all(isinstance(item, list) and item for item in prompt):
-            return len(prompt), max(_count_token_ids(item, param) for item in prompt)
+            nums_ids = [_count_token_ids(item, param) for item in prompt]
+            return PromptSize(len(prompt), max(nums_ids), sum(nums_ids))
     raise invalid(
         f"{param} must be a string, a list of strings, a list of token ids or a list of such "
         f"lists; got {shown(prompt)}.",

@@ -41,11 +41,15 @@ class Route:
     """Which events of its streams mean what."""
     names_events: bool = False
     """Its events have an `event:` line and a `sequence_number`."""
+    generates: bool = True
+    """Whether its answers are generated token by token."""
 
 
 CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages)
 COMPLETIONS = Route("/v1/completions", "prompt", COMPLETION_FIELDS, read_prompt)
-EMBEDDINGS = Route("/v1/embeddings", "input", EMBEDDING_FIELDS, read_embedding_input)
+EMBEDDINGS = Route(
+    "/v1/embeddings", "input", EMBEDDING_FIELDS, read_embedding_input, generates=False
+)
 RESPONSES = Route(
     "/v1/responses",
     "input",

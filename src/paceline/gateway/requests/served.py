@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.gateway.http.errors import Refusal, model_not_found, unavailable
+from paceline.gateway.http.errors import Refusal, invalid, model_not_found, unavailable
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import (
     Replica,
     explain_unready,
     longest_context,
     model_ids,
+    num_slots_of,
     of_model,
 )
 from paceline.gateway.requests.capabilities import can_serve, explain_unserved
 from paceline.gateway.requests.validation import CheckedRequest, check_context
+from paceline.gateway.settings import AdmissionSettings
 
 
 def check_served(request: CheckedRequest, replicas: Sequence[Replica], retry_after_s: int) -> None:
@@ -35,6 +37,27 @@ def check_served(request: CheckedRequest, replicas: Sequence[Replica], retry_aft
         raise Refusal(explain_unserved(request.needs))
     if not any(replica.state == "ready" for replica in able):
         raise unready(of_its_model, retry_after_s)
+
+
+def most_sequences(
+    request: CheckedRequest, replicas: Sequence[Replica], settings: AdmissionSettings
+) -> int:
+    """Sequences that the largest of the replicas that can serve the request takes at a time.
+
+    Raises `Refusal` (400) if the request needs more to generate its answers. Other requests, which
+    hold their slots for a short time, get all slots of a replica instead.
+    """
+    able = [r for r in of_model(replicas, request.model) if can_serve(r, request.needs)]
+    most = max(num_slots_of(replica, settings) for replica in able)
+    if request.num_choices > most and request.route.generates:
+        param = "n" if request.num_prompts == 1 else request.route.prompt_param
+        raise invalid(
+            f"The request asks for {request.num_choices} answers (prompts times n); a replica of "
+            f"this model computes at most {most} at a time. Send fewer in one request, or have the "
+            "operator raise admission.max_in_flight.",
+            param,
+        )
+    return most
 
 
 def unready(replicas: Sequence[Replica], retry_after_s: int) -> Refusal:

@@ -37,6 +37,8 @@ class CheckedRequest:
     """Prompts in the request; each is answered separately."""
     min_prompt_tokens: int
     """The longest prompt has at least this many tokens, with any tokenizer."""
+    num_prompt_tokens: int
+    """Tokens of all prompts: exact for token ids, estimated for text."""
     fields: frozenset[str]
     """Names of the fields with a value other than null, false, 0 or empty."""
     needs: Needs
@@ -61,7 +63,8 @@ def check_request(
         raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
     choices = request.get("n")
     num_choices = choices if isinstance(choices, int) else 1
-    num_prompts, min_tokens = route.read_prompt(request, settings.max_prompts)
+    size = route.read_prompt(request, settings.max_prompts)
+    min_tokens = size.min_tokens
     if request.get("truncate_prompt_tokens") is not None or request.get("truncation") == "auto":
         min_tokens = 0
     return CheckedRequest(
@@ -69,9 +72,10 @@ def check_request(
         body=body,
         model=model,
         is_stream=request.get("stream") is True,
-        num_choices=num_choices * num_prompts,
-        num_prompts=num_prompts,
+        num_choices=num_choices * size.num_prompts,
+        num_prompts=size.num_prompts,
         min_prompt_tokens=min_tokens,
+        num_prompt_tokens=size.num_tokens,
         fields=frozenset(name for name, value in request.items() if value),
         needs=needs_of(request, num_choices),
         parsed=request,

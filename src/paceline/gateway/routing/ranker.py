@@ -15,11 +15,11 @@ class Candidate:
 
     replica: Replica
     num_in_flight: int
-    """Requests that this process has sent to it and that have not ended."""
+    """Sequences that this process has sent to it and that have not ended."""
     num_in_flight_at_peers: int
     """The same of the other processes on the data port, as last reported."""
     num_slots: int
-    """Requests that it takes at a time, at least 1."""
+    """Sequences that it takes at a time, at least 1."""
     breaker_order: int
     """Among candidates that are otherwise equal the lowest should be first: 0 when its breaker
     waits for a trial request, 1 when the breaker is closed, 2 when trials have failed."""

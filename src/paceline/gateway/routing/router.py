@@ -1,29 +1,32 @@
 """`Router`: choose the replica of one attempt.
 
-It filters (model, state, what the request needs, the breaker) and has a `ReplicaRanker` order the
-rest. A decision on values as of now: it neither suspends nor changes anything. The lease that
-follows raises the count in flight before the next decision, so a burst does not go to one replica.
+It filters (model, state, what the request needs, the breaker, free slots) and has a
+`ReplicaRanker` order the rest. A decision on values as of now: it neither suspends nor changes
+anything. The lease that follows raises the count in flight before the next decision, so a burst
+does not go to one replica.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of, of_model
-from paceline.gateway.requests.capabilities import can_serve
-from paceline.gateway.requests.needs import Needs
+from paceline.gateway.peers import NoPeerWorkers, PeerWorkers, SlotQuota
+from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of
+from paceline.gateway.requests.capabilities import serves_kind
+from paceline.gateway.requests.needs import Needs, NeedsKind
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
 from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
 
 
-class InFlightCounts(Protocol):
-    """Counts the requests that replicas work on. Answers from memory."""
+class SequenceCounts(Protocol):
+    """Counts the sequences that this process has at each replica. Answers from memory."""
 
-    def num_in_flight(self, replica_name: str) -> int: ...
+    def num_sequences(self, replica_name: str) -> int: ...
 
 
 class Router:
@@ -32,26 +35,39 @@ class Router:
     def __init__(
         self,
         source: ReplicaSource,
-        leases: InFlightCounts,
+        leases: SequenceCounts,
         breakers: Breakers,
         settings: AdmissionSettings,
-        peers: InFlightCounts | None = None,
+        peers: PeerWorkers | None = None,
         ranker: ReplicaRanker | None = None,
     ) -> None:
         """`leases` counts for this process, `peers` for the others on the data port, if any."""
         self._source = source
         self._leases = leases
-        self._peers = peers
+        self._peers = peers or NoPeerWorkers()
         self._breakers = breakers
         self._settings = settings
         self._ranker = ranker or DEFAULT_RANKER()
 
-    def num_open_slots(self, model: str) -> int:
-        """Slots of the model's ready replicas whose breaker admits requests, or of all ready ones
-        when none does."""
-        ready = {r.name: r for r in of_model(self._source.replicas(), model) if r.state == "ready"}
-        admitted = self._breakers.admitted(list(ready), time.monotonic())
-        return num_slots_of([ready[name] for name in admitted], self._settings)
+    def quotas(self, model: str, needs: NeedsKind) -> Mapping[str, SlotQuota]:
+        """This process's quotas of the ready replicas that serve such requests and whose breaker
+        admits requests, or of all of them when none does."""
+        able = self._able(model, needs)
+        admitted = self._breakers.admitted(list(able), time.monotonic())
+        return {name: self._quota(able[name]) for name in admitted}
+
+    def choose_with_room(
+        self, model: str, needs: NeedsKind, num_sequences: int, avoid: Collection[str]
+    ) -> Replica | None:
+        """The best replica for a new request among those of `quotas` that have this many slots
+        free; None when none has. Replicas named in `avoid` are left out."""
+        able, now_s = self._able(model, needs), time.monotonic()
+        with_room = [
+            replica
+            for name in self._breakers.admitted(list(able), now_s)
+            if name not in avoid and self._quota(replica := able[name]).num_free >= num_sequences
+        ]
+        return self._best(with_room, now_s)
 
     def choose(
         self,
@@ -62,40 +78,53 @@ class Router:
         allow_open_breakers: bool = True,
         continues_from: Replica | None = None,
     ) -> Replica | None:
-        """The replica for the next attempt; None when there is none.
+        """The replica for the next attempt of an admitted request; None when there is none.
 
-        Replicas named in `avoid` are left out. With `allow_open_breakers`, when every breaker is
-        open, one of these is chosen. To continue a stream that `continues_from` began, a replica
-        must report token ids too, and have as long a context.
+        Slots are no condition: a request that was admitted is not lost for want of one. Replicas
+        named in `avoid` are left out. With `allow_open_breakers`, when every breaker is open, one
+        of these is chosen. To continue a stream that `continues_from` began, a replica must report
+        token ids too, and have as long a context.
         """
-        needs_nothing = needs.is_empty
         able = {
-            replica.name: replica
-            for replica in self._source.replicas()
-            if replica.model == model
-            and replica.state == "ready"
-            and replica.name not in avoid
-            and (needs_nothing or can_serve(replica, needs))
+            name: replica
+            for name, replica in self._able(model, needs.kind).items()
+            if name not in avoid
             and (continues_from is None or _can_continue(replica, continues_from))
         }
         now_s = time.monotonic()
         names = self._breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
-        ranked = self._ranker.rank(self._candidates([able[name] for name in names], now_s))
-        return ranked[0].replica if ranked else None
+        return self._best([able[name] for name in names], now_s)
 
-    def _candidates(self, replicas: Sequence[Replica], now_s: float) -> list[Candidate]:
-        num_here, order = self._leases.num_in_flight, self._breakers.order_among_equals
-        peers, default = self._peers, self._settings.max_in_flight
-        return [
+    def _able(self, model: str, needs: NeedsKind) -> dict[str, Replica]:
+        """The ready replicas of the model that can do what is needed, by name."""
+        needs_nothing = not any(needs)
+        return {
+            replica.name: replica
+            for replica in self._source.replicas()
+            if replica.model == model
+            and replica.state == "ready"
+            and (needs_nothing or serves_kind(replica, needs))
+        }
+
+    def _quota(self, replica: Replica) -> SlotQuota:
+        quota = self._peers.slot_quota(replica.name, num_slots_of(replica, self._settings))
+        return replace(quota, num_held=self._leases.num_sequences(replica.name))
+
+    def _best(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
+        num_here, order = self._leases.num_sequences, self._breakers.order_among_equals
+        num_at_peers, settings = self._peers.num_held, self._settings
+        candidates = [
             Candidate(
                 replica,
                 num_here(name := replica.name),
-                0 if peers is None else peers.num_in_flight(name),
-                replica.max_in_flight or default,
+                num_at_peers(name),
+                num_slots_of(replica, settings),
                 order(name, now_s),
             )
             for replica in replicas
         ]
+        ranked = self._ranker.rank(candidates)
+        return ranked[0].replica if ranked else None
 
 
 def _can_continue(replica: Replica, first: Replica) -> bool:

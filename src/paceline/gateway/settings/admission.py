@@ -10,7 +10,8 @@ class AdmissionSettings:
     """Times in seconds."""
 
     max_in_flight: int = 256
-    """Most requests in flight at a replica that has no limit of its own. It equals vLLM's default
+    """Most sequences in flight at a replica that has no limit of its own: requests times prompts
+    times `n`. It equals vLLM's default
     batch size on most GPUs (1,024 on H100 and larger, 128 on a CPU). A smaller value leaves the
     engine idle under load; with a larger one requests wait inside the engine, where they cannot be
     refused early."""

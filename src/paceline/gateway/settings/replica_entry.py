@@ -39,7 +39,7 @@ class ReplicaEntry:
     key: str | None = field(default=None, repr=False)
     """API key, sent to the replica as a bearer token."""
     max_in_flight: int | None = None
-    """Most requests in flight on it; None for `admission.max_in_flight`."""
+    """Most sequences in flight on it; None for `admission.max_in_flight`."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.dns is None):

@@ -35,12 +35,12 @@ class ReplicaList(msgspec.Struct, tag="replicas", frozen=True):
 
 
 class SlotAllocation(msgspec.Struct, frozen=True):
-    """One worker's part of the slots of one model."""
+    """One worker's part of the slots of one replica. A slot holds one sequence."""
 
     num_slots: int
-    """Slots of the model, over all workers."""
+    """Slots of the replica, over all workers."""
     limit: int
-    """Most requests that the worker may hold now."""
+    """Most sequences that the worker may hold now."""
     fair_share: int
     """Slots that the worker would get if it wanted as many as possible."""
     num_waiting_in_peers: int = 0
@@ -52,10 +52,10 @@ class PeerState(msgspec.Struct, tag="peers", frozen=True):
 
     version: int = 0
     """From 1, rising by one."""
-    in_flight: dict[str, int] = {}
-    """Requests in flight by replica, summed over the peers."""
     slots: dict[str, SlotAllocation] = {}
-    """By model."""
+    """By replica."""
+    queue_lengths: dict[str, int] = {}
+    """Waiting requests by model, summed over the peers."""
 
 
 class MetricsRequest(msgspec.Struct, tag="metrics_request", frozen=True):
@@ -90,9 +90,11 @@ class WorkerReport(msgspec.Struct, tag="report", frozen=True):
     peers_version: int = 0
     """Version of the `PeerState` in use."""
     in_flight: dict[str, int] = {}
-    """By replica; replicas without requests are omitted."""
+    """Requests by replica; replicas without requests are omitted."""
     demands: dict[str, SlotDemand] = {}
-    """By model; models without requests are omitted."""
+    """By replica; replicas without demand are omitted."""
+    queue_lengths: dict[str, int] = {}
+    """Waiting requests by model; models without any are omitted."""
     breakers: dict[str, BreakerState] = {}
     """By replica."""
 

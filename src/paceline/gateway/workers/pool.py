@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
-from paceline.gateway.replicas import ReplicaSource, num_slots_by_model
+from paceline.gateway.replicas import ReplicaSource, num_slots_by_name
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import (
     WORKER_DRAIN_MARGIN_S,
@@ -100,14 +100,14 @@ class WorkerPool:
         while True:
             replicas = self._replicas.update(source.replicas())
             slots = self._allocator.allocate(
-                num_slots_by_model(replicas.replicas, self._settings.admission),
+                num_slots_by_name(replicas.replicas, self._settings.admission),
                 self._totals.reports,
             )
             for worker_index, worker in self._running.items():
                 worker.check()
                 worker.send_replicas(replicas)
                 version = worker.send_peer_state(
-                    self._totals.in_flight_of_peers(worker_index), slots[worker_index]
+                    slots[worker_index], self._totals.queue_lengths_of_peers(worker_index)
                 )
                 if version is not None:
                     self._allocator.sent(worker_index, version, slots[worker_index])

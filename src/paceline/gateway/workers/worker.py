@@ -129,12 +129,14 @@ class _Worker:
         """Send a report if anything has changed since the last one."""
         if self._port.admissions is None:
             return  # not serving yet
-        leases = self._port.traffic
+        leases, admissions = self._port.traffic, self._port.admissions
+        num_held = {name: cost.num_sequences for name, cost in leases.costs().items()}
         report = WorkerReport(
             replicas_version=self._replicas.version,
             peers_version=self._peers.state.version,
             in_flight=leases.in_flight(),
-            demands=self._port.admissions.demands(),
+            demands=admissions.demands(num_held),
+            queue_lengths=admissions.queue_lengths(),
             breakers=dict(leases.breaker_states()),
         )
         if report != self._last_report:

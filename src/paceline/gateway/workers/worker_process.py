@@ -151,17 +151,18 @@ class WorkerProcess:
             self._channel.send(replicas)
 
     def send_peer_state(
-        self, in_flight: dict[str, int], slots: dict[str, SlotAllocation]
+        self, slots: dict[str, SlotAllocation], queue_lengths: dict[str, int]
     ) -> int | None:
         """Send the state of the peers, under the same conditions.
 
         Returns the version sent, or None if nothing was sent.
         """
         last = self._peer_state
-        has_changed = last.version == 0 or (in_flight, slots) != (last.in_flight, last.slots)
+        known = (last.slots, last.queue_lengths)
+        has_changed = last.version == 0 or (slots, queue_lengths) != known
         if not has_changed or self._channel.is_backed_up:
             return None
-        self._peer_state = PeerState(last.version + 1, in_flight, slots)
+        self._peer_state = PeerState(last.version + 1, slots, queue_lengths)
         self._channel.send(self._peer_state)
         return self._peer_state.version
 

@@ -68,13 +68,13 @@ class WorkerTotals:
             report.replicas_version >= version for report in self.reports if report.replicas_version
         )
 
-    def in_flight_of_peers(self, worker_index: int) -> dict[str, int]:
-        """Requests in flight by replica, summed over all workers except this one."""
-        in_flight: dict[str, int] = {}
+    def queue_lengths_of_peers(self, worker_index: int) -> dict[str, int]:
+        """Waiting requests by model, summed over all workers except this one."""
+        lengths: dict[str, int] = {}
         for index, report in enumerate(self.reports):
-            for name, count in report.in_flight.items() if index != worker_index else ():
-                in_flight[name] = in_flight.get(name, 0) + count
-        return in_flight
+            for model, count in report.queue_lengths.items() if index != worker_index else ():
+                lengths[model] = lengths.get(model, 0) + count
+        return lengths
 
 
 class VersionedReplicas:

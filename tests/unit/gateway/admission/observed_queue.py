@@ -1,16 +1,56 @@
-"""`ObservedQueue`: an admission queue whose capacity a test sets, with what it reported."""
+"""`ObservedQueue`: an admission queue before one replica whose slots a test sets, with what it
+reported."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from paceline.gateway.admission import RefusalReason
-from paceline.gateway.admission.queue import AdmissionQueue
+from paceline.gateway.admission.queue import AdmissionQueue, Slot
+from paceline.gateway.peers import SlotQuota
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.needs import NeedsKind
+from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.settings import AdmissionSettings
+from unit.gateway.admission.plans import plan
+
+REPLICA = Replica("r0", "/r0.sock", "m", "ready")
+
+
+class Claim:
+    """Slots of the one replica."""
+
+    def __init__(self, replica: OneReplica, num_sequences: int) -> None:
+        self.replica = REPLICA
+        self._slots, self._num_sequences = replica, num_sequences
+
+    def withdraw(self) -> None:
+        self._slots.num_held -= self._num_sequences
+        self._num_sequences = 0
+
+
+class OneReplica:
+    """A `SlotSource` of one replica; without slots it has none."""
+
+    def __init__(self, observed: ObservedQueue) -> None:
+        self._observed = observed
+        self.num_held = 0
+
+    def take(self, plan: RequestPlan, spared: Collection[str]) -> Claim | None:
+        num_sequences = plan.cost.num_sequences
+        if REPLICA.name in spared or self.num_held + num_sequences > self._observed.num_slots:
+            return None
+        self.num_held += num_sequences
+        return Claim(self, num_sequences)
+
+    def quotas(self, kind: NeedsKind) -> Mapping[str, SlotQuota]:
+        num_slots = self._observed.num_slots
+        quota = SlotQuota(num_slots, num_slots, num_held=self.num_held)
+        return {REPLICA.name: quota} if num_slots else {}
 
 
 @dataclass
@@ -25,7 +65,7 @@ class ObservedQueue:
     refused: Counter[RefusalReason] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.queue = AdmissionQueue(self.settings, lambda: self.num_slots, self)
+        self.queue = AdmissionQueue(self.settings, OneReplica(self), self)
 
     def queue_changed(self, by: int) -> None:
         self.length += by
@@ -37,16 +77,19 @@ class ObservedQueue:
         """Start a request that adds its name to `order` when it is admitted."""
 
         async def request() -> None:
-            async with self.queue.slot(60.0):
+            async with self.slot():
                 order.append(name)
                 await asyncio.sleep(hold_s)
 
         return asyncio.ensure_future(request())
 
+    def slot(self, time_left_s: float = 60.0) -> Slot[Claim]:
+        return self.queue.slot(plan(), time_left_s)
+
     @asynccontextmanager
     async def full(self) -> AsyncIterator[None]:
         """Hold all slots."""
-        slots = [self.queue.slot(60.0) for _ in range(self.num_slots)]
+        slots = [self.slot() for _ in range(self.num_slots)]
         for slot in slots:
             await slot.__aenter__()
         yield

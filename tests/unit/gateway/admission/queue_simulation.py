@@ -65,7 +65,7 @@ def simulate(overload: Overload, discipline: Discipline, seed: int = 1) -> Resul
         if is_end:
             num_held -= 1
             num_good += is_counted and bool(deadline_s)
-            forecast.slot_ended(hold_s, now_s)
+            forecast.slots_ended(hold_s, now_s)
         else:
             num_counted += is_counted
             position = len(queue) + 1
@@ -73,7 +73,9 @@ def simulate(overload: Overload, discipline: Discipline, seed: int = 1) -> Resul
             if (
                 discipline != "forecast"
                 or is_free
-                or not forecast.judge(position, overload.num_slots, deadline_s, now_s)
+                or not forecast.judge(
+                    position, overload.num_slots, deadline_s, now_s, num_ahead=position - 1
+                )
             ):
                 queue[number] = (now_s, hold_s, deadline_s)
                 num_queued += is_counted

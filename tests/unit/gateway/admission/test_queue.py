@@ -45,7 +45,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
     async with observed.full():
         tasks = [observed.enter(order, str(index)) for index in range(8)]
         await until(lambda: observed.queue.num_waiting == 8)
-        slot = observed.queue.slot(60.0)
+        slot = observed.slot(60.0)
         with pytest.raises(Overloaded) as refused:
             slot.__aenter__().send(None)  # refused without suspending
         assert refused.value.reason is RefusalReason.QUEUE_FULL
@@ -57,7 +57,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
 async def test_without_a_replica_no_request_waits() -> None:
     observed = ObservedQueue(num_slots=0)
     with pytest.raises(Overloaded) as refused:
-        async with observed.queue.slot(60.0):
+        async with observed.slot(60.0):
             pytest.fail("admitted without a replica")
     assert refused.value.reason is RefusalReason.NO_REPLICA
     assert refused.value.retry_after_s == 5
@@ -68,7 +68,7 @@ async def test_a_wait_that_runs_out_is_refused_too() -> None:
     async with observed.full():
         began_s = time.monotonic()
         with pytest.raises(Overloaded) as refused:
-            async with observed.queue.slot(60.0):
+            async with observed.slot(60.0):
                 pytest.fail("admitted")
         assert refused.value.reason is RefusalReason.WAITED_TOO_LONG
         assert 0.04 < time.monotonic() - began_s < 1
@@ -80,7 +80,7 @@ async def test_a_waiting_request_is_refused_at_its_deadline() -> None:
     observed = ObservedQueue()
     async with observed.full():
         with pytest.raises(Overloaded):
-            async with observed.queue.slot(0.05):
+            async with observed.slot(0.05):
                 pytest.fail("admitted")
     observed.assert_empty()
 
@@ -88,7 +88,7 @@ async def test_a_waiting_request_is_refused_at_its_deadline() -> None:
 async def test_waiting_requests_get_the_reason_when_the_last_replica_leaves() -> None:
     observed = ObservedQueue(AdmissionSettings(max_queue_wait_s=0.05))
     async with observed.full():
-        task = asyncio.ensure_future(observed.queue.slot(60.0).__aenter__())
+        task = asyncio.ensure_future(observed.slot(60.0).__aenter__())
         await until(lambda: observed.length == 1)
         observed.num_slots = 0
         with pytest.raises(Overloaded) as refused:
@@ -137,7 +137,7 @@ async def test_a_slot_given_to_a_request_that_is_then_cancelled_is_passed_on(
 ) -> None:
     """Both in one step of the loop, in either order."""
     observed, order = ObservedQueue(), list[str]()
-    holder = observed.queue.slot(60.0)
+    holder = observed.slot(60.0)
     await holder.__aenter__()
     tasks = [observed.enter(order, name) for name in "ab"]
     await until(lambda: observed.length == 2)
@@ -187,7 +187,7 @@ def test_a_wait_that_runs_out_at_the_moment_of_a_cancellation_holds_no_slot(
     async def scenario() -> None:
         observed = ObservedQueue(AdmissionSettings(max_queue_wait_s=1.0))
         async with observed.full():
-            task = asyncio.ensure_future(observed.queue.slot(60.0).__aenter__())
+            task = asyncio.ensure_future(observed.slot(60.0).__aenter__())
             await asyncio.sleep(0)
             earlier_s = 5e-10 if is_cancelled_first else -5e-10  # within the loop's resolution
             asyncio.get_running_loop().call_later(1.0 - earlier_s, task.cancel)
@@ -209,7 +209,7 @@ def test_three_times_the_load_through_the_real_queue() -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            async with asyncio.timeout(5.0), observed.queue.slot(5.0):
+            async with asyncio.timeout(5.0), observed.slot(5.0):
                 await asyncio.sleep(rng.uniform(1.0, 3.0))
             ends["good"] += 1
         except TimeoutError:

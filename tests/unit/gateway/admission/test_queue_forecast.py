@@ -11,33 +11,40 @@ from paceline.gateway.settings import AdmissionSettings
 SETTINGS = AdmissionSettings(max_queue=100, max_queue_wait_s=10)
 
 
+def judge(
+    forecast: QueueForecast, position: int, num_slots: int, time_left_s: float, now_s: float
+) -> RefusalReason | None:
+    """The verdict on a request after others of one sequence each."""
+    return forecast.judge(position, num_slots, time_left_s, now_s, num_ahead=position - 1)
+
+
 def seen(hold_s: float, num: int = 64) -> QueueForecast:
     """A forecast after a quiet time in which each slot was held for `hold_s`."""
     forecast = QueueForecast(SETTINGS)
     for _ in range(num):
-        forecast.slot_ended(hold_s, 0.0)
+        forecast.slots_ended(hold_s, 0.0)
     return forecast
 
 
 def test_before_any_slot_has_ended_only_the_queue_length_is_bounded() -> None:
     forecast = QueueForecast(SETTINGS)
     assert forecast.wait_s(1, 4, 0.0) is None
-    assert forecast.judge(100, 4, 0.001, 0.0) is None
-    assert forecast.judge(101, 4, 3600.0, 0.0) is RefusalReason.QUEUE_FULL
+    assert judge(forecast, 100, 4, 0.001, 0.0) is None
+    assert judge(forecast, 101, 4, 3600.0, 0.0) is RefusalReason.QUEUE_FULL
 
 
 def test_after_a_quiet_time_the_hold_time_gives_the_rate() -> None:
     """4 slots of 2 s are 2 per second, however few requests came."""
     forecast = seen(hold_s=2.0)
     assert forecast.wait_s(6, 4, 1000.0) == pytest.approx(3.0)
-    assert forecast.judge(20, 4, 3600.0, 1000.0) is None
-    assert forecast.judge(21, 4, 3600.0, 1000.0) is RefusalReason.WAIT_TOO_LONG
+    assert judge(forecast, 20, 4, 3600.0, 1000.0) is None
+    assert judge(forecast, 21, 4, 3600.0, 1000.0) is RefusalReason.WAIT_TOO_LONG
 
 
 def test_a_deadline_must_hold_the_wait_and_the_answer() -> None:
     forecast = seen(hold_s=2.0)
-    assert forecast.judge(6, 4, 5.1, 1000.0) is None
-    assert forecast.judge(6, 4, 4.9, 1000.0) is RefusalReason.DEADLINE
+    assert judge(forecast, 6, 4, 5.1, 1000.0) is None
+    assert judge(forecast, 6, 4, 4.9, 1000.0) is RefusalReason.DEADLINE
     assert forecast.longest_wait_s(5.0) == pytest.approx(3.0)
     assert forecast.longest_wait_s(3600.0) == 10.0
 
@@ -47,7 +54,7 @@ def test_under_load_the_measured_rate_takes_over() -> None:
     forecast = seen(hold_s=2.0)
     forecast.queue_changed(5, 4, 1000.0)
     for second in range(1001, 1041):
-        forecast.slot_ended(4.0, float(second))
+        forecast.slots_ended(4.0, float(second))
     wait_s = forecast.wait_s(8, 4, 1040.0)
     assert wait_s == pytest.approx(8.0, rel=0.1)
 
@@ -64,7 +71,7 @@ def test_half_the_slots_halve_the_rate_at_once() -> None:
     forecast = seen(hold_s=2.0)
     assert forecast.wait_s(4, 4, 0.0) == pytest.approx(2.0)
     assert forecast.wait_s(4, 2, 0.0) == pytest.approx(4.0)
-    assert forecast.judge(1, 0, 3600.0, 0.0) is RefusalReason.NO_REPLICA
+    assert judge(forecast, 1, 0, 3600.0, 0.0) is RefusalReason.NO_REPLICA
 
 
 def test_a_standing_queue_shortens_the_wait_and_a_cleared_one_restores_it() -> None:
@@ -72,22 +79,22 @@ def test_a_standing_queue_shortens_the_wait_and_a_cleared_one_restores_it() -> N
     forecast, now_s = seen(hold_s=2.0), 1000.0
     forecast.queue_changed(4, 8, now_s)
     for _ in range(40):
-        assert forecast.judge(4, 8, 3600.0, now_s) is None
+        assert judge(forecast, 4, 8, 3600.0, now_s) is None
         now_s += 0.25
-        forecast.slot_ended(2.0, now_s)
-    assert forecast.judge(4, 8, 3600.0, now_s) is RefusalReason.WAIT_TOO_LONG
-    assert forecast.judge(2, 8, 3600.0, now_s) is None
+        forecast.slots_ended(2.0, now_s)
+    assert judge(forecast, 4, 8, 3600.0, now_s) is RefusalReason.WAIT_TOO_LONG
+    assert judge(forecast, 2, 8, 3600.0, now_s) is None
     forecast.queue_changed(0, 8, now_s)
-    assert forecast.judge(4, 8, 3600.0, now_s + 5) is None
+    assert judge(forecast, 4, 8, 3600.0, now_s + 5) is None
 
 
 def test_the_first_position_is_given_even_in_a_standing_queue() -> None:
     forecast = seen(hold_s=2.0)
     forecast.queue_changed(1, 1, 1000.0)
     for second in range(1002, 1032, 2):
-        forecast.slot_ended(2.0, float(second))
-    assert forecast.judge(1, 1, 3600.0, 1031.0) is None
-    assert forecast.judge(2, 1, 3600.0, 1031.0) is RefusalReason.WAIT_TOO_LONG
+        forecast.slots_ended(2.0, float(second))
+    assert judge(forecast, 1, 1, 3600.0, 1031.0) is None
+    assert judge(forecast, 2, 1, 3600.0, 1031.0) is RefusalReason.WAIT_TOO_LONG
 
 
 def test_later_refusals_get_a_longer_retry_after() -> None:
@@ -103,3 +110,22 @@ def test_later_refusals_get_a_longer_retry_after() -> None:
 def test_retry_after_is_at_least_a_second() -> None:
     assert QueueForecast(SETTINGS).refuse(0, 4, 0.0) == 1
     assert seen(hold_s=0.001).refuse(0, 4, 0.0) == 1
+
+
+def test_large_requests_free_and_need_many_slots() -> None:
+    """16 slots of 2 s are 8 per second, also when each request holds eight of them."""
+    forecast = QueueForecast(SETTINGS)
+    for _ in range(8):
+        forecast.slots_ended(2.0, 0.0, num_slots=8)
+    forecast.queue_changed(3, 16, 1000.0)
+    for second in range(1001, 1041):
+        forecast.slots_ended(2.0, float(second), num_slots=8)
+    assert forecast.wait_s(24, 16, 1040.0) == pytest.approx(3.0, rel=0.1)
+
+
+def test_the_queue_length_counts_requests_and_not_their_sequences() -> None:
+    forecast = QueueForecast(SETTINGS)
+    assert forecast.judge(800, 4, 3600.0, 0.0, num_ahead=99) is None
+    assert forecast.judge(1, 4, 3600.0, 0.0, num_ahead=100) is RefusalReason.QUEUE_FULL
+    full = forecast.judge(1, 4, 3600.0, 0.0, num_ahead=0, num_waiting_elsewhere=100)
+    assert full is RefusalReason.QUEUE_FULL

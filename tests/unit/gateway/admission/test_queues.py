@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from paceline.gateway.admission import AdmissionQueues
-from unit.gateway.admission.observed_queue import ObservedQueue
+from paceline.gateway.peers import SlotDemand
+from unit.gateway.admission.observed_queue import ObservedQueue, OneReplica
+from unit.gateway.admission.plans import plan
 
 
 async def test_models_do_not_wait_for_each_other() -> None:
-    slots = {"small": 1, "large": 1}
     observed = ObservedQueue()
-    admissions = AdmissionQueues(observed.settings, lambda model: slots.get(model, 0), observed)
-    async with admissions.of("large").slot(60.0), admissions.of("small").slot(60.0):
+    slots = {model: OneReplica(observed) for model in ("small", "large")}
+    admissions = AdmissionQueues(observed.settings, slots.__getitem__, observed)
+    large, small = admissions.of("large"), admissions.of("small")
+    async with large.slot(plan(), 60.0), small.slot(plan(), 60.0):
         assert admissions.of("small") is admissions.of("small")
 
 
 async def test_queues_of_models_that_left_are_dropped() -> None:
-    slots = {"old": 1}
     observed = ObservedQueue()
-    admissions = AdmissionQueues(observed.settings, lambda model: slots.get(model, 0), observed)
+    slots = {model: OneReplica(observed) for model in ("old", "new")}
+    admissions = AdmissionQueues(observed.settings, slots.__getitem__, observed)
     old = admissions.of("old")
-    slots = {"new": 1}
+    observed.num_slots = 0
     admissions.of("new")
     assert admissions.of("old") is not old
+
+
+async def test_the_demand_counts_sequences_and_the_length_requests() -> None:
+    observed = ObservedQueue(num_slots=8)
+    source = OneReplica(observed)
+    admissions = AdmissionQueues(observed.settings, lambda model: source, observed)
+    queue = admissions.of("m")
+    async with queue.slot(plan(8), 60.0):
+        waiting = asyncio.ensure_future(queue.slot(plan(3), 60.0).__aenter__())
+        await asyncio.sleep(0)
+        assert admissions.demands({"r0": 8}) == {"r0": SlotDemand(num_held=8, num_waiting=3)}
+        assert admissions.queue_lengths() == {"m": 1}
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert admissions.demands({}) == {}
+    assert admissions.queue_lengths() == {}

@@ -20,6 +20,7 @@ from paceline.gateway.requests.validation import check_request
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import FailureSettings, GatewaySettings
+from unit.gateway.admission.plans import plan
 
 pytestmark = pytest.mark.asyncio
 
@@ -73,7 +74,7 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
     async with leases.lease(replica) as lease:
         context = RequestContext(
             check_request(COMPLETIONS, body, settings),
-            "id",
+            plan(),
             ClientResponse(send, "id"),
             cast(Upstreams, Engine(Answer(*reads))),
             Observer(),

@@ -9,6 +9,7 @@ import pytest
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import FailureSettings
@@ -88,3 +89,30 @@ async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
         assert [upstream.num_closed for upstream in upstreams] == [1, 1]
         assert leases.breaker_states()["r0"] is BreakerState.OPEN
     assert breakers.ends[1:] == [("r0", Outcome.TIMED_OUT)] * 2
+
+
+async def test_a_claimed_lease_counts_at_once_and_until_it_is_withdrawn() -> None:
+    breakers = RecordingBreakers()
+    leases = leases_with(breakers)
+    lease = leases.claim(R0, RequestCost(8, 100, 50))
+    assert (leases.num_in_flight("r0"), leases.num_sequences("r0")) == (1, 8)
+    assert leases.costs() == {"r0": RequestCost(8, 100, 50)}
+    lease.withdraw()
+    lease.withdraw()
+    assert breakers.ends == [("r0", Outcome.CLIENT_GONE)]
+    assert leases.costs() == {}
+    assert repr(leases) == "LeaseTable({})"
+
+
+async def test_an_attempt_that_has_begun_cannot_be_withdrawn() -> None:
+    breakers = RecordingBreakers()
+    leases = leases_with(breakers)
+    claimed = leases.claim(R0, RequestCost(2))
+    async with claimed as lease, leases.lease(R0, RequestCost(3)):
+        lease.withdraw()
+        assert leases.num_sequences("r0") == 5
+        lease.end(Outcome.COMPLETED)
+    lease.withdraw()
+    assert breakers.ends[-1] == ("r0", Outcome.COMPLETED)
+    assert len(breakers.ends) == 2
+    assert leases.costs() == {}

@@ -9,9 +9,10 @@ import pytest
 
 from paceline.gateway.http.errors import Refusal
 from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.routes import CHAT
-from paceline.gateway.requests.served import check_served
+from paceline.gateway.requests.routes import CHAT, EMBEDDINGS
+from paceline.gateway.requests.served import check_served, most_sequences
 from paceline.gateway.requests.validation import check_request
+from paceline.gateway.settings import AdmissionSettings
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 
@@ -48,3 +49,31 @@ def test_a_request_is_refused_unless_a_ready_replica_can_serve_it(
     replicas: tuple[Replica, ...], fields: dict[str, object], status: int
 ) -> None:
     assert status_of(*replicas, **fields) == status
+
+
+@pytest.mark.parametrize(("n", "most"), [(1, 8), (8, 8), (9, None)])
+def test_a_request_may_ask_for_as_many_answers_as_the_largest_replica_computes(
+    n: int, most: int | None
+) -> None:
+    """Replicas that cannot serve the request do not count."""
+    settings = replace(SETTINGS, max_choices=64)
+    body = json.dumps(chat(n=n, min_p=0.1)).encode()
+    request = check_request(CHAT, body, settings)
+    replicas = [
+        replace(READY, max_in_flight=8),
+        replace(READY, name="r3"),
+        replace(DRAFTING, max_in_flight=100),
+    ]
+    admission = AdmissionSettings(max_in_flight=4)
+    if most is not None:
+        assert most_sequences(request, replicas, admission) == most
+        return
+    with pytest.raises(Refusal) as refused:
+        most_sequences(request, replicas, admission)
+    assert (refused.value.problem.status, refused.value.problem.param) == (400, "n")
+
+
+def test_embeddings_of_any_number_of_texts_are_accepted() -> None:
+    body = json.dumps({"model": MODEL, "input": ["a"] * 300}).encode()
+    request = check_request(EMBEDDINGS, body, SETTINGS)
+    assert most_sequences(request, [READY], AdmissionSettings(max_in_flight=4)) == 4

@@ -6,9 +6,11 @@ import time
 from dataclasses import replace
 
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.peers import SlotQuota
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.needs import Needs
+from paceline.gateway.requests.needs import Needs, NeedsKind
+from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
@@ -17,6 +19,8 @@ from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
+ANY = NeedsKind()
+UNDRAFTED = NeedsKind(is_undrafted=True)
 DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
 
 
@@ -76,7 +80,35 @@ async def test_load_is_the_share_of_slots_in_use() -> None:
 async def test_slots_of_a_replica_with_an_open_breaker_do_not_count() -> None:
     breakers = Breakers(FailureSettings())
     leases = leases_with(breakers)
-    router = Router(FixedReplicas([R0, R1]), leases, breakers, AdmissionSettings())
+    router = Router(FixedReplicas([R0, R1, DOWN]), leases, breakers, AdmissionSettings())
+    assert set(router.quotas("tiny", ANY)) == {"r0", "r1"}
     now_s = time.monotonic()
     breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
-    assert router.num_open_slots("tiny") == 256
+    assert router.quotas("tiny", ANY) == {"r1": SlotQuota(256, 256)}
+
+
+async def test_a_new_request_goes_where_all_its_sequences_fit() -> None:
+    breakers = Breakers(FailureSettings())
+    leases = leases_with(breakers)
+    small, large = replace(R0, max_in_flight=2), replace(R1, max_in_flight=8)
+    router = Router(FixedReplicas([small, large]), leases, breakers, AdmissionSettings())
+    assert router.choose_with_room("tiny", ANY, 2, ()) is small
+    assert router.choose_with_room("tiny", ANY, 3, ()) is large
+    assert router.choose_with_room("tiny", ANY, 2, ["r0"]) is large
+    assert router.choose_with_room("tiny", ANY, 9, ()) is None
+    async with leases.lease(large, RequestCost(7)):
+        assert router.choose_with_room("tiny", ANY, 2, ()) is small
+        assert router.choose_with_room("tiny", ANY, 2, ["r0"]) is None
+        assert router.quotas("tiny", ANY)["r1"] == SlotQuota(8, 8, num_held=7)
+        assert router.choose("tiny", Needs(), avoid=["r0"]) is large  # admitted before
+
+
+async def test_a_new_request_goes_only_to_replicas_that_can_serve_it() -> None:
+    breakers = Breakers(FailureSettings())
+    drafting = replace(R0, drafts=True)
+    router = Router(
+        FixedReplicas([drafting, R1]), leases_with(breakers), breakers, AdmissionSettings()
+    )
+    assert router.choose_with_room("tiny", UNDRAFTED, 1, ()) is R1
+    assert router.choose_with_room("tiny", UNDRAFTED, 1, ["r1"]) is None
+    assert set(router.quotas("tiny", UNDRAFTED)) == {"r1"}

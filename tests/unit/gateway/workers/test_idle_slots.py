@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from paceline.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
-from paceline.gateway.settings import AdmissionSettings
+from paceline.gateway.proxy.lease import Lease, LeaseTable
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.needs import NeedsKind
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.replica_slots import ReplicaSlots
+from paceline.gateway.routing.router import Router
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.workers.messages import PeerState, WorkerReport
 from paceline.gateway.workers.peer_view import PeerWorkerView
 from paceline.gateway.workers.slot_allocator import SlotAllocator
+from unit.gateway.admission.plans import plan
+from unit.gateway.conftest import FixedReplicas
 
 LONG_S = 0.1
 """Duration of a request; in these tests no request may wait half as long."""
@@ -28,6 +37,16 @@ class Refused:
         self.reasons.append(reason)
 
 
+def slots_of(num_slots: int, peers: PeerWorkerView) -> Callable[[str], ReplicaSlots[Lease]]:
+    """The slots of one replica, r0, in the worker with these peers."""
+    failures = FailureSettings()
+    breakers = Breakers(failures)
+    leases = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
+    replica = Replica("r0", "/r0.sock", "m", "ready", max_in_flight=num_slots)
+    router = Router(FixedReplicas([replica]), leases, breakers, AdmissionSettings(), peers)
+    return lambda model: ReplicaSlots(model, router, leases)
+
+
 class Workers:
     """The queues of several workers, which exchange their state every 10 ms."""
 
@@ -36,7 +55,7 @@ class Workers:
         self.num_slots = num_slots
         self._peer_views = [PeerWorkerView() for _ in range(num_workers)]
         self.queues = [
-            AdmissionQueues(settings, lambda model: num_slots, self.refused, peers)
+            AdmissionQueues(settings, slots_of(num_slots, peers), self.refused, peers)
             for peers in self._peer_views
         ]
         self._allocator = SlotAllocator(num_workers)
@@ -44,14 +63,21 @@ class Workers:
 
     def exchange(self) -> None:
         reports = [
-            WorkerReport(peers_version=peers.state.version, demands=queue.demands())
+            WorkerReport(
+                peers_version=peers.state.version,
+                demands=queue.demands({"r0": queue.of("m").num_held}),
+                queue_lengths=queue.queue_lengths(),
+            )
             for peers, queue in zip(self._peer_views, self.queues, strict=True)
         ]
         self._version += 1
-        allocated = self._allocator.allocate({"m": self.num_slots}, reports)
+        allocated = self._allocator.allocate({"r0": self.num_slots}, reports)
+        lengths = [sum(report.queue_lengths.values()) for report in reports]
         for worker_index, slots in enumerate(allocated):
             self._allocator.sent(worker_index, self._version, slots)
-            self._peer_views[worker_index].update(PeerState(self._version, slots=slots))
+            in_peers = {"m": sum(lengths) - lengths[worker_index]}
+            state = PeerState(self._version, slots=slots, queue_lengths=in_peers)
+            self._peer_views[worker_index].update(state)
             self.queues[worker_index].recheck()
 
     async def exchange_periodically(self) -> None:
@@ -60,7 +86,7 @@ class Workers:
             await asyncio.sleep(0.01)
 
     async def send(self, worker_index: int, hold_s: float = LONG_S) -> None:
-        async with self.queues[worker_index].of("m").slot(60.0):
+        async with self.queues[worker_index].of("m").slot(plan(), 60.0):
             await asyncio.sleep(hold_s)
 
 
@@ -103,7 +129,7 @@ async def test_the_last_free_slot_goes_to_the_worker_that_wants_it(
     async with working(2, 8, settings) as workers, AsyncExitStack() as held:
         await workers.send(1)
         for _ in range(8):
-            await held.enter_async_context(workers.queues[1].of("m").slot(60.0))
+            await held.enter_async_context(workers.queues[1].of("m").slot(plan(), 60.0))
         for worker_index in (0, 1):
             with pytest.raises(Overloaded):
                 await workers.send(worker_index)
@@ -135,5 +161,5 @@ async def test_waiting_for_an_idle_slot_does_not_count_as_queueing() -> None:
     async with working(2, 1, AdmissionSettings(max_queue_wait_s=0.3)) as workers:
         for _ in range(40):
             await workers.send(1, hold_s=0.0)
-        forecast = workers.queues[1].of("m")._forecast
+        forecast = workers.queues[1].of("m")._forecast(NeedsKind())
         assert forecast._waited.total(asyncio.get_running_loop().time()) == 0

@@ -65,13 +65,10 @@ class Workers:
             self.reports[worker_index] = self.all[worker_index].outgoing.popleft()
 
     def send(self) -> None:
-        # Workers always see 1000 slots, so that their quota is never scaled down.
         allocated = self.allocator.allocate({"m": self.num_slots}, self.reports)
         for worker_index, (one, slots) in enumerate(zip(self.all, allocated, strict=True)):
             one.num_sent += 1
-            own = slots["m"]
-            seen = SlotAllocation(1000, own.limit, own.fair_share, own.num_waiting_in_peers)
-            one.incoming.append(PeerState(one.num_sent, slots={"m": seen}))
+            one.incoming.append(PeerState(one.num_sent, slots=slots))
             self.allocator.sent(worker_index, one.num_sent, slots)
 
     def exchange(self, num_times: int) -> None:
@@ -216,21 +213,18 @@ def test_the_slots_of_a_dead_worker_go_to_the_others() -> None:
     assert [one.num_held for one in workers.all] == [0, 8]
 
 
-def test_no_replica_differs_from_no_free_slot() -> None:
-    """Without a replica a request is refused; without a free slot it waits."""
+def test_no_free_slot_differs_from_no_replica() -> None:
+    """A replica without a free slot has a quota, and the request waits."""
     all_taken = SlotAllocation(8, limit=0, fair_share=4, num_held_by_peers=8)
-    assert quota_of(all_taken, 8) == SlotQuota(num_slots=4, limit=0)
-    assert quota_of(SlotAllocation(8, limit=4, fair_share=4), 0).num_slots == 0
-    assert quota_of(SlotAllocation(8, limit=4, fair_share=4), 16).limit == 4
+    assert quota_of(all_taken) == SlotQuota(num_slots=4, limit=0)
+    assert quota_of(SlotAllocation(8, limit=4, fair_share=0)).num_slots == 1
     before_first_message = PeerWorkerView().slot_quota("m", 8)
     assert before_first_message == SlotQuota(
         num_slots=1, limit=0, num_reachable=8
     )  # the parent will allocate slots at once
-    assert PeerWorkerView().slot_quota("m", 0) == SlotQuota(num_slots=0, limit=0)
 
 
-def test_each_worker_knows_how_many_requests_wait_in_its_peers() -> None:
-    """These count towards the queue limit, which holds for the whole gateway."""
+def test_each_worker_knows_how_many_sequences_wait_in_its_peers() -> None:
     reports = [WorkerReport(demands={"m": SlotDemand(0, waiting)}) for waiting in (3, 0, 4)]
     allocated = SlotAllocator(3).allocate({"m": 2}, reports)
     assert [slots["m"].num_waiting_in_peers for slots in allocated] == [4, 7, 3]
@@ -240,5 +234,5 @@ def test_each_worker_knows_how_many_slots_no_peer_wants() -> None:
     """It may have all of them soon, whatever its limit is now."""
     reports = [WorkerReport(demands={"m": SlotDemand(*of)}) for of in ((3, 1), (2, 0), (0, 9))]
     allocated = SlotAllocator(3).allocate({"m": 12}, reports)
-    reachable = [quota_of(slots["m"], 12).num_reachable for slots in allocated]
+    reachable = [quota_of(slots["m"]).num_reachable for slots in allocated]
     assert reachable == [12 - 2 - 9, 0, 12 - 4 - 2]

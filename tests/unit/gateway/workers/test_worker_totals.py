@@ -88,7 +88,14 @@ def test_requests_in_flight_add_up() -> None:
     totals.set_report(1, WorkerReport(in_flight={"r0": 3, "r1": 1}))
     totals.set_report(2, WorkerReport(in_flight={"r1": 5}))
     assert (totals.num_in_flight("r0"), totals.num_in_flight("r1")) == (5, 6)
-    assert totals.in_flight_of_peers(1) == {"r0": 2, "r1": 5}
+
+
+def test_queue_lengths_of_the_peers_add_up() -> None:
+    totals = WorkerTotals(3)
+    totals.set_report(0, WorkerReport(queue_lengths={"m": 2}))
+    totals.set_report(1, WorkerReport(queue_lengths={"m": 3, "k": 1}))
+    totals.set_report(2, WorkerReport(queue_lengths={"k": 5}))
+    assert totals.queue_lengths_of_peers(1) == {"m": 2, "k": 5}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+"""No replica gets more sequences at a time than its `max_in_flight`. Mock vLLM servers count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.gateway import Replica, serve_gateway
+from paceline.gateway.settings import AdmissionSettings
+from paceline.mock_vllm import MockVllm, MockVllmSettings
+from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, chat
+
+MODEL = "tiny"
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+PLAIN = MockVllmSettings(model=MODEL, tpot_ms=2, eos_every_tokens=0)
+DRAFTING = replace(PLAIN, speculates=True)
+
+
+class CountingMock(MockVllm):
+    """Records the most sequences that it had at a time."""
+
+    most_sequences = 0
+
+    async def __aenter__(self) -> CountingMock:
+        await super().__aenter__()
+        engine = self._runner.engine
+        submit = engine.submit
+
+        def counting(*arguments: Any) -> None:
+            submit(*arguments)
+            now = engine.num_running + engine.num_waiting
+            self.most_sequences = max(self.most_sequences, now)
+
+        engine.submit = counting  # type: ignore[method-assign]
+        return self
+
+
+@dataclass
+class Service:
+    """A gateway before mock servers."""
+
+    mocks: list[CountingMock]
+    http: httpx.AsyncClient
+
+    async def statuses(self, path: str, bodies: list[dict[str, object]]) -> list[int]:
+        answers = await asyncio.gather(*(self.http.post(path, json=body) for body in bodies))
+        return [answer.status_code for answer in answers]
+
+
+@asynccontextmanager
+async def before(*kinds: MockVllmSettings, max_in_flight: int = 8) -> AsyncIterator[Service]:
+    """The first server of each kind is r0, the next r1."""
+    async with AsyncExitStack() as stack:
+        mocks = [await stack.enter_async_context(CountingMock(kind)) for kind in kinds]
+        replicas = [
+            Replica(
+                f"r{index}",
+                mock.url,
+                MODEL,
+                "ready",
+                max_model_len=4096,
+                drafts=mock.settings.speculates,
+            )
+            for index, mock in enumerate(mocks)
+        ]
+        admission = AdmissionSettings(max_in_flight=max_in_flight)
+        settings = replace(SETTINGS, admission=admission)
+        gateway = await stack.enter_async_context(serve_gateway(settings, FixedReplicas(replicas)))
+        limits = httpx.Limits(max_connections=None)
+        http = httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits)
+        yield Service(mocks, await stack.enter_async_context(http))
+
+
+async def test_requests_that_one_replica_can_serve_wait_for_its_slots() -> None:
+    """The slots of the replica that drafts are free, and of no use to them."""
+    async with before(DRAFTING, PLAIN) as service:
+        body = chat(max_tokens=10, logit_bias={"5": 1})
+        assert await service.statuses(CHAT, [body] * 60) == [200] * 60
+        assert [mock.most_sequences for mock in service.mocks] == [0, 8]
+
+
+async def test_other_requests_do_not_wait_behind_them() -> None:
+    """A waiting request keeps only its own replica to itself."""
+    async with before(DRAFTING, PLAIN) as service:
+        waiting = [
+            asyncio.create_task(service.http.post(CHAT, json=chat(max_tokens=200, min_p=0.1)))
+            for _ in range(30)
+        ]
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(1):
+            assert await service.statuses(CHAT, [chat(max_tokens=5)] * 8) == [200] * 8
+        assert service.mocks[0].most_sequences == 8
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert service.mocks[1].most_sequences == 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"), [({"n": 4, "prompt": ["a", "b"]}, 16), ({"n": 3, "prompt": "a"}, 15)]
+)
+async def test_every_prompt_and_every_choice_takes_a_slot(
+    shape: dict[str, object], most: int
+) -> None:
+    async with before(PLAIN, max_in_flight=16) as service:
+        body = {"model": MODEL, "max_tokens": 10, "temperature": 1, **shape}
+        assert await service.statuses(COMPLETIONS, [body] * 12) == [200] * 12
+        assert service.mocks[0].most_sequences == most
+
+
+async def test_a_large_request_gets_its_slots_while_small_ones_keep_coming() -> None:
+    """They pass it, but not on the replica whose slots it waits for."""
+    async with before(PLAIN, PLAIN) as service:
+
+        async def keep_sending() -> None:
+            while True:
+                assert await service.statuses(CHAT, [chat(max_tokens=3)]) == [200]
+
+        small = [asyncio.create_task(keep_sending()) for _ in range(32)]
+        await asyncio.sleep(0.2)
+        large = {"model": MODEL, "prompt": ["a"] * 8, "max_tokens": 5}
+        async with asyncio.timeout(3):
+            assert await service.statuses(COMPLETIONS, [large] * 3) == [200] * 3
+        for task in small:
+            task.cancel()
+        await asyncio.gather(*small, return_exceptions=True)
+        assert [mock.most_sequences for mock in service.mocks] == [8, 8]
+
+
+async def test_more_answers_than_a_replica_computes_at_a_time_are_refused() -> None:
+    async with before(PLAIN) as service:
+        body = {"model": MODEL, "prompt": ["a"] * 5, "n": 2, "temperature": 1}
+        answer = await service.http.post(COMPLETIONS, json=body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (
+            400,
+            "invalid_value",
+            "prompt",
+        )
+        assert "asks for 10 answers" in error["message"]
+        assert "at most 8" in error["message"]
+        assert service.mocks[0].most_sequences == 0
+
+
+async def test_embeddings_of_many_texts_take_all_slots_of_a_replica(serve: Serve) -> None:
+    """They take little time, and clients send up to 2,048 texts at once."""
+    async with serve(admission=AdmissionSettings(max_in_flight=8)) as served:
+        body = {"model": MODEL, "input": ["a"] * 300}
+        assert (await served.http.post("/v1/embeddings", json=body)).status_code == 200
+        assert (await served.http.post(CHAT, json=chat())).status_code == 200
