@@ -165,8 +165,9 @@ class AdmissionSettings(_Frozen):
 
     max_in_flight: int = Field(default=256, ge=1)
     """Most sequences in flight on a replica whose entry sets no limit of its own: requests times
-    prompts times `n`. vLLM's --max-num-seqs is a good value. With a lower value the engine idles under load; with a higher
-    one requests wait inside the engine, where none is refused early."""
+    prompts times `n`. vLLM's --max-num-seqs is a good value. With a lower value the engine idles
+    under load; with a higher one requests wait inside the engine, where none is refused
+    early."""
     max_queue: int = Field(default=1024, ge=0)
     """Most requests that may wait at a time for one model; 0 refuses every request that would have
     to wait."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
@@ -29,6 +29,11 @@ from paceline.gateway.routing.replica_slots import ReplicaSlots
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.signals import SignalSource
+
+
+class LiveReplicas(ReplicaSource, SignalSource, Protocol):
+    """The replicas: what they are, and how they do."""
 
 
 class DataPort:
@@ -64,7 +69,7 @@ class DataPort:
 
     @contextlib.asynccontextmanager
     async def serving(
-        self, source: ReplicaSource, listener: socket.socket, on_hung: Callable[[str], None]
+        self, source: LiveReplicas, listener: socket.socket, on_hung: Callable[[str], None]
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Serve until the block ends; then drain, at most `drain_timeout_s`.
 
@@ -85,9 +90,11 @@ class DataPort:
                 yield self._listening.task
                 data.is_stopping = True
 
-    def _services(self, source: ReplicaSource, upstreams: Upstreams) -> GatewayServices:
+    def _services(self, source: LiveReplicas, upstreams: Upstreams) -> GatewayServices:
         settings, failures = self._settings, self._settings.failures
-        router = Router(source, self.traffic, self._breakers, settings.admission, self._peers)
+        router = Router(
+            source, self.traffic, self._breakers, settings.admission, self._peers, source
+        )
 
         def slots_of(model: str) -> ReplicaSlots[Lease]:
             return ReplicaSlots(model, router, self.traffic)

@@ -1,6 +1,7 @@
-"""`Replica`: an engine as the gateway knows it at this moment, and functions on several replicas.
+"""`Replica`: what an engine is and whether it serves, and functions on several replicas.
 
-`ReplicaSource` is the boundary to the code that starts and watches the engines.
+How it does at this moment is in `signals`. `ReplicaSource` is the boundary to the code that starts
+and watches the engines.
 """
 
 from __future__ import annotations

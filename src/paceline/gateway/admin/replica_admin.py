@@ -19,6 +19,7 @@ from paceline.gateway.fleet import (
 )
 from paceline.gateway.http.errors import Problem, Refusal, invalid
 from paceline.gateway.settings import ReplicaEntry
+from paceline.gateway.signals import ReplicaSignals
 
 _ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
     "url": (str, "a string"),
@@ -31,18 +32,23 @@ _ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
     "max_in_flight": (int, "an integer"),
 }
 
+_NO_SIGNALS = ReplicaSignals()
+
 NumInFlight = Callable[[str], int]
 
 
 def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object]:
     """All replicas and all DNS entries."""
     now_s = time.monotonic()
-    loads = fleet.loads()
+    loads, signals = fleet.loads(), fleet.signals()
     replicas = []
     for status in fleet.statuses():
         described = _describe(status, num_in_flight, now_s)
         load = loads.get(status.replica.name)
         described["load"] = None if load is None else asdict(load)
+        rates = signals.get(status.replica.name, _NO_SIGNALS)
+        described["accepted_fraction"] = rates.accepted_fraction
+        described["seconds_per_token"] = rates.seconds_per_token
         replicas.append(described)
     return {"replicas": replicas, "dns": [_describe_name(name) for name in fleet.dns_entries()]}
 

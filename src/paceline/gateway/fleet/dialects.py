@@ -44,6 +44,16 @@ class LoadNames:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterNames:
+    """The metric for each field of `TokenCounters`, in the same way."""
+
+    generation_tokens: tuple[Series, ...] = ()
+    inter_token_s: tuple[Series, ...] = ()
+    drafted_tokens: tuple[Series, ...] = ()
+    accepted_tokens: tuple[Series, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """One kind of server."""
 
@@ -53,6 +63,7 @@ class Dialect:
     metrics_path: str | None = "/metrics"
     """Prometheus text; None when the server has no metrics."""
     load: LoadNames = LoadNames()
+    counters: CounterNames = CounterNames()
     token_id_paths: frozenset[str] = frozenset()
     """Routes whose streams carry token ids when a request sets `return_token_ids`. Token-exact
     continuation needs them."""
@@ -82,6 +93,15 @@ _VLLM = Dialect(
         ),
         num_preemptions=(Series("vllm:num_preemptions_total"),),
         generation_tokens_total=(Series("vllm:generation_tokens_total"),),
+    ),
+    counters=CounterNames(
+        generation_tokens=(Series("vllm:generation_tokens_total"),),
+        inter_token_s=(
+            Series("vllm:inter_token_latency_seconds_sum"),
+            Series("vllm:time_per_output_token_seconds_sum"),  # until 0.10
+        ),
+        drafted_tokens=(Series("vllm:spec_decode_num_draft_tokens_total"),),
+        accepted_tokens=(Series("vllm:spec_decode_num_accepted_tokens_total"),),
     ),
     token_id_paths=frozenset({CHAT_PATH, COMPLETIONS_PATH}),
     aborts_on_disconnect=True,

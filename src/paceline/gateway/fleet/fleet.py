@@ -1,16 +1,17 @@
 """All replicas of the gateway, local and remote, and the operations that change them.
 
-`Fleet` is the gateway's one `ReplicaSource`. The owner of the local engines reports their state;
-remote replicas are polled here. The fleet owns the polling tasks, which end with it. Changes made
-at run time are kept in memory only.
+`Fleet` is the gateway's one `ReplicaSource` and `SignalSource`. The owner of the local engines
+reports their state; remote replicas are polled here. The fleet owns the polling tasks, which end
+with it. Changes made at run time are kept in memory only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from paceline.gateway.fleet.dns_addresses import update_addresses
@@ -19,13 +20,17 @@ from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.fleet.local_engines import LocalEngines
 from paceline.gateway.fleet.named_tasks import NamedTasks
 from paceline.gateway.fleet.remote_replica import RemoteReplica
-from paceline.gateway.fleet.status import DnsEntryStatus, ReplicaStatus
+from paceline.gateway.fleet.status import DnsEntryStatus, LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.settings import FleetSettings
 from paceline.gateway.settings.replica_entry import ReplicaEntry
+from paceline.gateway.signals import ReplicaSignals
 
 _IDLE_CHECK_S = 0.1
 """Time between two checks whether a leaving replica is idle. Chosen empirically."""
+_SIGNALS_AGE_S = 0.1
+"""How long the signals of all replicas are used before they are collected again. Chosen
+empirically; the replicas are read every few seconds."""
 _JITTER_FRACTION = 0.1
 """Periods vary by this fraction, so that gateways started together drift apart. Chosen
 empirically."""
@@ -61,6 +66,8 @@ class Fleet:
         self._remotes: dict[str, RemoteReplica] = {}
         self._dns_entries: dict[str, DnsEntry] = {}
         self._tasks = NamedTasks()
+        self._signals: Mapping[str, ReplicaSignals] = {}
+        self._signals_at_s = -math.inf
 
     async def __aenter__(self) -> Fleet:
         try:
@@ -100,8 +107,21 @@ class Fleet:
     def loads(self) -> Mapping[str, ReplicaLoad]:
         """The reported loads by replica, without those older than `load_age_max_s`."""
         now_s, max_age_s = time.monotonic(), self._settings.load_age_max_s
-        current = {s.replica.name: s.load.current(now_s, max_age_s) for s in self.statuses()}
+        current = {name: reading.current(now_s, max_age_s) for name, reading in self._readings()}
         return {name: load for name, load in current.items() if load is not None}
+
+    def signals(self) -> Mapping[str, ReplicaSignals]:
+        """See `SignalSource`. Routing reads them for every request, so they are kept for a while."""
+        now_s, max_age_s = time.monotonic(), self._settings.load_age_max_s
+        if now_s - self._signals_at_s > _SIGNALS_AGE_S:
+            found = {name: reading.signals(now_s, max_age_s) for name, reading in self._readings()}
+            self._signals = {name: known for name, known in found.items() if known is not None}
+            self._signals_at_s = now_s
+        return self._signals
+
+    def _readings(self) -> Iterator[tuple[str, LoadReading]]:
+        yield from self._local.loads.items()
+        yield from ((name, remote.load) for name, remote in self._remotes.items())
 
     def _status(self, remote: RemoteReplica) -> ReplicaStatus:
         dns_entry = self._dns_entries.get(remote.entry.label)

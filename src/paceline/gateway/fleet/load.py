@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paceline.gateway.fleet.dialects import CounterRatio, LoadNames, Series
+from paceline.gateway.fleet.dialects import CounterNames, CounterRatio, LoadNames, Series
+from paceline.gateway.fleet.token_counters import TokenCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,28 @@ def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
     )
 
 
-def _count(text: str, alternatives: tuple[Series, ...]) -> int | None:
+def parse_counters(page: str, names: CounterNames) -> TokenCounters:
+    """The counters on a metrics page, summed over engines and models. Does not raise."""
+    text = "\n" + page
+    return TokenCounters(
+        generation_tokens=_sum(text, names.generation_tokens),
+        inter_token_s=_sum(text, names.inter_token_s),
+        drafted_tokens=_sum(text, names.drafted_tokens),
+        accepted_tokens=_sum(text, names.accepted_tokens),
+    )
+
+
+def _sum(text: str, alternatives: tuple[Series, ...]) -> float | None:
     for series in alternatives:
         values = list(_values(text, series))
         if values:
-            return round(sum(values))
+            return sum(values)
     return None
+
+
+def _count(text: str, alternatives: tuple[Series, ...]) -> int | None:
+    total = _sum(text, alternatives)
+    return None if total is None else round(total)
 
 
 def _fraction(text: str, alternatives: tuple[Series | CounterRatio, ...]) -> float | None:

@@ -28,7 +28,8 @@ class LocalEngines:
         self._settings = settings
         self._jitter = jitter
         self._drained_names: set[str] = set()
-        self._loads: dict[str, LoadReading] = {}
+        self.loads: dict[str, LoadReading] = {}
+        """The last readings by engine."""
 
     def replicas(self) -> Sequence[Replica]:
         return [
@@ -48,7 +49,7 @@ class LocalEngines:
                 is_draining=replica.name in self._drained_names,
                 is_leaving=False,
                 polled_at_s=None,
-                load=self._loads.get(replica.name, LoadReading()),
+                load=self.loads.get(replica.name, LoadReading()),
             )
             for replica in self.replicas()
         ]
@@ -68,12 +69,12 @@ class LocalEngines:
         while True:
             serving = [r for r in self._source.replicas() if r.state == "ready"]
             readings = await asyncio.gather(*(self._read_load(replica) for replica in serving))
-            self._loads = {
+            self.loads = {
                 replica.name: reading for replica, reading in zip(serving, readings, strict=True)
             }
             await asyncio.sleep(self._jitter(self._settings.load_period_s))
 
     async def _read_load(self, replica: Replica) -> LoadReading:
-        previous = self._loads.get(replica.name, LoadReading())
+        previous = self.loads.get(replica.name, LoadReading())
         async with Prober(replica.address, DIALECTS[replica.dialect], replica.key) as prober:
             return await update_load(prober, previous, self._settings.poll_timeout_s)

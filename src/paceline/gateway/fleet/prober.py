@@ -18,7 +18,7 @@ import msgspec
 
 from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
 from paceline.gateway.fleet.error_bodies import error_message_of
-from paceline.gateway.fleet.load import parse_load
+from paceline.gateway.fleet.load import parse_counters, parse_load
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
 
@@ -129,7 +129,13 @@ class Prober:
             raise ReplicaProbeFailed(self._describe(path, status, body))
         page = body.decode("utf-8", errors="replace")
         load = parse_load(page, self._dialect.load)
-        return LoadReading(load, time.monotonic(), "", read_speculation(page))
+        return LoadReading(
+            load,
+            time.monotonic(),
+            "",
+            read_speculation(page),
+            parse_counters(page, self._dialect.counters),
+        )
 
     async def _send(
         self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None
@@ -193,7 +199,7 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
 async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:
     """A new reading, or the previous load with the reason why there is none. Does not raise."""
     try:
-        return await prober.fetch_load(timeout_s)
+        return previous.followed_by(await prober.fetch_load(timeout_s))
     except ReplicaProbeFailed as failure:
         return previous.failed(str(failure))
 

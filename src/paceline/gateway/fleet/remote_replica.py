@@ -43,7 +43,8 @@ class RemoteReplica:
         self._max_model_len: int | None = None
         self._health = ReplicaHealth()
         self._polled_at_s: float | None = None
-        self._load = LoadReading()
+        self.load = LoadReading()
+        """The last reading."""
         self._load_due_at_s = 0.0
         self._is_draining = False
         self._is_leaving = False
@@ -80,7 +81,7 @@ class RemoteReplica:
             is_draining=is_draining,
             is_leaving=self._is_leaving,
             polled_at_s=self._polled_at_s,
-            load=self._load,
+            load=self.load,
         )
 
     async def run(self) -> None:
@@ -123,15 +124,15 @@ class RemoteReplica:
 
     async def _read_load(self, prober: Prober) -> None:
         if self._health.state != "ready":
-            known = self._load.speculation
-            self._load = LoadReading(failure="the replica is not ready", speculation=known)
+            known = self.load.speculation
+            self.load = LoadReading(failure="the replica is not ready", speculation=known)
         elif time.monotonic() >= self._load_due_at_s:
             await self._update_load(prober)
             self.replica = self._describe()
 
     async def _update_load(self, prober: Prober) -> None:
         self._load_due_at_s = time.monotonic() + self._jitter(self._settings.load_period_s)
-        self._load = await update_load(prober, self._load, self._settings.poll_timeout_s)
+        self.load = await update_load(prober, self.load, self._settings.poll_timeout_s)
 
     def _set_health(self, health: ReplicaHealth) -> None:
         if health.state != self._health.state:
@@ -159,7 +160,7 @@ class RemoteReplica:
     @property
     def _speculation(self) -> Speculation:
         """What its metrics say; nothing unless it is a vLLM server."""
-        return self._load.speculation if self.entry.dialect == "vllm" else Speculation()
+        return self.load.speculation if self.entry.dialect == "vllm" else Speculation()
 
     def _drafts(self) -> bool:
         """As configured, else as its metrics say."""

@@ -7,7 +7,9 @@ from typing import Literal
 
 from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.fleet.speculation import Speculation
+from paceline.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
 from paceline.gateway.replicas import Replica
+from paceline.gateway.signals import ReplicaSignals
 
 Origin = Literal["local", "url", "dns"]
 """An engine on this machine, an entry with a URL, or an address of a DNS entry."""
@@ -24,6 +26,16 @@ class LoadReading:
     """Empty when the last attempt succeeded."""
     speculation: Speculation = field(default_factory=Speculation)
     """What the replica's metrics say about its speculation."""
+    counters: TokenCounters | None = None
+    """None before the first reading."""
+    rates: TokenRates = field(default_factory=TokenRates)
+    """Over the time between the last two readings."""
+
+    def followed_by(self, newer: LoadReading) -> LoadReading:
+        """The newer reading, with the rates since this one."""
+        if self.counters is None or newer.counters is None:
+            return newer
+        return replace(newer, rates=rates_between(self.counters, newer.counters, self.rates))
 
     def failed(self, reason: str) -> LoadReading:
         """The same load, marked as not updated."""
@@ -32,6 +44,19 @@ class LoadReading:
     def current(self, now_s: float, max_age_s: float) -> ReplicaLoad | None:
         """The load, or None when it is older than `max_age_s`."""
         return self.load if now_s - self.read_at_s <= max_age_s else None
+
+    def signals(self, now_s: float, max_age_s: float) -> ReplicaSignals | None:
+        """What routing may use, or None when it is older than `max_age_s`."""
+        load = self.current(now_s, max_age_s)
+        if load is None:
+            return None
+        return ReplicaSignals(
+            num_running=load.num_running,
+            num_waiting=load.num_waiting,
+            kv_usage_fraction=load.kv_usage_fraction,
+            accepted_fraction=self.rates.accepted_fraction,
+            seconds_per_token=self.rates.seconds_per_token,
+        )
 
 
 @dataclass(frozen=True, slots=True)

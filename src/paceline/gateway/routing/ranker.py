@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.gateway.replicas import Replica
+from paceline.gateway.signals import ReplicaSignals
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Candidate:
     breaker_order: int
     """Among candidates that are otherwise equal the lowest should be first: 0 when its breaker
     waits for a trial request, 1 when the breaker is closed, 2 when trials have failed."""
+    signals: ReplicaSignals | None = None
+    """What the replica reported about itself; None when nothing recent is known."""
 
 
 @dataclass(frozen=True, slots=True)

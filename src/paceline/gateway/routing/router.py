@@ -21,6 +21,7 @@ from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
 from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
+from paceline.gateway.signals import NoSignals, SignalSource
 
 
 class SequenceCounts(Protocol):
@@ -39,12 +40,14 @@ class Router:
         breakers: Breakers,
         settings: AdmissionSettings,
         peers: PeerWorkers | None = None,
+        signals: SignalSource | None = None,
         ranker: ReplicaRanker | None = None,
     ) -> None:
         """`leases` counts for this process, `peers` for the others on the data port, if any."""
         self._source = source
         self._leases = leases
         self._peers = peers or NoPeerWorkers()
+        self._signals = signals or NoSignals()
         self._breakers = breakers
         self._settings = settings
         self._ranker = ranker or DEFAULT_RANKER()
@@ -65,7 +68,7 @@ class Router:
         with_room = [
             replica
             for name in self._breakers.admitted(list(able), now_s)
-            if name not in avoid and self._quota(replica := able[name]).num_free >= num_sequences
+            if name not in avoid and self._num_free(replica := able[name]) >= num_sequences
         ]
         return self._best(with_room, now_s)
 
@@ -110,9 +113,14 @@ class Router:
         quota = self._peers.slot_quota(replica.name, num_slots_of(replica, self._settings))
         return replace(quota, num_held=self._leases.num_sequences(replica.name))
 
+    def _num_free(self, replica: Replica) -> int:
+        quota = self._peers.slot_quota(replica.name, num_slots_of(replica, self._settings))
+        return quota.limit - self._leases.num_sequences(replica.name)
+
     def _best(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
         num_here, order = self._leases.num_sequences, self._breakers.order_among_equals
         num_at_peers, settings = self._peers.num_held, self._settings
+        signals = self._signals.signals()
         candidates = [
             Candidate(
                 replica,
@@ -120,6 +128,7 @@ class Router:
                 num_at_peers(name),
                 num_slots_of(replica, settings),
                 order(name, now_s),
+                signals.get(name),
             )
             for replica in replicas
         ]

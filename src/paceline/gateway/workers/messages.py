@@ -16,6 +16,7 @@ from paceline.gateway.peers import SlotDemand
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.signals import ReplicaSignals
 
 T = TypeVar("T")
 
@@ -32,6 +33,13 @@ class ReplicaList(msgspec.Struct, tag="replicas", frozen=True):
     version: int
     """Rises with each change."""
     replicas: tuple[Replica, ...]
+
+
+class SignalUpdate(msgspec.Struct, tag="signals", frozen=True):
+    """To a worker, whenever a replica has reported new figures: those of all replicas."""
+
+    signals: dict[str, ReplicaSignals] = {}
+    """By replica."""
 
 
 class SlotAllocation(msgspec.Struct, frozen=True):
@@ -69,7 +77,7 @@ class Stop(msgspec.Struct, tag="stop", frozen=True):
     """End the requests in flight with an error instead; also valid during a drain."""
 
 
-ToWorker = Setup | ReplicaList | PeerState | MetricsRequest | Stop
+ToWorker = Setup | ReplicaList | SignalUpdate | PeerState | MetricsRequest | Stop
 
 
 class WorkerReady(msgspec.Struct, tag="ready", frozen=True):

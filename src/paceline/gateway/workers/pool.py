@@ -13,9 +13,10 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from paceline.gateway.data_port import LiveReplicas
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
-from paceline.gateway.replicas import ReplicaSource, num_slots_by_name
+from paceline.gateway.replicas import num_slots_by_name
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import (
     WORKER_DRAIN_MARGIN_S,
@@ -69,7 +70,7 @@ class WorkerPool:
 
     @contextlib.asynccontextmanager
     async def serving(
-        self, source: ReplicaSource, listener: socket.socket, on_hung: Callable[[str], None]
+        self, source: LiveReplicas, listener: socket.socket, on_hung: Callable[[str], None]
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Serve until the block ends; then let the workers drain, at most `drain_timeout_s`.
 
@@ -96,9 +97,9 @@ class WorkerPool:
                 exchanging.cancel()
                 await asyncio.gather(exchanging, failing, return_exceptions=True)
 
-    async def _exchange_periodically(self, source: ReplicaSource) -> None:
+    async def _exchange_periodically(self, source: LiveReplicas) -> None:
         while True:
-            replicas = self._replicas.update(source.replicas())
+            replicas, signals = self._replicas.update(source.replicas()), source.signals()
             slots = self._allocator.allocate(
                 num_slots_by_name(replicas.replicas, self._settings.admission),
                 self._totals.reports,
@@ -106,6 +107,7 @@ class WorkerPool:
             for worker_index, worker in self._running.items():
                 worker.check()
                 worker.send_replicas(replicas)
+                worker.send_signals(signals)
                 version = worker.send_peer_state(
                     slots[worker_index], self._totals.queue_lengths_of_peers(worker_index)
                 )

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.process import rare_garbage_collection
 from paceline.gateway.replicas import Replica
+from paceline.gateway.signals import ReplicaSignals
 from paceline.gateway.time_limits import WORKER_ORPHAN_EXIT_S
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
@@ -26,6 +27,7 @@ from paceline.gateway.workers.messages import (
     ReplicaHung,
     ReplicaList,
     Setup,
+    SignalUpdate,
     Stop,
     ToParent,
     ToWorker,
@@ -60,7 +62,7 @@ async def run_worker(parent: socket.socket, listener: socket.socket) -> int:
 
 
 class _Worker:
-    """State of the worker; also the `ReplicaSource` of its data port."""
+    """State of the worker; also the `LiveReplicas` of its data port."""
 
     def __init__(self, channel: Channel[ToWorker, ToParent], setup: Setup) -> None:
         self._channel = channel
@@ -68,12 +70,16 @@ class _Worker:
         self._peers = PeerWorkerView()
         self._port = DataPort(setup.settings, self._metrics, self._peers)
         self._replicas = ReplicaList(0, ())
+        self._signals: Mapping[str, ReplicaSignals] = {}
         self._has_peer_state = asyncio.Event()
         self._must_stop = asyncio.Event()
         self._last_report = WorkerReport()
 
     def replicas(self) -> Sequence[Replica]:
         return self._replicas.replicas
+
+    def signals(self) -> Mapping[str, ReplicaSignals]:
+        return self._signals
 
     async def serve(self, listener: socket.socket) -> None:
         listening = asyncio.create_task(self._listen())
@@ -101,6 +107,8 @@ class _Worker:
             match message:
                 case ReplicaList():
                     self._replicas = message
+                case SignalUpdate():
+                    self._signals = message.signals
                 case PeerState():
                     self._peers.update(message)
                     self._has_peer_state.set()  # the parent sends the replicas first

@@ -12,11 +12,12 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from paceline.gateway.settings import FleetSettings, GatewaySettings
+from paceline.gateway.signals import ReplicaSignals
 from paceline.gateway.time_limits import WORKER_EXIT_TIMEOUT_S, WORKER_START_TIMEOUT_S
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
@@ -26,6 +27,7 @@ from paceline.gateway.workers.messages import (
     ReplicaHung,
     ReplicaList,
     Setup,
+    SignalUpdate,
     SlotAllocation,
     Stop,
     ToParent,
@@ -78,6 +80,8 @@ class WorkerProcess:
         """Of the last `ReplicaList` sent."""
         self._peer_state = PeerState()
         """The last one sent."""
+        self._signals: dict[str, ReplicaSignals] = {}
+        """The last ones sent."""
 
     @classmethod
     async def start(
@@ -149,6 +153,12 @@ class WorkerProcess:
         if replicas.version > self._replicas_version and not self._channel.is_backed_up:
             self._replicas_version = replicas.version
             self._channel.send(replicas)
+
+    def send_signals(self, signals: Mapping[str, ReplicaSignals]) -> None:
+        """Send the replicas' signals, under the same conditions."""
+        if signals != self._signals and not self._channel.is_backed_up:
+            self._signals = dict(signals)
+            self._channel.send(SignalUpdate(self._signals))
 
     def send_peer_state(
         self, slots: dict[str, SlotAllocation], queue_lengths: dict[str, int]

@@ -206,6 +206,8 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "draining": False,
         "last_poll_age_s": None,
         "load": None,
+        "accepted_fraction": None,
+        "seconds_per_token": None,
     }
 
 

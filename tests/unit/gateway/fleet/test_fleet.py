@@ -11,6 +11,7 @@ import pytest
 
 from paceline.gateway import Replica, ReplicaEntry
 from paceline.gateway.fleet.prober import Prober
+from paceline.gateway.signals import ReplicaSignals
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL, FakeEngine
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -168,6 +169,25 @@ async def test_loads_are_in_the_replica_list_and_in_the_metrics() -> None:
             engine.page = ""
             await until(lambda: bool(_status(it, "engine-0").load.failure))
             assert _status(it, "engine-0").load.failure == "/metrics answered 404: 404: Not Found"
+
+
+async def test_signals_are_the_rates_between_two_readings() -> None:
+    page = (
+        "vllm:num_requests_running 3.0\nvllm:kv_cache_usage_perc 0.5\n"
+        "vllm:generation_tokens_total {}\nvllm:inter_token_latency_seconds_sum {}\n"
+        "vllm:spec_decode_num_draft_tokens_total {}\n"
+        "vllm:spec_decode_num_accepted_tokens_total {}\n"
+    )
+    async with FakeRemote() as remote:
+        remote.page = page.format(100, 1.0, 40, 10)
+        async with running(ReplicaEntry(url=remote.url, name="a")) as it:
+            await until(lambda: "a" in it.gateway.fleet.signals())
+            assert it.gateway.fleet.signals() == {"a": ReplicaSignals(3, None, 0.5)}
+            remote.page = page.format(300, 5.0, 80, 30)
+            known = ReplicaSignals(3, None, 0.5, accepted_fraction=0.5, seconds_per_token=0.02)
+            await until(lambda: it.gateway.fleet.signals() == {"a": known})
+            shown = (await it.replicas())["a"]
+            assert (shown["accepted_fraction"], shown["seconds_per_token"]) == (0.5, 0.02)
 
 
 async def test_the_load_of_a_local_engine_is_read_over_its_socket() -> None:

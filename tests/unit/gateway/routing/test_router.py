@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from paceline.gateway.outcomes import Outcome
@@ -12,9 +13,11 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.needs import Needs, NeedsKind
 from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.ranker import Candidate, RankedReplica
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
+from paceline.gateway.signals import ReplicaSignals
 from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -112,3 +115,36 @@ async def test_a_new_request_goes_only_to_replicas_that_can_serve_it() -> None:
     assert router.choose_with_room("tiny", UNDRAFTED, 1, ()) is R1
     assert router.choose_with_room("tiny", UNDRAFTED, 1, ["r1"]) is None
     assert set(router.quotas("tiny", UNDRAFTED)) == {"r1"}
+
+
+class Recording:
+    """A routing rule that records what it was given."""
+
+    def __init__(self) -> None:
+        self.candidates: list[Candidate] = []
+
+    def rank(self, candidates: Sequence[Candidate]) -> list[RankedReplica]:
+        self.candidates = list(candidates)
+        return [RankedReplica(candidate.replica, "first") for candidate in candidates]
+
+
+class FixedSignals:
+    def signals(self) -> Mapping[str, ReplicaSignals]:
+        return {"r1": ReplicaSignals(3, 1, 0.5, 0.75, 0.02)}
+
+
+async def test_routing_rules_see_what_the_replicas_report() -> None:
+    breakers, ranker = Breakers(FailureSettings()), Recording()
+    router = Router(
+        FixedReplicas([R0, R1]),
+        leases_with(breakers),
+        breakers,
+        AdmissionSettings(),
+        signals=FixedSignals(),
+        ranker=ranker,
+    )
+    assert router.choose("tiny", Needs()) is R0
+    assert [candidate.signals for candidate in ranker.candidates] == [
+        None,
+        ReplicaSignals(3, 1, 0.5, 0.75, 0.02),
+    ]

@@ -1,0 +1,67 @@
+"""Acceptance and time per token between two readings of a replica's metrics."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from paceline.gateway.fleet import token_counters
+from paceline.gateway.fleet.dialects import DIALECTS
+from paceline.gateway.fleet.load import ReplicaLoad, parse_counters
+from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
+from paceline.gateway.signals import ReplicaSignals
+
+RECORDED = Path(__file__).parents[2] / "mock_vllm/http/data/vllm-0.32.0-metrics.txt"
+BEFORE = TokenCounters(100, 1.0, drafted_tokens=40, accepted_tokens=10)
+
+
+def test_vllms_counters_are_read_from_its_page() -> None:
+    """Recorded from vLLM 0.32.0 with a draft model."""
+    counters = parse_counters(RECORDED.read_text(), DIALECTS["vllm"].counters)
+    assert counters.accepted_tokens == 91
+    assert None not in (
+        counters.generation_tokens, counters.inter_token_s, counters.drafted_tokens
+    )  # fmt: skip
+    assert parse_counters("", DIALECTS["vllm"].counters) == TokenCounters()
+    assert parse_counters(RECORDED.read_text(), DIALECTS["openai"].counters) == TokenCounters()
+
+
+@pytest.mark.parametrize(
+    ("after", "rates"),
+    [
+        (TokenCounters(300, 5.0, 80, 30), TokenRates(0.5, 0.02)),
+        (TokenCounters(300, 5.0), TokenRates(None, 0.02)),
+        (TokenCounters(), TokenRates()),
+        (TokenCounters(50, 2.0, 20, 5), TokenRates(0.25, 0.04)),  # it has restarted
+    ],
+)
+def test_rates_are_those_of_the_time_between_two_readings(
+    after: TokenCounters, rates: TokenRates
+) -> None:
+    found = rates_between(BEFORE, after)
+    assert found.accepted_fraction == rates.accepted_fraction
+    assert found.seconds_per_token == pytest.approx(rates.seconds_per_token)
+
+
+def test_an_idle_replica_keeps_its_last_rates() -> None:
+    last = TokenRates(0.5, 0.02)
+    assert rates_between(BEFORE, BEFORE, last) == last
+
+
+def test_the_signals_of_a_reading_hold_its_load_and_its_rates() -> None:
+    first = LoadReading(ReplicaLoad(1), read_at_s=90.0, counters=BEFORE)
+    newer = LoadReading(
+        ReplicaLoad(3, 2, 0.5), read_at_s=100.0, counters=TokenCounters(300, 5.0, 80, 30)
+    )
+    reading = first.followed_by(newer)
+    signals = ReplicaSignals(3, 2, 0.5, accepted_fraction=0.5, seconds_per_token=0.02)
+    assert reading.signals(105.0, max_age_s=10.0) == signals
+    assert reading.signals(111.0, max_age_s=10.0) is None
+    assert LoadReading().followed_by(newer).rates == TokenRates()
+
+
+def test_the_examples_run() -> None:
+    assert doctest.testmod(token_counters).failed == 0
