@@ -168,6 +168,11 @@ class AdmissionSettings(_Frozen):
     prompts times `n`. vLLM's --max-num-seqs is a good value. With a lower value the engine idles
     under load; with a higher one requests wait inside the engine, where none is refused
     early."""
+    max_tokens_in_flight: int | None = Field(default=None, ge=1)
+    """Most tokens in flight on a replica whose entry sets no limit of its own: those of the prompts
+    (of text a quarter of its characters) plus, for each answer, its limit or 256, whichever is
+    less. A request that exceeds the limit by itself runs when no other does. By default only
+    sequences are limited."""
     max_queue: int = Field(default=1024, ge=0)
     """Most requests that may wait at a time for one model; 0 refuses every request that would have
     to wait."""
@@ -269,6 +274,8 @@ class ReplicaSettings(_Frozen):
     """File with the API key of the server, sent as a bearer token; read once, at the start."""
     max_in_flight: int | None = Field(default=None, ge=1)
     """Most sequences in flight on the server; by default `admission.max_in_flight`."""
+    max_tokens_in_flight: int | None = Field(default=None, ge=1)
+    """Most tokens in flight on the server; by default `admission.max_tokens_in_flight`."""
 
 
 class Settings(_Frozen):

@@ -48,6 +48,8 @@ class Replica:
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None
     """Most sequences in flight at it; None for the gateway's own setting."""
+    max_tokens_in_flight: int | None = None
+    """Most tokens in flight at it, in the same way."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -100,6 +102,12 @@ def longest_context(replicas: Sequence[Replica]) -> int | None:
 def num_slots_of(replica: Replica, settings: AdmissionSettings) -> int:
     """Sequences that the replica takes at a time."""
     return settings.max_in_flight if replica.max_in_flight is None else replica.max_in_flight
+
+
+def max_tokens_of(replica: Replica, settings: AdmissionSettings) -> int | None:
+    """Most tokens in flight at the replica; None for no limit."""
+    own = replica.max_tokens_in_flight
+    return settings.max_tokens_in_flight if own is None else own
 
 
 def num_slots_by_name(replicas: Iterable[Replica], settings: AdmissionSettings) -> dict[str, int]:

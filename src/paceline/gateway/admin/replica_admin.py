@@ -30,6 +30,7 @@ _ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
     "drafts": (bool, "true or false"),
     "key": (str, "a string"),
     "max_in_flight": (int, "an integer"),
+    "max_tokens_in_flight": (int, "an integer"),
 }
 
 _NO_SIGNALS = ReplicaSignals()
@@ -126,6 +127,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "model": replica.model or None,
         "in_flight": num_in_flight(replica.name),
         "max_in_flight": replica.max_in_flight,
+        "max_tokens_in_flight": replica.max_tokens_in_flight,
         "origin": status.origin,
         "entry": status.entry,
         "address_kind": "unix" if replica.is_unix else "http",

@@ -111,7 +111,7 @@ class Fleet:
         return {name: load for name, load in current.items() if load is not None}
 
     def signals(self) -> Mapping[str, ReplicaSignals]:
-        """See `SignalSource`. Routing reads them for every request, so they are kept for a while."""
+        """See `SignalSource`. Kept for a moment, because routing reads them for every request."""
         now_s, max_age_s = time.monotonic(), self._settings.load_age_max_s
         if now_s - self._signals_at_s > _SIGNALS_AGE_S:
             found = {name: reading.signals(now_s, max_age_s) for name, reading in self._readings()}

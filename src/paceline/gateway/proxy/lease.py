@@ -173,6 +173,10 @@ class LeaseTable:
         """Sequences of the open attempts on this replica."""
         return self._costs.get(replica_name, NO_COST).num_sequences
 
+    def cost(self, replica_name: str) -> RequestCost:
+        """The summed cost of the open attempts on this replica."""
+        return self._costs.get(replica_name, NO_COST)
+
     def costs(self) -> dict[str, RequestCost]:
         """The summed costs of the open attempts by replica, as a copy."""
         return dict(self._costs)

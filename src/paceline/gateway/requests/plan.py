@@ -28,6 +28,10 @@ class RequestCost:
     num_output_tokens: int = 0
     """Expected over all sequences."""
 
+    @property
+    def num_tokens(self) -> int:
+        return self.num_prompt_tokens + self.num_output_tokens
+
     def __add__(self, other: RequestCost) -> RequestCost:
         return RequestCost(
             self.num_sequences + other.num_sequences,

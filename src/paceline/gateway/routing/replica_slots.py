@@ -39,11 +39,8 @@ class ReplicaSlots(Generic[L]):
 
         Replicas named in `spared` are left out. None when no replica has room.
         """
-        cost = plan.cost
-        replica = self._router.choose_with_room(
-            self._model, plan.needs.kind, cost.num_sequences, spared
-        )
-        return None if replica is None else self._leases.claim(replica, cost)
+        replica = self._router.choose_with_room(self._model, plan.needs.kind, plan.cost, spared)
+        return None if replica is None else self._leases.claim(replica, plan.cost)
 
     def quotas(self, kind: NeedsKind) -> Mapping[str, SlotQuota]:
         """The quotas of the replicas that could take requests with these needs now, by name."""

@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from paceline.gateway.peers import NoPeerWorkers, PeerWorkers, SlotQuota
-from paceline.gateway.replicas import Replica, ReplicaSource, num_slots_of
+from paceline.gateway.replicas import Replica, ReplicaSource, max_tokens_of, num_slots_of
 from paceline.gateway.requests.capabilities import serves_kind
 from paceline.gateway.requests.needs import Needs, NeedsKind
+from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
 from paceline.gateway.routing.rankers import DEFAULT_RANKER
@@ -24,10 +25,12 @@ from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.signals import NoSignals, SignalSource
 
 
-class SequenceCounts(Protocol):
-    """Counts the sequences that this process has at each replica. Answers from memory."""
+class CostsInFlight(Protocol):
+    """What this process has in flight at each replica. Answers from memory."""
 
     def num_sequences(self, replica_name: str) -> int: ...
+
+    def cost(self, replica_name: str) -> RequestCost: ...
 
 
 class Router:
@@ -36,7 +39,7 @@ class Router:
     def __init__(
         self,
         source: ReplicaSource,
-        leases: SequenceCounts,
+        leases: CostsInFlight,
         breakers: Breakers,
         settings: AdmissionSettings,
         peers: PeerWorkers | None = None,
@@ -60,15 +63,15 @@ class Router:
         return {name: self._quota(able[name]) for name in admitted}
 
     def choose_with_room(
-        self, model: str, needs: NeedsKind, num_sequences: int, avoid: Collection[str]
+        self, model: str, needs: NeedsKind, cost: RequestCost, avoid: Collection[str]
     ) -> Replica | None:
-        """The best replica for a new request among those of `quotas` that have this many slots
-        free; None when none has. Replicas named in `avoid` are left out."""
+        """The best replica for a new request among those of `quotas` that have room for its cost;
+        None when none has. Replicas named in `avoid` are left out."""
         able, now_s = self._able(model, needs), time.monotonic()
         with_room = [
             replica
             for name in self._breakers.admitted(list(able), now_s)
-            if name not in avoid and self._num_free(replica := able[name]) >= num_sequences
+            if name not in avoid and self._has_room(replica := able[name], cost)
         ]
         return self._best(with_room, now_s)
 
@@ -113,9 +116,21 @@ class Router:
         quota = self._peers.slot_quota(replica.name, num_slots_of(replica, self._settings))
         return replace(quota, num_held=self._leases.num_sequences(replica.name))
 
-    def _num_free(self, replica: Replica) -> int:
-        quota = self._peers.slot_quota(replica.name, num_slots_of(replica, self._settings))
-        return quota.limit - self._leases.num_sequences(replica.name)
+    def _has_room(self, replica: Replica, cost: RequestCost) -> bool:
+        """Whether the replica has slots free for all sequences, and room for all tokens.
+
+        This process may use the same fraction of the tokens as of the slots. A request that exceeds
+        that alone has room where nothing else is in flight.
+        """
+        num_slots = num_slots_of(replica, self._settings)
+        limit = self._peers.slot_quota(replica.name, num_slots).limit
+        used = self._leases.cost(replica.name)
+        if used.num_sequences + cost.num_sequences > limit:
+            return False
+        max_tokens = max_tokens_of(replica, self._settings)
+        if max_tokens is None or not used.num_sequences:
+            return True
+        return used.num_tokens + cost.num_tokens <= max_tokens * limit // num_slots
 
     def _best(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
         num_here, order = self._leases.num_sequences, self._breakers.order_among_equals

@@ -40,6 +40,8 @@ class ReplicaEntry:
     """API key, sent to the replica as a bearer token."""
     max_in_flight: int | None = None
     """Most sequences in flight on it; None for `admission.max_in_flight`."""
+    max_tokens_in_flight: int | None = None
+    """Most tokens in flight on it; None for `admission.max_tokens_in_flight`."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.dns is None):
@@ -68,8 +70,10 @@ class ReplicaEntry:
             raise ValueError(
                 "key is empty or contains spaces; it must be one word, sent as a bearer token"
             )
-        if self.max_in_flight is not None and self.max_in_flight < 1:
-            raise ValueError(f"max_in_flight is {self.max_in_flight}; it must be at least 1")
+        for name in ("max_in_flight", "max_tokens_in_flight"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} is {limit}; it must be at least 1")
 
     @property
     def label(self) -> str:

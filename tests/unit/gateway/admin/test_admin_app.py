@@ -197,6 +197,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "restarts": 2,
         "reason": None,
         "max_in_flight": None,
+        "max_tokens_in_flight": None,
         "origin": "local",
         "entry": None,
         "url": None,

@@ -23,7 +23,8 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
         described["last_poll_age_s"] = described["load"] = described["load_failure"] = None
         assert described == {
             "name": "a", "state": "ready", "reason": None, "model": MODEL, "in_flight": 0,
-            "max_in_flight": None, "origin": "url", "entry": "a", "address_kind": "http",
+            "max_in_flight": None, "max_tokens_in_flight": None, "origin": "url", "entry": "a",
+            "address_kind": "http",
             "url": remote.url, "dialect": "vllm", "drafts": False,
             "honours_draft_caps": True, "draining": False,
             "has_governor": False, "max_model_len": 2048, "restarts": None,
@@ -57,6 +58,7 @@ async def test_conflicting_changes_get_a_409() -> None:
         ({"url": "http://a:1", "drafts": 1}, "drafts"),
         ({"url": "http://a:1", "max_in_flight": True}, "max_in_flight"),
         ({"url": "http://a:1", "max_in_flight": 0}, "max_in_flight"),
+        ({"url": "http://a:1", "max_tokens_in_flight": 0}, "max_tokens_in_flight"),
         ({"url": "http://a:1", "dialect": "ollama"}, "dialect"),
         ({"url": "http://a:1", "key_file": "/etc/shadow"}, "key_file"),
         ({"url": "http://a:1", "weight": 2}, "weight"),

@@ -54,7 +54,9 @@ class Service:
 
 
 @asynccontextmanager
-async def before(*kinds: MockVllmSettings, max_in_flight: int = 8) -> AsyncIterator[Service]:
+async def before(
+    *kinds: MockVllmSettings, max_in_flight: int = 8, **limits: int
+) -> AsyncIterator[Service]:
     """The first server of each kind is r0, the next r1."""
     async with AsyncExitStack() as stack:
         mocks = [await stack.enter_async_context(CountingMock(kind)) for kind in kinds]
@@ -69,11 +71,11 @@ async def before(*kinds: MockVllmSettings, max_in_flight: int = 8) -> AsyncItera
             )
             for index, mock in enumerate(mocks)
         ]
-        admission = AdmissionSettings(max_in_flight=max_in_flight)
+        admission = AdmissionSettings(max_in_flight=max_in_flight, **limits)
         settings = replace(SETTINGS, admission=admission)
         gateway = await stack.enter_async_context(serve_gateway(settings, FixedReplicas(replicas)))
-        limits = httpx.Limits(max_connections=None)
-        http = httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits)
+        unlimited = httpx.Limits(max_connections=None)
+        http = httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=unlimited)
         yield Service(mocks, await stack.enter_async_context(http))
 
 
@@ -131,6 +133,14 @@ async def test_a_large_request_gets_its_slots_while_small_ones_keep_coming() -> 
             task.cancel()
         await asyncio.gather(*small, return_exceptions=True)
         assert [mock.most_sequences for mock in service.mocks] == [8, 8]
+
+
+async def test_large_prompts_wait_until_their_tokens_fit() -> None:
+    """Ten of 1,020 tokens each, where 2,500 may be in flight."""
+    async with before(PLAIN, max_in_flight=16, max_tokens_in_flight=2500) as service:
+        large = {"model": MODEL, "prompt": [7] * 1000, "max_tokens": 20}
+        assert await service.statuses(COMPLETIONS, [large] * 10) == [200] * 10
+        assert service.mocks[0].most_sequences == 2
 
 
 async def test_more_answers_than_a_replica_computes_at_a_time_are_refused() -> None:

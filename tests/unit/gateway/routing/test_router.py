@@ -18,6 +18,8 @@ from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stall_detection import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.signals import ReplicaSignals
+from paceline.gateway.workers.messages import PeerState, SlotAllocation
+from paceline.gateway.workers.peer_view import PeerWorkerView
 from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -95,13 +97,13 @@ async def test_a_new_request_goes_where_all_its_sequences_fit() -> None:
     leases = leases_with(breakers)
     small, large = replace(R0, max_in_flight=2), replace(R1, max_in_flight=8)
     router = Router(FixedReplicas([small, large]), leases, breakers, AdmissionSettings())
-    assert router.choose_with_room("tiny", ANY, 2, ()) is small
-    assert router.choose_with_room("tiny", ANY, 3, ()) is large
-    assert router.choose_with_room("tiny", ANY, 2, ["r0"]) is large
-    assert router.choose_with_room("tiny", ANY, 9, ()) is None
+    assert router.choose_with_room("tiny", ANY, RequestCost(2), ()) is small
+    assert router.choose_with_room("tiny", ANY, RequestCost(3), ()) is large
+    assert router.choose_with_room("tiny", ANY, RequestCost(2), ["r0"]) is large
+    assert router.choose_with_room("tiny", ANY, RequestCost(9), ()) is None
     async with leases.lease(large, RequestCost(7)):
-        assert router.choose_with_room("tiny", ANY, 2, ()) is small
-        assert router.choose_with_room("tiny", ANY, 2, ["r0"]) is None
+        assert router.choose_with_room("tiny", ANY, RequestCost(2), ()) is small
+        assert router.choose_with_room("tiny", ANY, RequestCost(2), ["r0"]) is None
         assert router.quotas("tiny", ANY)["r1"] == SlotQuota(8, 8, num_held=7)
         assert router.choose("tiny", Needs(), avoid=["r0"]) is large  # admitted before
 
@@ -112,8 +114,8 @@ async def test_a_new_request_goes_only_to_replicas_that_can_serve_it() -> None:
     router = Router(
         FixedReplicas([drafting, R1]), leases_with(breakers), breakers, AdmissionSettings()
     )
-    assert router.choose_with_room("tiny", UNDRAFTED, 1, ()) is R1
-    assert router.choose_with_room("tiny", UNDRAFTED, 1, ["r1"]) is None
+    assert router.choose_with_room("tiny", UNDRAFTED, RequestCost(1), ()) is R1
+    assert router.choose_with_room("tiny", UNDRAFTED, RequestCost(1), ["r1"]) is None
     assert set(router.quotas("tiny", UNDRAFTED)) == {"r1"}
 
 
@@ -148,3 +150,30 @@ async def test_routing_rules_see_what_the_replicas_report() -> None:
         None,
         ReplicaSignals(3, 1, 0.5, 0.75, 0.02),
     ]
+
+
+async def test_tokens_in_flight_are_limited_where_a_limit_is_set() -> None:
+    """A request that exceeds the limit by itself runs where nothing else does."""
+    breakers = Breakers(FailureSettings())
+    leases = leases_with(breakers)
+    small, large = replace(R0, max_tokens_in_flight=100), replace(R1, max_tokens_in_flight=500)
+    router = Router(FixedReplicas([small, large]), leases, breakers, AdmissionSettings())
+    assert router.choose_with_room("tiny", ANY, RequestCost(1, 2000, 256), ()) is small
+    async with leases.lease(small, RequestCost(1, 60, 10)):
+        assert router.choose_with_room("tiny", ANY, RequestCost(1, 20, 10), ["r1"]) is small
+        assert router.choose_with_room("tiny", ANY, RequestCost(1, 20, 11), ["r1"]) is None
+        async with leases.lease(large, RequestCost(1, 300, 100)):
+            assert router.choose_with_room("tiny", ANY, RequestCost(1, 80, 20), ()) is large
+            assert router.choose_with_room("tiny", ANY, RequestCost(1, 80, 21), ()) is None
+
+
+async def test_a_worker_has_the_same_share_of_the_tokens_as_of_the_slots() -> None:
+    breakers, peers = Breakers(FailureSettings()), PeerWorkerView()
+    leases = leases_with(breakers)
+    settings = AdmissionSettings(max_in_flight=8, max_tokens_in_flight=800)
+    router = Router(FixedReplicas([R0]), leases, breakers, settings, peers)
+    allocation = SlotAllocation(num_slots=8, limit=2, fair_share=4)
+    peers.update(PeerState(1, slots={"r0": allocation}))
+    async with leases.lease(R0, RequestCost(1, 100, 50)):
+        assert router.choose_with_room("tiny", ANY, RequestCost(1, 40, 10), ()) is R0
+        assert router.choose_with_room("tiny", ANY, RequestCost(1, 40, 11), ()) is None

@@ -11,6 +11,7 @@ from paceline.gateway.settings import AdmissionSettings
     ("changes", "match"),
     [
         ({"max_in_flight": 0}, "max_in_flight is 0; it must be at least 1"),
+        ({"max_tokens_in_flight": 0}, "max_tokens_in_flight is 0; it must be at least 1"),
         ({"max_queue": -1}, "max_queue is -1; it must be at least 0"),
         ({"max_queue_wait_s": 0}, "max_queue_wait_s is 0; it must be more than 0"),
         ({"max_deadline_s": 0}, "max_deadline_s is 0; it must be more than 0"),

@@ -49,6 +49,16 @@ async def test_workers_share_the_slots_of_a_replica(tmp_path: Path) -> None:
         assert most_at_once(it.records()) == 4
 
 
+async def test_workers_count_every_choice_of_a_request(tmp_path: Path) -> None:
+    """Four slots hold two requests with two choices each, wherever they arrive."""
+    admission = AdmissionSettings(max_in_flight=4)
+    async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
+        body = chat(model="known", max_tokens=10, n=2, temperature=1)
+        answers = await asyncio.gather(*(it.http.post(CHAT, json=body) for _ in range(12)))
+        assert [answer.status_code for answer in answers] == [200] * 12
+        assert most_at_once(it.records()) == 2
+
+
 async def test_a_worker_that_gets_all_requests_uses_all_slots(tmp_path: Path) -> None:
     admission = AdmissionSettings(max_in_flight=4)
     async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
