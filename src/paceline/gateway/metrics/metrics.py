@@ -331,7 +331,9 @@ class RequestTimes:
         self._metrics._queue.observe(time.monotonic() - self._read_at_s)
 
     def first_bytes(self) -> None:
-        """The first event of a stream has come."""
+        """The first token has come. Calls of attempts that continue the stream do nothing."""
+        if self._first_at_s is not None:
+            return
         self._first_at_s = time.monotonic()
         self._metrics._ttft.observe(self._first_at_s - self._read_at_s)
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from paceline.gateway.admission import RefusalReason
-from paceline.gateway.metrics.metrics import REPLICA_METRICS, Continuation, GatewayMetrics
+from paceline.gateway.metrics.metrics import (
+    REPLICA_METRICS,
+    Continuation,
+    GatewayMetrics,
+    RequestTimes,
+)
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState
 
@@ -79,3 +84,15 @@ def test_queue_and_refusals_are_counted_from_zero() -> None:
     assert "paceline_admission_queue_length 1.0" in text
     assert 'paceline_admission_refused_total{reason="deadline"} 1.0' in text
     assert 'paceline_admission_refused_total{reason="queue_full"} 0.0' in text
+
+
+def test_a_continued_stream_has_one_time_to_first_token() -> None:
+    """Each of its attempts reports its first bytes."""
+    metrics = GatewayMetrics()
+    times = RequestTimes(metrics)
+    times.first_bytes()
+    times.first_bytes()
+    times.stream_completed(10)
+    lines = rendered(metrics).splitlines()
+    assert "paceline_time_to_first_token_seconds_count 1.0" in lines
+    assert "paceline_time_per_output_token_seconds_count 1.0" in lines
