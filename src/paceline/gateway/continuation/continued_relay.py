@@ -7,65 +7,60 @@ resume point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from paceline.gateway.continuation.chunks import Choice, decode_chunk
 from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.stop_strings import StopScanner
-from paceline.gateway.continuation.token_history import Choice, TokenHistory, decode_chunk
+from paceline.gateway.continuation.stream_tail import DONE, StreamTail
 from paceline.gateway.continuation.tracked_relay import MAX_HELD_BYTES
-from paceline.gateway.http.sse import EventRelay
-
-DONE = b"data: [DONE]\n\n"
+from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.http.sse import EventSplitter
 
 
 class ContinuedRelay:
-    """Turns events of the continuing replica into events for the client; extends the history."""
+    """Turns events of the continuing replica into parts of the stream that the client reads."""
 
     def __init__(
-        self, request: Mapping[str, Any], history: TokenHistory, point: ResumePoint
+        self, request: Mapping[str, Any], delivered: DeliveredAnswer, point: ResumePoint
     ) -> None:
-        """`history` can be continued; it is rewound to the resume point here."""
-        history.rewind(point.num_ids)
-        self._history = history
-        self._tail = StreamTail(request, history)
+        """`delivered` is a stream that can be continued."""
+        self._shows_ids = bool(request.get("return_token_ids"))
+        self._tail = StreamTail(request, delivered)
         self._stops = StopScanner(
             stop_strings_of(request),
             shows_stop=bool(request.get("include_stop_str_in_output")),
-            delivered=history.delivered_text,
+            delivered=delivered.text,
         )
         self._unsent = point.unsent_text
-        self._shows_ids = bool(request.get("return_token_ids"))
-        self._relay = EventRelay(MAX_HELD_BYTES)
+        self._num_tokens = point.num_ids
+        """Ids of the answer up to the last one that was fed."""
+        self._shown_ids = delivered.ids[point.num_ids :] if self._shows_ids else array("I")
+        """Ids after that one that the client has already received."""
+        self._has_finished = False
+        self._splitter = EventSplitter(MAX_HELD_BYTES)
         self.saw_done = False
         """The stream is complete, even if the engine sends more."""
 
     @property
     def error(self) -> bytes | None:
-        return self._relay.error
-
-    @property
-    def is_inside_event(self) -> bool:
-        """Always False: this relay renders whole events."""
-        return False
+        return self._splitter.error
 
     @property
     def has_tokens(self) -> bool:
-        return self._relay.has_tokens
+        return self._splitter.has_tokens
 
-    @property
-    def num_output_tokens(self) -> int | None:
-        return len(self._history.emitted_ids) or None
-
-    def feed(self, data: bytes) -> bytes:
-        """Events for the client. ValueError for bytes that are no event of a completions stream."""
+    def feed(self, data: bytes) -> AnswerPart:
+        """See `Relay`. ValueError for bytes that are no event of a completions stream."""
         if self.saw_done:
-            return b""
-        out: list[bytes] = []
-        events = self._relay.feed(data)
-        if self._relay.is_inside_event:
+            return NOTHING
+        part = _Part(self._num_tokens + len(self._shown_ids))
+        events = self._splitter.feed(data)
+        if self._splitter.is_inside_event:
             raise ValueError(f"an event is longer than {MAX_HELD_BYTES} bytes")
         for line in events.split(b"\n"):
             if not line.startswith(b"data: {"):
@@ -74,26 +69,26 @@ class ContinuedRelay:
                 chunk = decode_chunk(line[6:])
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"an event is no chunk of a stream: {error}") from error
-            if self._history.finish_reason is None:
-                out.extend(map(self._chunk, chunk.choices))
-        if self._history.finish_reason is not None and (
-            self._relay.saw_done or self._stops.matched is not None
-        ):
-            out.append(self._tail.render_end())
-            self.saw_done = True
-        return b"".join(out)
+            for choice in chunk.choices:
+                if not self._has_finished:
+                    self._add(choice, part)
+        if self._has_finished and (self._splitter.saw_done or self._stops.matched is not None):
+            self._end(part)
+        return part.build()
 
-    def finish(self, reason: str) -> bytes:
+    def finish(self, reason: str) -> AnswerPart:
         """The end of an answer that has all its tokens: the unsent text and the closing events."""
+        part = _Part(self._num_tokens)
         text = self._stops.feed(self._unsent) + self._stops.flush()
-        self._history.extend((), text, reason)
-        self.saw_done = True
-        return self._tail.render_chunk(text, (), reason, None) + self._tail.render_end()
+        part.add(
+            (), text, reason, self._tail.render_chunk(text, (), reason, None, self._num_tokens)
+        )
+        self._end(part)
+        return part.build()
 
-    def _chunk(self, choice: Choice) -> bytes:
+    def _add(self, choice: Choice, part: _Part) -> None:
         ids = choice.token_ids or []
-        ends = choice.finish_reason is not None
-        shown_ids = self._history.unseen(ids, ends=ends) if self._shows_ids else ids
+        new_ids = self._unseen(ids, ends=choice.finish_reason is not None)
         text = self._stops.feed(self._unsent + (choice.text or ""))
         self._unsent = ""
         reason: str | None = choice.finish_reason
@@ -102,71 +97,57 @@ class ContinuedRelay:
             reason, stop_reason = "stop", self._stops.matched
         elif reason is not None:
             text += self._stops.flush()
-        self._history.extend(ids, text, reason)
-        return self._tail.render_chunk(text, shown_ids, reason, stop_reason)
+        self._num_tokens += len(ids)
+        self._has_finished = reason is not None
+        event = self._tail.render_chunk(text, new_ids, reason, stop_reason, self._num_tokens)
+        part.add(new_ids, text, reason, event)
+
+    def _unseen(self, ids: list[int], *, ends: bool) -> list[int]:
+        """The next ids without those that the client has already received.
+
+        ValueError when they differ from those it has received, as sampled ones may.
+        """
+        num_seen = len(self._shown_ids) if ends else min(len(ids), len(self._shown_ids))
+        if self._shown_ids[:num_seen].tolist() != ids[:num_seen]:
+            raise ValueError("tokens that the client has received were generated differently")
+        del self._shown_ids[:num_seen]
+        return ids[num_seen:]
+
+    def _end(self, part: _Part) -> None:
+        part.add_end(self._tail.render_end(self._num_tokens))
+        self.saw_done = True
 
 
-class StreamTail:
-    """Renders further events of a stream, with the fields in vLLM's order."""
+class _Part:
+    """Collects one `AnswerPart`."""
 
-    def __init__(self, request: Mapping[str, Any], history: TokenHistory) -> None:
-        assert history.head is not None
-        options = request.get("stream_options") or {}
-        self._history = history
-        self._head = history.head
-        self._is_chat = "messages" in request
-        self._shows_ids = bool(request.get("return_token_ids"))
-        self._shows_usage = bool(options.get("include_usage"))
-        self._shows_usage_always = self._shows_usage and bool(options.get("continuous_usage_stats"))
+    __slots__ = ("_data", "_finish_reason", "_has_usage", "_ids", "_start", "_text")
 
-    def render_chunk(
-        self,
-        text: str,
-        ids: list[int] | tuple[()],
-        finish_reason: str | None,
-        stop_reason: int | str | None,
-    ) -> bytes:
-        """One chunk; call it when the history holds these ids."""
-        choice: dict[str, object] = {"index": 0}
-        if self._is_chat:
-            choice["delta"] = {"content": text}
-        else:
-            choice["text"] = text
-        choice |= {"logprobs": None, "finish_reason": finish_reason}
-        if finish_reason is not None or not self._is_chat:
-            choice["stop_reason"] = stop_reason
-        if not self._is_chat:
-            choice["prompt_token_ids"] = None
-        choice["token_ids"] = list(ids) if self._shows_ids else None
-        return self._render([choice], with_usage=self._shows_usage_always)
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._data: list[bytes] = []
+        self._ids: list[int] = []
+        self._text = ""
+        self._finish_reason: str | None = None
+        self._has_usage = False
 
-    def render_end(self) -> bytes:
-        """The usage, if it was requested and has not been sent, and the mark of the end."""
-        usage = b""
-        if self._shows_usage and not self._history.has_usage:
-            usage = self._render([], with_usage=True)
-            self._history.has_usage = True
-        return usage + DONE
+    def add(self, ids: Sequence[int], text: str, finish_reason: str | None, event: bytes) -> None:
+        self._ids += ids
+        self._text += text
+        self._finish_reason = finish_reason
+        self._data.append(event)
 
-    def _render(self, choices: list[dict[str, object]], *, with_usage: bool) -> bytes:
-        chunk: dict[str, object] = {
-            "id": self._head.id,
-            "object": "chat.completion.chunk" if self._is_chat else "text_completion",
-            "created": self._head.created,
-            "model": self._head.model,
-            "choices": choices,
-        }
-        if with_usage:
-            num_prompt, num_output = (
-                len(self._history.prompt_ids or ()),
-                len(self._history.emitted_ids),
-            )
-            chunk["usage"] = {
-                "prompt_tokens": num_prompt,
-                "total_tokens": num_prompt + num_output,
-                "completion_tokens": num_output,
-            }
-        return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+    def add_end(self, events: bytes) -> None:
+        self._has_usage = events != DONE
+        self._data.append(events)
+
+    def build(self) -> AnswerPart:
+        if not self._data:
+            return NOTHING
+        delta = TokenDelta(
+            self._start, self._ids, self._text, self._finish_reason, has_usage=self._has_usage
+        )
+        return AnswerPart(b"".join(self._data), delta)
 
 
 def stop_strings_of(request: Mapping[str, Any]) -> list[str]:

@@ -12,12 +12,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from paceline.gateway.continuation.continued_relay import ContinuedRelay, StreamTail, max_held_chars
+from paceline.gateway.continuation.continued_relay import ContinuedRelay, max_held_chars
 from paceline.gateway.continuation.eligibility import why_not_continued
 from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
 from paceline.gateway.continuation.resume_point import find_resume_point
-from paceline.gateway.continuation.token_history import TokenHistory
+from paceline.gateway.continuation.stream_tail import DONE, StreamTail
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
 
 
 class CannotContinue(Exception):
@@ -46,19 +47,22 @@ class Resumption:
 
 
 class ResumableStream:
-    """The state of one stream. An attempt that begins the answer anew needs a new object."""
+    """One stream that its client reads; what the client has received of it is in `delivered`."""
 
-    def __init__(self, request: Mapping[str, Any]) -> None:
+    def __init__(self, request: Mapping[str, Any], delivered: DeliveredAnswer) -> None:
         self._request = request
         self._why_not = why_not_continued(request)
-        self._history = TokenHistory()
+        self._delivered = delivered
 
     @property
     def why_not(self) -> str | None:
         """Why the stream could not be continued if it broke off now; None when it can."""
-        if self._why_not is not None or self._history.lost is not None:
-            return self._why_not or self._history.lost
-        return None if self._history.can_be_continued else "the engine does not report token ids"
+        delivered = self._delivered
+        if self._why_not is not None or delivered.lost is not None:
+            return self._why_not or delivered.lost
+        if delivered.head is None or delivered.prompt_ids is None:
+            return "the engine does not report token ids"
+        return None
 
     @property
     def is_tracked(self) -> bool:
@@ -68,62 +72,60 @@ class ResumableStream:
     @property
     def needs_no_engine(self) -> bool:
         """The answer is complete; only the closing events of the stream are missing."""
-        return self._history.finish_reason is not None
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the answer so far."""
-        return len(self._history.emitted_ids)
+        return self._delivered.finish_reason is not None
 
     def relay(self) -> TrackedRelay:
         """The relay for the first replica's stream."""
-        return TrackedRelay(self._history, shows_ids=bool(self._request.get("return_token_ids")))
+        return TrackedRelay(shows_ids=bool(self._request.get("return_token_ids")))
 
-    def closing_events(self) -> bytes:
+    def closing_events(self) -> AnswerPart:
         """The events that a stream with a complete answer lacks."""
-        return StreamTail(self._request, self._history).render_end()
+        num_tokens = len(self._delivered.ids)
+        events = StreamTail(self._request, self._delivered).render_end(num_tokens)
+        return AnswerPart(events, TokenDelta(num_tokens, has_usage=events != DONE))
 
     async def resume(
         self, ask: AskReplica, max_model_len: int | None, extra: Mapping[str, object]
-    ) -> Resumption | bytes:
-        """The continuation on this replica; or the last events, when no token is left to generate.
+    ) -> Resumption | AnswerPart:
+        """The continuation on this replica; or the last part, when no token is left to generate.
 
         Raises `CannotContinue`, and what `ask` raises.
         """
-        history = self._history
-        assert history.prompt_ids is not None
+        delivered = self._delivered
+        assert delivered.prompt_ids is not None
 
         async def detokenise(ids: Sequence[int]) -> str:
             return await _text_of(ask, str(self._request["model"]), ids)
 
-        num_emitted = len(history.emitted_ids)
         point = await find_resume_point(
-            history.prompt_ids,
-            history.emitted_ids,
-            history.delivered_text,
+            delivered.prompt_ids,
+            delivered.ids,
+            delivered.text,
             max_held_chars(self._request),
             detokenise,
         )
         if point is None:
             raise CannotContinue("the token ids do not decode to the text that was sent")
         is_greedy = self._request.get("temperature") == 0
-        if point.num_ids < num_emitted and self._request.get("return_token_ids") and not is_greedy:
+        has_ids = bool(self._request.get("return_token_ids"))
+        if point.num_ids < len(delivered.ids) and has_ids and not is_greedy:
             raise CannotContinue(
                 "the client has received sampled token ids without their text; "
                 "another replica may sample others"
             )
         left = tokens_left(
             self._request,
-            num_prompt=len(history.prompt_ids),
+            num_prompt=len(delivered.prompt_ids),
             num_emitted=point.num_ids,
             max_model_len=max_model_len,
         )
         if left is None:
             raise CannotContinue("neither the request nor the replica limits its length")
-        relay = ContinuedRelay(self._request, history, point)
+        relay = ContinuedRelay(self._request, delivered, point)
         if left <= 0:
             return relay.finish("length")
-        body = resume_body(self._request, history.prompt_ids, history.emitted_ids, left, extra)
+        kept_ids = delivered.ids[: point.num_ids]
+        body = resume_body(self._request, delivered.prompt_ids, kept_ids, left, extra)
         return Resumption(PATH, body, relay)
 
 

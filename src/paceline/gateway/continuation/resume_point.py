@@ -6,7 +6,7 @@ incomplete character would lose it; moreover, vLLM's decode stream, started with
 sends the whole prompt once the character is complete. So the resume point is where the text of the
 ids is complete, a few ids back if necessary, and those ids are generated again. They never reached
 the client, so a greedy stream is the same, and a sampled one keeps its distribution. (A client that
-requested the ids has received them; see `TokenHistory.unseen`.)
+requested the ids has received them; see `ContinuedRelay`.)
 
 Engines do not show special tokens, but their /detokenize does. Where the two texts differ, the id
 of the text that was not shown is found by bisection, and left out of the comparison. After the

@@ -1,11 +1,13 @@
 """`ClientResponse`: one answer to a client, whole or streamed.
 
-It records whether the answer has begun: before that an error is sent with its HTTP status, after it
-as an event of the stream.
+Before the head is sent, an error has its own HTTP status; after it, an error is an event of the
+stream. What the client has received is recorded when the server's `send` has returned: a `send`
+that is cancelled while it waits for a slow client has sent nothing.
 """
 
 from __future__ import annotations
 
+from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer
 from paceline.gateway.http.asgi import Headers, Receive, Send
 from paceline.gateway.http.body import linger
 from paceline.gateway.http.errors import Problem
@@ -19,17 +21,13 @@ class ClientResponse:
         self._names_events = names_events
         self._num_events = 0
         self._own_headers: Headers = [(b"x-request-id", request_id.encode("ascii"))]
-        self._is_inside_event = False
+        self._is_stream = False
+        self.delivered = DeliveredAnswer()
+        """The parts of the answer that were sent. Read only."""
         self.has_begun = False
         """The head was sent."""
-        self.has_data = False
-        """Part of the answer was sent, not only comments."""
         self.is_complete = False
-
-    @property
-    def is_inside_event(self) -> bool:
-        """Part of an event was sent, its end was not."""
-        return self._is_inside_event
+        """The end was sent."""
 
     async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """Send a JSON answer in one piece."""
@@ -37,34 +35,38 @@ class ClientResponse:
         await self._finish(body)
 
     async def begin_stream(self) -> None:
+        self._is_stream = True
         await self._start(
             200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")]
         )
 
-    async def chunk(self, data: bytes, *, ends_event: bool = True) -> None:
+    async def chunk(self, part: AnswerPart) -> None:
         """Send part of a stream. Suspends while the client reads slowly."""
-        self.has_data = True
-        self._is_inside_event = not ends_event
-        if self._names_events:
-            self._num_events += data.count(b"\n\n")
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send({"type": "http.response.body", "body": part.data, "more_body": True})
+        self._commit(part)
 
     async def comment(self, data: bytes) -> None:
         """Send lines that clients skip."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end_stream(self, last_events: bytes = b"") -> None:
+    async def end_stream(self, last_part: AnswerPart = NOTHING) -> None:
         """Send the last events and the end of the answer in one write."""
-        await self._finish(last_events)
+        await self._finish(last_part.data)
+        if last_part.data:
+            self._commit(last_part)
 
     async def problem(self, problem: Problem) -> None:
-        """Send the error in the form that fits what was sent before, and end the answer."""
+        """Send the error in the form that fits what was sent before, and end the answer.
+
+        An answer in one piece whose head was sent cannot hold an error: the server closes the
+        connection, and the client misses bytes.
+        """
         if self.is_complete:
             return
         if not self.has_begun:
             await self.whole(problem.status, problem.body(), problem.headers())
-        else:
-            end = b"\n\n" if self._is_inside_event else b""
+        elif self._is_stream:
+            end = b"\n\n" if self.delivered.is_inside_event else b""
             await self._finish(end + self.event_of(problem))
 
     def event_of(self, problem: Problem) -> bytes:
@@ -86,7 +88,6 @@ class ClientResponse:
         await self._start(status, b"application/json", [length, *headers])
 
     async def _start(self, status: int, content_type: bytes, headers: Headers) -> None:
-        self.has_begun = True
         await self._send(
             {
                 "type": "http.response.start",
@@ -94,7 +95,13 @@ class ClientResponse:
                 "headers": [(b"content-type", content_type), *self._own_headers, *headers],
             }
         )
+        self.has_begun = True
 
     async def _finish(self, body: bytes) -> None:
-        self.is_complete = True
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        self.is_complete = True
+
+    def _commit(self, part: AnswerPart) -> None:
+        self.delivered.commit(part)
+        if self._names_events:
+            self._num_events += part.data.count(b"\n\n")

@@ -1,10 +1,10 @@
 """`EventRelay`: pass an engine's server-sent events to the client, whole events at a time.
 
 The bytes are not parsed. Passing whole events only means that a stream can be ended with an error
-event, or continued by another replica, at any moment. The relay searches the bytes for the event
-that ends a complete stream (`[DONE]` on most routes), an error event of the engine, the usage if
-the client requested it, and the first event with a token. None of these marks can occur inside the
-JSON text of an event, where quotes and line ends are escaped.
+event, or continued by another replica, at any moment. `EventSplitter` searches the bytes for the
+event that ends a complete stream (`[DONE]` on most routes), an error event of the engine, the usage
+if the client requested it, and the first event with a token. None of these marks can occur inside
+the JSON text of an event, where quotes and line ends are escaped.
 
 A route may send events before the first token: vLLM sends `response.created` before it computes the
 prompt. They are held back until the first token, because a stream of which the client has received
@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Protocol
+
+from paceline.gateway.delivered import NOTHING, AnswerPart
 
 DONE = b"data: [DONE]"
 ERROR = b'data: {"error"'
@@ -50,11 +52,12 @@ with the first token."""
 class Relay(Protocol):
     """Passes one engine stream to the client; not reusable."""
 
-    def feed(self, data: bytes) -> bytes:
-        """Take bytes from the engine and return the bytes for the client.
+    def feed(self, data: bytes) -> AnswerPart:
+        """Take bytes from the engine and return the part of the answer that can be sent now.
 
-        Returns whole events or nothing; part of an event only if `is_inside_event` is true
-        afterwards. ValueError when the bytes are no event stream.
+        It has whole events or nothing, or comments alone; part of an event only if its `ends_event`
+        is false. Every part must be sent, in order, or the stream be ended. ValueError when the
+        bytes are no event stream.
         """
         ...
 
@@ -69,23 +72,41 @@ class Relay(Protocol):
         ...
 
     @property
-    def is_inside_event(self) -> bool:
-        """Part of an event was passed on, its end was not."""
-        ...
-
-    @property
     def has_tokens(self) -> bool:
         """The engine has sent the first token, or the end of an answer without any."""
-        ...
-
-    @property
-    def num_output_tokens(self) -> int | None:
-        """Tokens of the answer; None when the stream did not report them."""
         ...
 
 
 class EventRelay:
     """Passes bytes unchanged, whole events at a time."""
+
+    def __init__(self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS) -> None:
+        """See `EventSplitter`."""
+        self._splitter = EventSplitter(max_event_bytes, marks)
+
+    @property
+    def saw_done(self) -> bool:
+        return self._splitter.saw_done
+
+    @property
+    def error(self) -> bytes | None:
+        return self._splitter.error
+
+    @property
+    def has_tokens(self) -> bool:
+        return self._splitter.has_tokens
+
+    def feed(self, data: bytes) -> AnswerPart:
+        """See `Relay`."""
+        splitter = self._splitter
+        events = splitter.feed(data)
+        if not events:
+            return NOTHING
+        return AnswerPart(events, None, not splitter.is_inside_event, splitter.num_output_tokens)
+
+
+class EventSplitter:
+    """Cuts the bytes of a stream after the last whole event, and finds its marks."""
 
     def __init__(self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS) -> None:
         """A longer event passes in parts; more than this before the first token is not held."""

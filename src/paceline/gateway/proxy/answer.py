@@ -14,6 +14,7 @@ from paceline.gateway.continuation.resumable_stream import (
     DetokeniseFailed,
     ResumableStream,
 )
+from paceline.gateway.delivered import AnswerPart
 from paceline.gateway.http.body_edit import with_fields
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.outcomes import Outcome
@@ -49,19 +50,14 @@ class Answer:
     @property
     def why_not_continued(self) -> str | None:
         """Why the stream cannot be continued on another replica; None when it can."""
-        if self._reply.is_inside_event:
+        if self._reply.delivered.is_inside_event:
             return "an event was cut in the middle"
         return "it is no stream" if self._stream is None else self._stream.why_not
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the answer so far; 0 where they are not recorded."""
-        return 0 if self._stream is None else self._stream.num_tokens
 
     async def attempt(self, lease: Lease) -> AttemptEnd:
         """One attempt: from the beginning, or from the last token that the client has received."""
         attempt = Attempt(self._context, lease)
-        if self._reply.has_data:
+        if self._reply.delivered.has_data:
             return await self._continue(attempt, lease)
         return await self._begin(attempt, lease.replica)
 
@@ -69,8 +65,7 @@ class Answer:
         """End a stream that has its whole answer and lacks only the events after it."""
         if self._stream is None or not self._stream.needs_no_engine:
             return False
-        await self._reply.chunk(self._stream.closing_events())
-        await self._reply.end_stream()
+        await self._reply.end_stream(self._stream.closing_events())
         return True
 
     async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
@@ -78,7 +73,7 @@ class Answer:
         route, fields = request.route, self._fields_for(replica)
         self._stream = None
         if request.is_stream and replica.reports_token_ids:
-            stream = ResumableStream(request.parsed)
+            stream = ResumableStream(request.parsed, self._reply.delivered)
             if stream.is_tracked:
                 self._stream = stream
                 body = self._body({**fields, "return_token_ids": True})
@@ -111,9 +106,8 @@ class Answer:
             return unreachable(str(error), settings)
         except TimeoutError:
             return timed_out(DETOKENISE_TIMEOUT_S)
-        if isinstance(resumption, bytes):
-            await self._reply.chunk(resumption)
-            await self._reply.end_stream()
+        if isinstance(resumption, AnswerPart):
+            await self._reply.end_stream(resumption)
             return COMPLETED
         return await attempt.run(resumption.path, resumption.body, resumption.relay)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from paceline.gateway.delivered import NOTHING
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import ABORTED, Relay, are_comments, is_aborted
 from paceline.gateway.proxy.attempt_end import (
@@ -82,7 +83,7 @@ class Attempt:
             self._lease.watch_stream()
         try:
             async with StreamTimeout(limit_s) as limit:
-                self._lease.on_cut(lambda: limit.move(0.0))
+                self._lease.on_cut(limit.expire)
                 return await self._exchange(path, body, relay, limit)
         except TimeoutError:
             return timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
@@ -113,28 +114,28 @@ class Attempt:
         self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
         settings = self._settings
-        last_events = b""
+        last_part = NOTHING
         while not relay.saw_done and (data := await response.read_some()):
             try:
-                events = relay.feed(data)
+                part = relay.feed(data)
             except ValueError as error:
                 raise Broken(str(error)) from error
             if relay.has_tokens:
                 self._lease.got_bytes()
-            if events:
+            if part.data:
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()
-                if are_comments(events):
-                    await self._reply.comment(events)
+                if are_comments(part.data):
+                    await self._reply.comment(part.data)
                 else:
                     if relay.has_tokens and not self._lease.has_answered:
                         self._observer.first_bytes()
                         self._lease.answered()
                     limit.suspend()  # a client that does not read has its own, in `protocol`
                     if relay.saw_done:
-                        last_events = events
+                        last_part = part
                         break
-                    await self._reply.chunk(events, ends_event=not relay.is_inside_event)
+                    await self._reply.chunk(part)
                     limit.move(
                         settings.stall_timeout_s
                         if relay.has_tokens
@@ -147,8 +148,8 @@ class Attempt:
         limit.suspend()
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
-        await self._reply.end_stream(last_events)
-        self._observer.stream_completed(relay.num_output_tokens)
+        await self._reply.end_stream(last_part)
+        self._observer.stream_completed(self._reply.delivered.num_output_tokens)
         return COMPLETED
 
     def _failed(self, status: int, body: bytes) -> AttemptEnd:

@@ -57,7 +57,7 @@ class ReplicaChooser:
     def note_failure(self, replica: Replica) -> None:
         """An attempt on this replica failed."""
         self._failed.add(replica.name)
-        if self._began_on is None and self._reply.has_data:
+        if self._began_on is None and self._reply.delivered.has_data:
             self._began_on = replica
 
     def choose(self) -> Replica | None:

@@ -177,12 +177,12 @@ class RequestRunner:
 
     async def _attempt(self, lease: Lease) -> AttemptEnd:
         """Step 7: one attempt under one lease: begin the answer, or continue it."""
-        answer, continues = self._answer, self._reply.has_data
-        num_tokens_before, replica = answer.num_tokens, lease.replica
+        answer, delivered, replica = self._answer, self._reply.delivered, lease.replica
+        continues, num_tokens_before = delivered.has_data, len(delivered.ids)
         async with lease:
             end = await answer.attempt(lease)
             lease.end(end.outcome)
-        num_new_tokens = answer.num_tokens - num_tokens_before
+        num_new_tokens = len(delivered.ids) - num_tokens_before
         self._history.note(end, continues=continues, num_new_tokens=num_new_tokens)
         if continues:
             resumed = end.problem is None or lease.has_answered
@@ -230,7 +230,7 @@ class RequestRunner:
 
     def _decide(self, end: AttemptEnd, *, has_other_replica: bool) -> tuple[Step, RetryReason]:
         services, now_s = self._services, time.monotonic()
-        has_client_bytes = self._reply.has_data
+        has_client_bytes = self._reply.delivered.has_data
         why_not = self._answer.why_not_continued if has_client_bytes else None
         decision = next_step(
             self._history.failure_context(
@@ -250,7 +250,7 @@ class RequestRunner:
     def _spend(self, after: Outcome) -> bool:
         """Take the next attempt out of its budget; False when the budget is empty."""
         services, now_s = self._services, time.monotonic()
-        if self._reply.has_data:
+        if self._reply.delivered.has_data:
             return services.continuations.try_spend(now_s)
         if not self._history.num_attempts:
             return True  # no engine has received the request yet
@@ -280,7 +280,7 @@ class RequestRunner:
 
     def _count_lost_stream(self, reason: RetryReason) -> None:
         """Count a stream that the client has begun to read and that ends incomplete."""
-        if self._reply.has_data:
+        if self._reply.delivered.has_data:
             cannot = reason in (RetryReason.NOT_CONTINUABLE, RetryReason.CONTINUATION_REFUSED)
             self._services.metrics.continuation_ended(
                 Continuation.NOT_CONTINUABLE if cannot else Continuation.GAVE_UP

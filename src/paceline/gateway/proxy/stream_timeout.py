@@ -38,6 +38,13 @@ class StreamTimeout:
         """There is no limit until it is moved."""
         self._at_s = None
 
+    def expire(self) -> None:
+        """End the block now. Unlike `move(0)`, a later move does not take it back."""
+        if self._task is not None and not self._has_expired:
+            self._has_expired = True
+            self._stop_timer()
+            self._task.cancel()
+
     async def __aenter__(self) -> StreamTimeout:
         task = self._task = asyncio.current_task()
         assert task is not None
@@ -78,5 +85,4 @@ class StreamTimeout:
         if self._loop.time() < self._at_s:
             self._set_timer(self._at_s)
         else:
-            self._has_expired = True
-            self._task.cancel()
+            self.expire()

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.continuation.continued_relay import ContinuedRelay, StreamTail
+from paceline.gateway.continuation.continued_relay import ContinuedRelay
+from paceline.gateway.continuation.resumable_stream import ResumableStream
 from paceline.gateway.continuation.resume_point import ResumePoint
-from paceline.gateway.continuation.token_history import TokenHistory
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,
@@ -28,22 +29,29 @@ WITH_IDS = role_chunk([1, 2, 3]) + chat_chunk('é "token_ids":[9] 🚲', [4, 5])
 WITHOUT = role_chunk(None) + chat_chunk('é "token_ids":[9] 🚲', None) + chat_chunk("!", None)
 
 
-def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[TokenHistory, bytes]:
-    history = TokenHistory()
-    return history, TrackedRelay(history, shows_ids=shows_ids).feed(data)
+def deliver(part: AnswerPart, delivered: DeliveredAnswer) -> bytes:
+    """Send the part to the client, as `ClientResponse` does."""
+    if part.data:
+        delivered.commit(part)
+    return part.data
 
 
-def begun(data: bytes = WITH_IDS) -> TokenHistory:
+def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[DeliveredAnswer, bytes]:
+    delivered = DeliveredAnswer()
+    return delivered, deliver(TrackedRelay(shows_ids=shows_ids).feed(data), delivered)
+
+
+def begun(data: bytes = WITH_IDS) -> DeliveredAnswer:
     return tracked(data)[0]
 
 
 def test_the_client_gets_the_bytes_of_a_stream_without_ids() -> None:
-    history, sent = tracked(WITH_IDS)
+    delivered, sent = tracked(WITH_IDS)
     assert sent == WITHOUT
-    assert list(history.prompt_ids or ()) == [1, 2, 3]
-    assert list(history.emitted_ids) == [4, 5, 6]
-    assert history.delivered_text == 'é "token_ids":[9] 🚲!'
-    assert history.can_be_continued
+    assert list(delivered.prompt_ids or ()) == [1, 2, 3]
+    assert list(delivered.ids) == [4, 5, 6]
+    assert delivered.text == 'é "token_ids":[9] 🚲!'
+    assert delivered.lost is None
 
 
 def test_a_client_that_requested_ids_keeps_them() -> None:
@@ -53,19 +61,28 @@ def test_a_client_that_requested_ids_keeps_them() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, len(WITH_IDS)), max_size=10))
 def test_pieces_make_no_difference(cuts: list[int]) -> None:
-    history = TokenHistory()
-    relay = TrackedRelay(history, shows_ids=False)
+    delivered = DeliveredAnswer()
+    relay = TrackedRelay(shows_ids=False)
     edges = [0, *sorted(cuts), len(WITH_IDS)]
-    sent = b"".join(relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges))
+    parts = [relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges)]
+    sent = b"".join(deliver(part, delivered) for part in parts)
     assert sent == WITHOUT
-    assert list(history.emitted_ids) == [4, 5, 6]
+    assert list(delivered.ids) == [4, 5, 6]
 
 
 def test_half_an_event_is_not_remembered() -> None:
     whole = role_chunk([1]) + chat_chunk("a", [4])
-    history, sent = tracked(whole + chat_chunk("b", [5])[:-1])
-    assert list(history.emitted_ids) == [4]
+    delivered, sent = tracked(whole + chat_chunk("b", [5])[:-1])
+    assert list(delivered.ids) == [4]
     assert text_in(sent) == "a"
+
+
+def test_tokens_before_an_abort_are_kept() -> None:
+    whole = role_chunk([1]) + chat_chunk("a", [4])
+    delivered, sent = tracked(whole + chat_chunk("", [], "abort") + DONE)
+    assert list(delivered.ids) == [4]
+    assert text_in(sent) == "a"
+    assert delivered.finish_reason is None
 
 
 @pytest.mark.parametrize(
@@ -80,35 +97,34 @@ def test_half_an_event_is_not_remembered() -> None:
     ],
 )
 def test_a_stream_that_reports_less_cannot_be_continued(event_bytes: bytes, reason: str) -> None:
-    history, sent = tracked(role_chunk([1]) + event_bytes)
-    assert not history.can_be_continued
-    assert reason in (history.lost or "")
+    delivered, sent = tracked(role_chunk([1]) + event_bytes)
+    assert reason in (delivered.lost or "")
     assert sent.startswith(role_chunk(None))
     assert len(sent) > len(role_chunk(None)), "what cannot be continued still passes"
 
 
 def test_a_continued_chat_looks_like_one_stream() -> None:
-    history = begun()
-    relay = ContinuedRelay(CHAT, history, ResumePoint(3, ""))
-    sent = relay.feed(completion_chunk(" on", [7], prompt_ids=[1, 2, 3, 4, 5, 6]))
+    delivered = begun()
+    relay = ContinuedRelay(CHAT, delivered, ResumePoint(3, ""))
+    sent = deliver(relay.feed(completion_chunk(" on", [7], prompt_ids=[4])), delivered)
     assert sent == chat_chunk(" on", None)
-    sent = relay.feed(completion_chunk("", [8], finish="stop") + DONE)
+    sent = deliver(relay.feed(completion_chunk("", [8], finish="stop") + DONE), delivered)
     assert sent == chat_chunk("", None, finish="stop") + DONE
     assert relay.saw_done
-    assert list(history.emitted_ids) == [4, 5, 6, 7, 8]
+    assert list(delivered.ids) == [4, 5, 6, 7, 8]
 
 
 def test_a_continued_completion_keeps_its_id() -> None:
-    history = begun(completion_chunk("a", [4], prompt_ids=[1]))
-    relay = ContinuedRelay({"model": "m", "prompt": "x"}, history, ResumePoint(1, ""))
+    delivered = begun(completion_chunk("a", [4], prompt_ids=[1]))
+    relay = ContinuedRelay({"model": "m", "prompt": "x"}, delivered, ResumePoint(1, ""))
     other = completion_chunk("b", [5]).replace(b"cmpl-2", b"cmpl-9").replace(b":18,", b":99,")
-    assert relay.feed(other) == completion_chunk("b", None)
+    assert relay.feed(other).data == completion_chunk("b", None)
 
 
 def test_usage_counts_the_answer_on_both_sides_of_the_resume_point() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
     relay = ContinuedRelay(request, begun(), ResumePoint(3, ""))
-    sent = relay.feed(completion_chunk("b", [7, 8], finish="length") + DONE)
+    sent = relay.feed(completion_chunk("b", [7, 8], finish="length") + DONE).data
     *_, usage = chunks_in(sent)
     assert usage["choices"] == []
     assert usage["usage"] == {"prompt_tokens": 3, "total_tokens": 8, "completion_tokens": 5}
@@ -117,40 +133,42 @@ def test_usage_counts_the_answer_on_both_sides_of_the_resume_point() -> None:
 
 def test_usage_is_not_sent_unless_requested() -> None:
     relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
-    sent = relay.feed(completion_chunk("b", [7], finish="length") + DONE)
+    sent = relay.feed(completion_chunk("b", [7], finish="length") + DONE).data
     assert b"usage" not in sent
 
 
 def test_continuous_usage_continues() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     relay = ContinuedRelay({**CHAT, "stream_options": options}, begun(), ResumePoint(3, ""))
-    (chunk,) = chunks_in(relay.feed(completion_chunk("b", [7])))
+    (chunk,) = chunks_in(relay.feed(completion_chunk("b", [7])).data)
     assert chunk["usage"]["completion_tokens"] == 4
 
 
 def test_unsent_text_comes_first_and_ids_after_the_resume_point_are_dropped() -> None:
-    history = begun()
-    relay = ContinuedRelay(CHAT, history, ResumePoint(2, "unsent "))
-    assert text_in(relay.feed(completion_chunk("new", [9]))) == "unsent new"
-    assert list(history.emitted_ids) == [4, 5, 9]
+    delivered = begun()
+    relay = ContinuedRelay(CHAT, delivered, ResumePoint(2, "unsent "))
+    assert text_in(deliver(relay.feed(completion_chunk("new", [9])), delivered)) == "unsent new"
+    assert list(delivered.ids) == [4, 5, 9]
 
 
 def test_a_client_of_ids_does_not_get_those_again_that_are_generated_again() -> None:
     request = {**CHAT, "return_token_ids": True}
-    history = begun()
-    relay = ContinuedRelay(request, history, ResumePoint(1, ""))
-    sent = [relay.feed(completion_chunk("a", [5])), relay.feed(completion_chunk("b", [6, 7]))]
+    delivered = begun()
+    relay = ContinuedRelay(request, delivered, ResumePoint(1, ""))
+    chunks = [completion_chunk("a", [5]), completion_chunk("b", [6, 7])]
+    sent = [deliver(relay.feed(chunk), delivered) for chunk in chunks]
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(b"".join(sent))] == [[], [7]]
-    assert list(history.emitted_ids) == [4, 5, 6, 7]
+    assert list(delivered.ids) == [4, 5, 6, 7]
 
 
-def test_ids_generated_again_before_the_next_resume_point_stay_in_the_history() -> None:
+def test_ids_generated_again_before_the_next_resume_point_are_not_shown_again() -> None:
     request = {**CHAT, "return_token_ids": True}
-    history = begun()
-    ContinuedRelay(request, history, ResumePoint(1, "")).feed(completion_chunk("a", [5]))
-    sent = ContinuedRelay(request, history, ResumePoint(1, "")).feed(
-        completion_chunk("a", [5, 6, 7])
-    )
+    delivered = begun()
+    first = ContinuedRelay(request, delivered, ResumePoint(1, ""))
+    deliver(first.feed(completion_chunk("a", [5])), delivered)
+    second = ContinuedRelay(request, delivered, ResumePoint(1, ""))
+    sent = deliver(second.feed(completion_chunk("a", [5, 6, 7])), delivered)
+    assert list(delivered.ids) == [4, 5, 6, 7]
     assert [chunk["choices"][0]["token_ids"] for chunk in chunks_in(sent)] == [[7]]
 
 
@@ -164,28 +182,28 @@ def test_ids_that_come_out_differently_cannot_be_taken_back(
 
 
 def test_a_stop_string_over_the_resume_point_ends_the_answer_and_the_engine() -> None:
-    history = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
-    relay = ContinuedRelay({**CHAT, "stop": ["END"]}, history, ResumePoint(3, "E"))
-    sent = relay.feed(completion_chunk("ND rest", [7, 8]))
+    delivered = begun(role_chunk([1]) + chat_chunk("abc", [4, 5, 6]))
+    relay = ContinuedRelay({**CHAT, "stop": ["END"]}, delivered, ResumePoint(3, "E"))
+    sent = relay.feed(completion_chunk("ND rest", [7, 8])).data
     (last,) = chunks_in(sent)
     assert last["choices"][0]["delta"]["content"] == ""
     assert last["choices"][0]["finish_reason"] == "stop"
     assert last["choices"][0]["stop_reason"] == "END"
     assert sent.endswith(DONE)
     assert relay.saw_done, "the engine would keep generating"
-    assert relay.feed(completion_chunk("more", [9])) == b""
+    assert relay.feed(completion_chunk("more", [9])).data == b""
 
 
 def test_an_answer_with_no_tokens_left_is_ended_without_an_engine() -> None:
-    sent = ContinuedRelay(CHAT, begun(), ResumePoint(3, "rest")).finish("length")
+    sent = ContinuedRelay(CHAT, begun(), ResumePoint(3, "rest")).finish("length").data
     assert sent == chat_chunk("rest", None, finish="length") + DONE
 
 
 def test_a_whole_answer_without_its_end_is_closed() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
-    history = begun(WITH_IDS + chat_chunk("", [7], finish="stop"))
-    assert history.finish_reason == "stop"
-    sent = StreamTail(request, history).render_end()
+    delivered = begun(WITH_IDS + chat_chunk("", [7], finish="stop"))
+    assert delivered.finish_reason == "stop"
+    sent = ResumableStream(request, delivered).closing_events().data
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks_in(sent)] == [4]
     assert sent.endswith(DONE)
 
@@ -193,15 +211,40 @@ def test_a_whole_answer_without_its_end_is_closed() -> None:
 def test_usage_that_went_out_is_not_sent_again() -> None:
     request = {**CHAT, "stream_options": {"include_usage": True}}
     usage = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 3}})
-    history = begun(WITH_IDS + chat_chunk("", [7], finish="stop") + usage)
-    assert StreamTail(request, history).render_end() == DONE
+    delivered = begun(WITH_IDS + chat_chunk("", [7], finish="stop") + usage)
+    assert ResumableStream(request, delivered).closing_events().data == DONE
 
 
 def test_an_error_of_the_continuing_engine_is_no_chunk() -> None:
     relay = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
-    assert relay.feed(b'data: {"error":{"message":"x","code":500}}\n\n' + DONE) == b""
+    assert relay.feed(b'data: {"error":{"message":"x","code":500}}\n\n' + DONE).data == b""
     assert relay.error is not None
     assert not relay.saw_done
+
+
+def test_tokens_before_an_abort_of_the_continuing_engine_are_kept() -> None:
+    delivered = begun()
+    relay = ContinuedRelay(CHAT, delivered, ResumePoint(3, ""))
+    aborted = completion_chunk("", [], "abort")
+    sent = deliver(relay.feed(completion_chunk("b", [7]) + aborted + DONE), delivered)
+    assert text_in(sent) == "b"
+    assert list(delivered.ids) == [4, 5, 6, 7]
+    assert relay.error is not None
+    assert delivered.finish_reason is None
+
+
+def test_what_was_not_sent_is_no_part_of_the_answer() -> None:
+    """The next replica then continues from the same token."""
+    delivered = begun()
+    point = ResumePoint(2, "unsent ")
+    ContinuedRelay(CHAT, delivered, point).feed(completion_chunk("lost", [9], "stop") + DONE)
+    assert list(delivered.ids) == [4, 5, 6]
+    assert delivered.finish_reason is None
+    sent = deliver(
+        ContinuedRelay(CHAT, delivered, point).feed(completion_chunk("new", [9])), delivered
+    )
+    assert text_in(sent) == "unsent new"
+    assert list(delivered.ids) == [4, 5, 9]
 
 
 def test_bytes_that_are_no_stream_are_refused() -> None:

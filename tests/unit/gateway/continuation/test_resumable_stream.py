@@ -12,6 +12,7 @@ from paceline.gateway.continuation.resumable_stream import (
     ResumableStream,
     Resumption,
 )
+from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
 from unit.gateway.continuation.streams import completion_chunk
 
 
@@ -22,11 +23,13 @@ async def ask_bytes(path: str, body: bytes) -> tuple[int, bytes]:
     return 200, json.dumps({"prompt": text}).encode()
 
 
-def resume(**request: object) -> Resumption | bytes:
+def resume(**request: object) -> Resumption | AnswerPart:
     """Of a stream that broke off inside a character."""
-    memory = ResumableStream({"model": "m", "prompt": "x", "max_tokens": 9, **request})
-    memory.relay().feed(completion_chunk("a", list("aé".encode()[:2]), prompt_ids=[120]))
-    return asyncio.run(memory.resume(ask_bytes, 100, {}))
+    delivered = DeliveredAnswer()
+    stream = ResumableStream({"model": "m", "prompt": "x", "max_tokens": 9, **request}, delivered)
+    chunk = completion_chunk("a", list("aé".encode()[:2]), prompt_ids=[120])
+    delivered.commit(stream.relay().feed(chunk))
+    return asyncio.run(stream.resume(ask_bytes, 100, {}))
 
 
 @pytest.mark.parametrize("shows_ids", [False, True])

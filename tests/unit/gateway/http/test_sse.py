@@ -1,4 +1,4 @@
-"""An event relay passes whole events only, and finds end, error and usage by their bytes."""
+"""An event splitter returns whole events only, and finds end, error and usage by their bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.sse import EventMarks, EventRelay, has_error, split_at_error
+from paceline.gateway.http.sse import ABORTED, EventMarks, EventSplitter, has_error, split_at_error
 
 STREAM = (
     'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
@@ -20,7 +20,7 @@ STREAM = (
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_a_stream_cut_anywhere_passes_unchanged_in_whole_events(cuts: list[int]) -> None:
-    relay = EventRelay(max_event_bytes=10_000)
+    relay = EventSplitter(max_event_bytes=10_000)
     edges = [0, *sorted(cuts), len(STREAM)]
     out = [relay.feed(STREAM[a:b]) for a, b in itertools.pairwise(edges)]
     assert b"".join(out) == STREAM
@@ -30,7 +30,7 @@ def test_a_stream_cut_anywhere_passes_unchanged_in_whole_events(cuts: list[int])
 
 
 def test_marks_inside_text_are_not_taken_for_marks() -> None:
-    relay = EventRelay(max_event_bytes=10_000)
+    relay = EventSplitter(max_event_bytes=10_000)
     event = b'data: {"content":"data: [DONE]\\n\\ndata: {\\"error\\": 1}"}\n\n'
     assert relay.feed(event) == event
     assert not relay.saw_done
@@ -38,7 +38,7 @@ def test_marks_inside_text_are_not_taken_for_marks() -> None:
 
 
 def test_half_an_event_is_held_back_up_to_the_limit() -> None:
-    relay = EventRelay(max_event_bytes=10)
+    relay = EventSplitter(max_event_bytes=10)
     assert relay.feed(b"data: a\n\ndata") == b"data: a\n\n"
     assert not relay.is_inside_event
     assert relay.feed(b": 0123456789") == b"data: 0123456789"
@@ -48,7 +48,7 @@ def test_half_an_event_is_held_back_up_to_the_limit() -> None:
 
 
 def test_events_with_carriage_returns_are_whole_too() -> None:
-    relay = EventRelay(max_event_bytes=1000)
+    relay = EventSplitter(max_event_bytes=1000)
     assert relay.feed(b"data: a\r\n\r\ndata: b") == b"data: a\r\n\r\n"
     assert relay.feed(b"\r\n\r\n") == b"data: b\r\n\r\n"
 
@@ -60,11 +60,21 @@ def test_an_error_event_is_found_among_others() -> None:
 
 
 def test_nothing_passes_after_an_error_event() -> None:
-    relay = EventRelay(max_event_bytes=1000)
+    relay = EventSplitter(max_event_bytes=1000)
     assert relay.feed(b'data: 1\n\ndata: {"error": 1}\n\ndata: [DONE]\n\n') == b"data: 1\n\n"
     assert relay.error == b'{"error": 1}'
     assert not relay.saw_done
     assert relay.feed(b"data: 2\n\n") == b""
+
+
+def test_events_before_an_abort_pass() -> None:
+    """An engine that shuts down may send its last tokens together with the abort."""
+    aborted = b'data: {"choices":[{"text":"","finish_reason":"abort"}]}\n\n'
+    for good in (b"data: 1\n\ndata: 2\n\n", b"data: 1\r\n\r\ndata: 2\r\n\r\n"):
+        relay = EventSplitter(max_event_bytes=1000)
+        assert relay.feed(good + aborted + b"data: [DONE]\n\n") == good
+        assert relay.error == ABORTED
+        assert not relay.saw_done
 
 
 CREATED = b'event: response.created\ndata: {"sequence_number":0}\n\n'
@@ -76,7 +86,7 @@ MARKS = EventMarks(before_tokens=(b"event: response.created", b"event: response.
 @given(st.lists(st.integers(0, len(CREATED + DELTA)), max_size=12))
 def test_events_before_the_first_token_are_held_back_until_it_comes(cuts: list[int]) -> None:
     stream = CREATED + DELTA
-    relay = EventRelay(10_000, MARKS)
+    relay = EventSplitter(10_000, MARKS)
     edges = [0, *sorted(cuts), len(stream)]
     out = []
     for start, end in itertools.pairwise(edges):
@@ -86,7 +96,7 @@ def test_events_before_the_first_token_are_held_back_until_it_comes(cuts: list[i
 
 
 def test_comments_pass_at_once_and_are_no_token() -> None:
-    relay = EventRelay(10_000, MARKS)
+    relay = EventSplitter(10_000, MARKS)
     assert relay.feed(CREATED) == b""
     assert relay.feed(b": keep-alive\n\n") == b": keep-alive\n\n"
     assert not relay.has_tokens
@@ -94,7 +104,7 @@ def test_comments_pass_at_once_and_are_no_token() -> None:
 
 
 def test_every_event_of_a_chat_is_a_token() -> None:
-    relay = EventRelay(10_000)
+    relay = EventSplitter(10_000)
     assert relay.feed(b": keep-alive\n\n")
     assert not relay.has_tokens
     assert relay.feed(b'data: {"choices":[]}\n\n')
@@ -102,7 +112,7 @@ def test_every_event_of_a_chat_is_a_token() -> None:
 
 
 def test_a_long_event_before_the_first_token_passes_in_parts_and_is_no_token() -> None:
-    relay = EventRelay(40, MARKS)
+    relay = EventSplitter(40, MARKS)
     parts = [CREATED, b"event: response.created\n", b"data: " + b"x" * 50, b"x", b"\n\n", DELTA]
     passed = b""
     for part in parts[:-1]:
@@ -114,7 +124,7 @@ def test_a_long_event_before_the_first_token_passes_in_parts_and_is_no_token() -
 
 
 def test_a_long_event_with_a_token_passes_in_parts_after_those_before_it() -> None:
-    relay = EventRelay(80, MARKS)
+    relay = EventSplitter(80, MARKS)
     assert relay.feed(CREATED) == b""
     part = b"event: response.output_text.delta\ndata: " + b"x" * 50
     assert relay.feed(part) == CREATED + part
@@ -122,7 +132,7 @@ def test_a_long_event_with_a_token_passes_in_parts_after_those_before_it() -> No
 
 
 def test_an_error_before_the_first_token_leaves_nothing_for_the_client() -> None:
-    relay = EventRelay(10_000, MARKS)
+    relay = EventSplitter(10_000, MARKS)
     assert relay.feed(CREATED) == b""
     assert relay.feed(b'data: {"error":{"code":500}}\n\n') == b""
     assert (relay.error, relay.has_tokens) == (b'{"error":{"code":500}}', False)

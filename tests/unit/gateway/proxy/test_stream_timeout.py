@@ -68,6 +68,23 @@ async def test_a_limit_holds_again_once_it_is_moved() -> None:
     assert time.monotonic() - began_s < 2
 
 
+async def test_an_end_from_elsewhere_is_not_taken_back_by_a_later_move() -> None:
+    """For example when a send returns in the turn of the loop in which the attempt is cut."""
+    can_send = asyncio.Event()
+
+    async def work() -> None:
+        async with StreamTimeout(5) as limit:
+            asyncio.get_running_loop().call_soon(can_send.set)
+            asyncio.get_running_loop().call_soon(limit.expire)
+            await can_send.wait()
+            limit.move(60)
+            await asyncio.sleep(1)
+            raise AssertionError("the block has not ended")
+
+    with pytest.raises(TimeoutError):
+        await work()
+
+
 async def test_a_cancellation_from_elsewhere_stays_one() -> None:
     async def work() -> None:
         async with StreamTimeout(5):

@@ -1,0 +1,146 @@
+"""`ChunkReader`: read the tokens out of the chunks of a stream, chat and completions alike.
+
+Only the fields that the history of a stream needs are decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+
+import msgspec
+
+from paceline.gateway.delivered import ChunkHead, TokenDelta
+
+
+class ChatDelta(msgspec.Struct):
+    """The delta of a chat chunk."""
+
+    content: str | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class Choice(msgspec.Struct):
+    """A choice of a chat or completions chunk."""
+
+    index: int = 0
+    delta: ChatDelta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class Chunk(msgspec.Struct):
+    """One event of a stream."""
+
+    id: str = ""
+    created: int = 0
+    model: str = ""
+    choices: list[Choice] = []
+    prompt_token_ids: list[int] | None = None
+
+
+decode_chunk = msgspec.json.Decoder(Chunk).decode
+"""Raises msgspec.DecodeError on anything else."""
+
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_DATA = b"data:"
+
+
+class ChunkReader:
+    """Reads the events of one stream in order, and collects what they add until it is taken."""
+
+    __slots__ = (
+        "_finish_reason", "_has_usage", "_head", "_ids", "_num_taken_ids", "_prompt_ids", "_text",
+        "has_begun", "lost",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._num_taken_ids = 0
+        self.has_begun = False
+        """The answer has begun, or the stream is known not to be continuable."""
+        self.lost: str | None = None
+        """Why part of the stream cannot be recorded; None when it is. Later events are not read."""
+        self._reset()
+
+    def read(self, events: bytes) -> None:
+        """Take in whole events. What cannot be read sets `lost`."""
+        blocks = _EVENT_END.split(events) if b"\r" in events else events.split(b"\n\n")
+        for block in blocks:
+            if self.lost is not None:
+                return
+            if not block.startswith(_DATA):
+                continue  # a comment, or nothing
+            payload = block[len(_DATA) :].strip()
+            if payload.startswith(b"[DONE]"):
+                return
+            try:
+                self._note(decode_chunk(payload))
+            except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
+                self.lose("an event is no chunk of a stream")
+
+    def lose(self, reason: str) -> None:
+        """Part of the stream cannot be recorded."""
+        self.lost = reason
+        self.has_begun = True
+
+    def take(self) -> TokenDelta:
+        """What was read since the last call."""
+        delta = TokenDelta(
+            self._num_taken_ids,
+            self._ids,
+            self._text,
+            self._finish_reason,
+            self._head,
+            self._prompt_ids,
+            self._has_usage,
+            self.lost,
+        )
+        self._num_taken_ids += len(self._ids)
+        self._reset()
+        return delta
+
+    def _reset(self) -> None:
+        self._head: ChunkHead | None = None
+        self._prompt_ids: array[int] | None = None
+        self._ids = array("I")
+        self._text = ""
+        self._finish_reason: str | None = None
+        self._has_usage = False
+
+    def _note(self, chunk: Chunk) -> None:
+        if self._head is None and not self._num_taken_ids:
+            self._head = ChunkHead(chunk.id, chunk.created, chunk.model)
+        if chunk.prompt_token_ids is not None:
+            self._prompt_ids = array("I", chunk.prompt_token_ids)
+        if not chunk.choices:
+            self._has_usage = True
+        for choice in chunk.choices:
+            self._note_choice(choice)
+
+    def _note_choice(self, choice: Choice) -> None:
+        if choice.prompt_token_ids is not None:
+            self._prompt_ids = array("I", choice.prompt_token_ids)
+        text = choice.text
+        if choice.delta is not None:
+            delta = choice.delta
+            text = delta.content or None
+            is_parsed = delta.reasoning or delta.reasoning_content or delta.tool_calls
+            if is_parsed or (choice.token_ids and delta.content is msgspec.UNSET):
+                self.lose("the engine parses the answer into reasoning or tool calls")
+        if choice.index != 0:
+            self.lose("the stream has several answers")
+        if text and choice.token_ids is None:
+            self.lose("the engine does not report token ids")
+        if choice.token_ids:
+            self._ids.extend(choice.token_ids)
+        if text:
+            self._text += text
+        if choice.finish_reason is not None:
+            self._finish_reason = choice.finish_reason
+        if self._ids or choice.finish_reason is not None:
+            self.has_begun = True

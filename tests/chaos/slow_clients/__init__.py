@@ -1,0 +1,1 @@
+"""Clients that read slowly or not at all, alone and while replicas fail."""

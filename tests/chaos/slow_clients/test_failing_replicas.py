@@ -1,0 +1,90 @@
+"""Replicas hang or die while the gateway waits for clients that read slowly.
+
+A part of a stream that waits for its client when the attempt is cut was not sent: another replica
+has to generate it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from chaos.expected_requests import expected_request, find_errors, num_failed_over, send_all
+from chaos.fleet import Fleet, running_fleet, wait_until
+from chaos.slow_clients.slow_reader import SlowReader
+
+ABOUT_ALL_BUFFERS = (1400, 1400, 1400, 1400, 700, 750, 800, 850, 900, 950, 1000, 1050)
+"""Tokens of the answers. About 800 fit into the buffers between gateway and client, so some streams
+wait in the middle and some with their end."""
+FAR_MORE = (2500,) * 8
+NUM_FAST, FAST_TOKENS = 8, 600
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Fleet]:
+    with running_fleet(2, "--tpot-ms", "1", "--eos-every-tokens", "0") as running:
+        yield running
+
+
+async def waiting_readers(fleet: Fleet, name: str, lengths: Sequence[int]) -> list[SlowReader]:
+    """Send requests whose clients do not read, until the gateway waits for them."""
+    readers = [
+        SlowReader(
+            fleet,
+            expected_request(number, max_tokens=length, eos_every_tokens=0),
+            f"{name}-{number}",
+        )
+        for number, length in enumerate(lengths)
+    ]
+    for reader in readers:
+        await reader.send()
+    await asyncio.sleep(1.4)  # the replicas send some 1,400 tokens
+    return readers
+
+
+async def errors_of(readers: Sequence[SlowReader], bytes_per_read: int = 65536) -> list[str]:
+    """Read all streams to their ends; returns what is wrong with them.
+
+    Records of the replicas are not compared: one may have sent the end of an answer into a buffer
+    from which the gateway never read it.
+    """
+    transcripts = await asyncio.gather(*(reader.read(bytes_per_read) for reader in readers))
+    return [
+        f"{reader.request_id}: {error}"
+        for reader, transcript in zip(readers, transcripts, strict=True)
+        for error in reader.request.errors_in(transcript)
+    ]
+
+
+def num_moved(fleet: Fleet, readers: Sequence[SlowReader]) -> int:
+    """The streams that more than one replica has begun or continued."""
+    return sum(len(fleet.records_of(reader.request_id)) > 1 for reader in readers)
+
+
+@pytest.mark.parametrize("bytes_per_read", [700, 65536])
+async def test_a_replica_hangs(fleet: Fleet, bytes_per_read: int) -> None:
+    """The streams of fast readers show that it hangs; all its streams are cut."""
+    name = f"hang-{bytes_per_read}"
+    readers = await waiting_readers(fleet, name, ABOUT_ALL_BUFFERS)
+    requests = [
+        expected_request(number, max_tokens=FAST_TOKENS, eos_every_tokens=0)
+        for number in range(NUM_FAST)
+    ]
+    sending = asyncio.create_task(send_all(fleet, requests, name=f"{name}-fast"))
+    await asyncio.to_thread(wait_until, lambda: fleet.num_started(f"{name}-fast", replica=0) > 1)
+    fleet.add_fault(0, kind="hang")
+    transcripts = await sending
+    assert num_failed_over(fleet, transcripts) > 0
+    assert num_moved(fleet, readers) > 2, "no stream was cut while the gateway waited for a client"
+    assert await errors_of(readers, bytes_per_read) == []
+    assert find_errors(fleet, requests, transcripts) == []
+
+
+async def test_a_replica_dies(fleet: Fleet) -> None:
+    readers = await waiting_readers(fleet, "die", FAR_MORE)
+    fleet.add_fault(0, kind="die")
+    assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == -9
+    assert await errors_of(readers) == []
+    assert num_moved(fleet, readers) > 2

@@ -1,0 +1,183 @@
+"""Attempts that end while a part of the answer waits for a client that reads slowly.
+
+The server's `send` waits until the client has read enough. An attempt that is cut meanwhile has not
+sent that part, so another replica must generate it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from paceline.gateway.http.response import ClientResponse
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.answer import Answer
+from paceline.gateway.proxy.attempt import RequestContext
+from paceline.gateway.proxy.attempt_end import COMPLETED
+from paceline.gateway.proxy.lease import LeaseTable
+from paceline.gateway.proxy.upstream import Upstreams
+from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.routes import COMPLETIONS
+from paceline.gateway.requests.validation import check_request
+from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.settings import FailureSettings, GatewaySettings
+from unit.gateway.admission.plans import plan
+from unit.gateway.continuation.streams import DONE, chunks_in, completion_chunk, text_in
+
+pytestmark = pytest.mark.asyncio
+
+SETTINGS, FAILURES = GatewaySettings(), FailureSettings()
+PROMPT_IDS, ANSWER = [120], b"ABCDE"
+REPLICAS = [
+    Replica(name, f"http://{name}", "m", "ready", max_model_len=100) for name in ("one", "two")
+]
+
+
+class SlowClient:
+    """Reads the messages up to a number, and the others after `read_on`."""
+
+    def __init__(self, num_read: int) -> None:
+        self._num_read = num_read
+        self._reads_on = asyncio.Event()
+        self.is_waited_for = asyncio.Event()
+        self.messages: list[dict[str, Any]] = []
+
+    def read_on(self) -> None:
+        self._reads_on.set()
+
+    async def send(self, message: Any) -> None:
+        """Like uvicorn's: it waits first and then writes."""
+        if len(self.messages) >= self._num_read and not self._reads_on.is_set():
+            self.is_waited_for.set()
+            await self._reads_on.wait()
+        self.messages.append(message)
+
+    @property
+    def events(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.messages)
+
+
+class Stream:
+    """An engine's stream: its reads, then silence."""
+
+    status, is_event_stream = 200, True
+
+    def __init__(self, reads: list[bytes]) -> None:
+        self._reads = reads
+
+    async def read_some(self) -> bytes:
+        if not self._reads:
+            await asyncio.Event().wait()
+        return self._reads.pop(0)
+
+    def close(self) -> None:
+        pass
+
+
+class Whole:
+    """An engine's answer to /detokenize."""
+
+    status, is_event_stream = 200, False
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        return self._body
+
+    def close(self) -> None:
+        pass
+
+
+class Engines:
+    """Replicas that answer every prompt with `ANSWER`; their token ids are bytes."""
+
+    def __init__(self, events_per_read: int) -> None:
+        self._events_per_read = events_per_read
+
+    async def post(self, replica: Replica, path: str, body: bytes, request_id: str) -> Any:
+        parsed = msgspec.json.decode(body)
+        if path == "/detokenize":
+            return Whole(msgspec.json.encode({"prompt": bytes(parsed["tokens"]).decode()}))
+        begun = len(parsed["prompt"]) - 1 if isinstance(parsed["prompt"], list) else 0
+        events = [
+            completion_chunk(
+                chr(token),
+                [token],
+                "stop" if index == len(ANSWER) - 1 else None,
+                prompt_ids=PROMPT_IDS if index == begun else None,
+            )
+            for index, token in enumerate(ANSWER)
+        ][begun:]
+        events[-1] += DONE
+        step = self._events_per_read
+        return Stream([b"".join(events[at : at + step]) for at in range(0, len(events), step)])
+
+
+async def answer_to(client: SlowClient, *, events_per_read: int = 1) -> bytes:
+    """The stream that the client reads; its first attempt is cut while a send waits for it."""
+    body = msgspec.json.encode({"model": "m", "prompt": "x", "stream": True, "temperature": 0})
+    reply = ClientResponse(client.send, "id")
+    leases = LeaseTable(Breakers(FAILURES), ProgressWatch(FAILURES, 10.0, 10.0))
+    engines = cast(Upstreams, Engines(events_per_read))
+    request = check_request(COMPLETIONS, body, SETTINGS)
+    answer = Answer(RequestContext(request, plan(), reply, engines, Observer(), SETTINGS))
+    async with leases.lease(REPLICAS[0]) as lease:
+        attempt = asyncio.create_task(answer.attempt(lease))
+        await client.is_waited_for.wait()
+        lease.cut(Outcome.TIMED_OUT)
+        assert (await attempt).outcome is Outcome.TIMED_OUT
+    client.read_on()
+    if not await answer.close_if_complete():
+        async with leases.lease(REPLICAS[1]) as lease:
+            assert await answer.attempt(lease) == COMPLETED
+    return client.events
+
+
+class Observer:
+    def first_bytes(self) -> None:
+        pass
+
+    def stream_completed(self, num_output_tokens: int | None) -> None:
+        pass
+
+
+def finish_reasons(events: bytes) -> list[str]:
+    choices = [choice for chunk in chunks_in(events) for choice in chunk["choices"]]
+    return [choice["finish_reason"] for choice in choices if choice["finish_reason"] is not None]
+
+
+@pytest.mark.parametrize(
+    ("events_per_read", "num_read"),
+    [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (5, 0),
+        (5, 1),
+    ],
+)
+async def test_no_token_is_lost_with_a_send_that_is_cut(
+    events_per_read: int, num_read: int
+) -> None:
+    """The sends are the head, the tokens, and the last ones together with the end."""
+    client = SlowClient(num_read)
+    events = await answer_to(client, events_per_read=events_per_read)
+    assert text_in(events) == ANSWER.decode()
+    assert finish_reasons(events) == ["stop"]
+    assert events.endswith(DONE)
+    assert events.count(DONE) == 1
+    is_head = [message["type"] == "http.response.start" for message in client.messages]
+    assert is_head.index(True) == 0
+    assert is_head.count(True) == 1

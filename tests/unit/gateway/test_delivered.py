@@ -1,0 +1,67 @@
+"""What the client has received, part by part."""
+
+from __future__ import annotations
+
+from paceline.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
+
+HEAD = ChunkHead("cmpl-1", 17, "m")
+
+
+def delivered(*parts: AnswerPart) -> DeliveredAnswer:
+    answer = DeliveredAnswer()
+    for part in parts:
+        answer.commit(part)
+    return answer
+
+
+def tokens(delta: TokenDelta) -> AnswerPart:
+    return AnswerPart(b"data: x\n\n", delta)
+
+
+def test_parts_add_up() -> None:
+    answer = delivered(
+        tokens(TokenDelta(0, [4], "a", head=HEAD, prompt_ids=[1, 2])),
+        tokens(TokenDelta(1, [5, 6], "b", "length")),
+        tokens(TokenDelta(3, has_usage=True)),
+    )
+    assert answer.head == HEAD
+    assert list(answer.prompt_ids or ()) == [1, 2]
+    assert list(answer.ids) == [4, 5, 6]
+    assert (answer.text, answer.finish_reason, answer.has_usage) == ("ab", "length", True)
+
+
+def test_the_head_is_that_of_the_first_part() -> None:
+    other = ChunkHead("cmpl-2", 18, "m")
+    parts = [tokens(TokenDelta(0, [4], head=HEAD)), tokens(TokenDelta(1, [5], head=other))]
+    assert delivered(*parts).head == HEAD
+
+
+def test_ids_that_are_generated_again_replace_those_before() -> None:
+    answer = delivered(tokens(TokenDelta(0, [4, 5, 6], "a")), tokens(TokenDelta(1, [9], "b")))
+    assert list(answer.ids) == [4, 9]
+    assert answer.text == "ab"
+
+
+def test_tokens_are_counted_by_ids_else_by_the_engines_usage() -> None:
+    assert delivered().num_output_tokens is None
+    assert delivered(tokens(TokenDelta(0, [4, 5]))).num_output_tokens == 2
+    assert delivered(AnswerPart(b"x", num_output_tokens=7)).num_output_tokens == 7
+
+
+def test_ids_that_are_not_all_recorded_are_not_counted() -> None:
+    lost = TokenDelta(0, [4], lost="the engine parses the answer")
+    assert delivered(tokens(lost)).num_output_tokens is None
+    usage = AnswerPart(b"x", TokenDelta(1), num_output_tokens=7)
+    assert delivered(tokens(lost), usage).num_output_tokens == 7
+
+
+def test_the_first_loss_is_kept() -> None:
+    parts = [tokens(TokenDelta(0, lost="one")), tokens(TokenDelta(0, lost="two"))]
+    assert delivered(*parts).lost == "one"
+
+
+def test_part_of_an_event_is_known_as_such_until_its_end() -> None:
+    answer = delivered(AnswerPart(b"data: ha", ends_event=False))
+    assert answer.is_inside_event
+    answer.commit(AnswerPart(b"lf\n\n"))
+    assert not answer.is_inside_event
