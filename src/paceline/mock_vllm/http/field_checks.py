@@ -58,12 +58,20 @@ _KINDS: Mapping[str, type] = {
         ("max_tokens", "max_completion_tokens", "min_tokens", "n", "seed", "top_k"), int
     ),
     **dict.fromkeys(
-        ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"), float
+        (
+            "temperature",
+            "top_p",
+            "min_p",
+            "presence_penalty",
+            "frequency_penalty",
+            "repetition_penalty",
+        ),
+        float,
     ),
     **dict.fromkeys(
         ("stream", "echo", "ignore_eos", "return_token_ids", "include_stop_str_in_output"), bool
     ),
-    **dict.fromkeys(("messages", "stop_token_ids"), list),
+    **dict.fromkeys(("messages", "stop_token_ids", "allowed_token_ids"), list),
     **dict.fromkeys(("stream_options", "logit_bias"), dict),
 }
 

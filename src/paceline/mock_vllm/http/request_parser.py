@@ -13,7 +13,7 @@ from typing import Any
 from paceline.mock_vllm.http.field_checks import check_types
 from paceline.mock_vllm.http.prompts import chat_prompt, completion_prompts
 from paceline.mock_vllm.http.refusals import RequestRefused, invalid
-from paceline.mock_vllm.model.answer import SamplingParams
+from paceline.mock_vllm.model.sampling import SamplingParams
 from paceline.mock_vllm.model.vocabulary import VOCABULARY_SIZE
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -130,7 +130,25 @@ def _sampling(
         stop_token_ids=frozenset(body.get("stop_token_ids") or ()),
         ignore_eos=bool(body.get("ignore_eos")),
         skip_special_tokens=body.get("skip_special_tokens") is not False,
+        **_choice_of_tokens(body),
     )
+
+
+def _choice_of_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that change which token comes next."""
+    temperature = _number(body, "temperature", 1.0)
+    allowed, biases = body.get("allowed_token_ids"), body.get("logit_bias") or {}
+    return {
+        "temperature": temperature if temperature >= _SAMPLING_EPS else 1.0,  # greedy: no seed
+        "top_p": _number(body, "top_p", 1.0),
+        "top_k": body.get("top_k") or 0,
+        "min_p": _number(body, "min_p", 0.0),
+        "logit_bias": tuple(
+            (int(token), min(100.0, max(-100.0, bias))) for token, bias in biases.items()
+        ),
+        "allowed_token_ids": None if allowed is None else frozenset(allowed),
+        "repetition_penalty": _number(body, "repetition_penalty", 1.0),
+    }
 
 
 def _check_prompt(prompt: list[int], limit: int) -> None:

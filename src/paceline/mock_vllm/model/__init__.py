@@ -4,8 +4,8 @@ from paceline.mock_vllm.model.answer import (
     Answer,
     AnswerDelta,
     AnswerGenerator,
-    SamplingParams,
     expected_answer,
 )
+from paceline.mock_vllm.model.sampling import SamplingParams
 
 __all__ = ["Answer", "AnswerDelta", "AnswerGenerator", "SamplingParams", "expected_answer"]

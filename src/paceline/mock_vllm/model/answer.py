@@ -12,26 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.mock_vllm.model.detokenizer import Detokenizer
-from paceline.mock_vllm.model.token_function import TokenSource
+from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
 from paceline.mock_vllm.model.vocabulary import END
 
 DEFAULT_EOS_EVERY_TOKENS = 512
 """Chosen empirically: most answers of a few hundred tokens reach `max_tokens`, some end earlier."""
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """The sampling parameters of one request, under vLLM's names."""
-
-    max_tokens: int
-    seed: int | None = None
-    """None for greedy decoding."""
-    min_tokens: int = 0
-    stop: tuple[str, ...] = ()
-    include_stop_str_in_output: bool = False
-    stop_token_ids: frozenset[int] = frozenset()
-    ignore_eos: bool = False
-    skip_special_tokens: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +45,8 @@ class AnswerGenerator:
     __slots__ = (
         "_detokenizer",
         "_num_sent_chars",
+        "_sampler",
         "_sampling",
-        "_source",
         "_stop_buffer_chars",
         "_text",
         "is_finished",
@@ -71,9 +56,7 @@ class AnswerGenerator:
     def __init__(
         self, prompt_ids: Sequence[int], sampling: SamplingParams, eos_every_tokens: int
     ) -> None:
-        self._source = TokenSource(
-            prompt_ids, seed=sampling.seed, eos_every_tokens=eos_every_tokens
-        )
+        self._sampler = Sampler(prompt_ids, sampling, eos_every_tokens=eos_every_tokens)
         self._detokenizer = Detokenizer(
             prompt_ids, skip_special_tokens=sampling.skip_special_tokens
         )
@@ -108,7 +91,7 @@ class AnswerGenerator:
     def _step(self) -> tuple[int, str, str | None, str | int | None]:
         sampling = self._sampling
         is_past_minimum = self.num_tokens >= sampling.min_tokens
-        token = self._source.next_token(may_end=is_past_minimum)
+        token = self._sampler.next_token(may_end=is_past_minimum)
         self.num_tokens += 1
         finish_reason: str | None = None
         stop_reason: str | int | None = None
@@ -160,7 +143,7 @@ def expected_answer(
 ) -> Answer:
     """Compute the answer of the mock server; `seed` is None for greedy decoding (`temperature` 0).
 
-    An answer can be continued from its token ids:
+    Sampled answers are those at temperature 1. A greedy answer can be continued from its token ids:
 
     >>> whole = expected_answer([65, 66], 12)
     >>> rest = expected_answer([65, 66, *whole.ids[:5]], 12 - 5)

@@ -7,13 +7,74 @@ from typing import Any
 
 import pytest
 
+from paceline.gateway.continuation import eligibility
 from paceline.gateway.continuation.resume import resume_body, tokens_left
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [], "stream": True}
 
+CARRIED: dict[str, object] = {
+    "model": "m",
+    "temperature": 0.75,
+    "top_p": 0.5,
+    "top_k": 7,
+    "min_p": 0.25,
+    "logit_bias": {"5": -3.5},
+    "allowed_token_ids": [5, 6],
+    "repetition_penalty": 1.25,
+    "stop_token_ids": [9],
+    "ignore_eos": True,
+    "include_stop_str_in_output": True,
+    "user": "u",
+    "cache_salt": "s",
+}
+"""Fields that the continuing engine must get as the first one did."""
+
+CHANGED: dict[str, tuple[object, object]] = {
+    "seed": (7, (7 + 3 * 0x9E3779B97F4A7C15) % 2**63),  # other random numbers: 3 tokens are drawn
+    "min_tokens": (8, 5),
+    "max_tokens": (99, 10),
+    "stream": (True, True),
+    "return_token_ids": (False, True),
+    "prompt": ("text", [1, 2, 3, 4, 5]),
+}
+"""Fields that it gets with another value: the client's, and the engine's after 3 of its tokens."""
+
+LEFT_OUT: dict[str, object] = {
+    "max_completion_tokens": 99,  # as max_tokens
+    # the gateway applies them
+    "stop": ["x"], "stream_options": {"include_usage": True},
+    # the ids of the prompt contain what they did
+    "messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True,
+    "continue_final_message": False, "add_special_tokens": False, "truncate_prompt_tokens": 5,
+    "truncation_side": "left",
+    # the gateway's own field; what it means for this replica is among the extra fields
+    "speculation": {"max_draft_length": 1},
+    # without effect on the tokens of a completion
+    "stream_interval": 4, "parallel_tool_calls": True, "metadata": {"a": "b"}, "store": False,
+    "service_tier": "auto", "safety_identifier": "i", "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h", "return_tokens_as_token_ids": True, "length_penalty": 0.5,
+}  # fmt: skip
+"""Fields of requests that can be continued and that it must not get."""
+
 
 def body(request: dict[str, Any], max_tokens: int = 10, **extra: object) -> dict[str, Any]:
     return json.loads(resume_body(request, [1, 2], [3, 4, 5], max_tokens, extra))
+
+
+def test_every_field_that_survives_is_in_one_of_the_tables() -> None:
+    assert CARRIED.keys() | CHANGED.keys() | LEFT_OUT.keys() == eligibility._SURVIVES
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_a_field_is_carried_over_by_value(name: str) -> None:
+    assert body({**CHAT, name: CARRIED[name]})[name] == CARRIED[name]
+
+
+def test_everything_that_must_survive_a_resume_does_and_nothing_else_is_sent() -> None:
+    changed = {name: given for name, (given, _) in CHANGED.items()}
+    assert body({**CARRIED, **LEFT_OUT, **changed}) == CARRIED | {
+        name: resumed for name, (_, resumed) in CHANGED.items()
+    }
 
 
 def test_prompt_and_answer_so_far_are_the_prompt() -> None:

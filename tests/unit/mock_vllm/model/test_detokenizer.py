@@ -7,7 +7,7 @@ import random
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from paceline.mock_vllm.model.detokenizer import Detokenizer
-from paceline.mock_vllm.model.token_function import TokenSource
+from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
 from paceline.mock_vllm.model.vocabulary import (
     FIRST_FRAGMENT,
     FIRST_SPECIAL,
@@ -36,8 +36,8 @@ def test_the_detokenizer_emits_the_same_text_as_hugging_faces_decode_stream() ->
     for case in range(600):
         prompt = [rng.choice(non_text) for _ in range(rng.randrange(6))] or [65]
         if case % 2:
-            source = TokenSource(prompt, seed=case, eos_every_tokens=0)
-            tokens = [source.next_token() for _ in range(40)]
+            sampler = Sampler(prompt, SamplingParams(40, seed=case), eos_every_tokens=0)
+            tokens = [sampler.next_token() for _ in range(40)]
         else:
             tokens = [rng.choice(non_text) for _ in range(12)]
         stream = decoders.DecodeStream(ids=prompt, skip_special_tokens=True)
