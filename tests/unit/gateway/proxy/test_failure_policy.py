@@ -51,6 +51,7 @@ BEGUN = replace(FIRST, outcome=Outcome.BROKEN, has_client_bytes=True, can_contin
         (Outcome.COMPLETED, Step.FINISHED, RetryReason.COMPLETED),
         (Outcome.ENGINE_REFUSED, Step.FINISHED, RetryReason.ENGINE_REFUSED),
         (Outcome.CLIENT_GONE, Step.FINISHED, RetryReason.CLIENT_GONE),
+        (Outcome.NOT_CONTINUED, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
         (Outcome.SHUT_DOWN, Step.GIVE_UP, RetryReason.STOPPING),
         (Outcome.REFUSED, Step.GIVE_UP, RetryReason.OWN_FAULT),
         (Outcome.INTERNAL_ERROR, Step.GIVE_UP, RetryReason.OWN_FAULT),
@@ -138,6 +139,22 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
         ({"outcome": Outcome.CLIENT_GONE}, Step.FINISHED, RetryReason.CLIENT_GONE),
         ({"outcome": Outcome.ENGINE_REFUSED}, Step.GIVE_UP, RetryReason.CONTINUATION_REFUSED),
         ({"outcome": Outcome.SHUT_DOWN}, Step.GIVE_UP, RetryReason.STOPPING),
+        ({"outcome": Outcome.NOT_CONTINUED}, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
+        ({"outcome": Outcome.TIMED_OUT}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
+        (
+            {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA,
+        ),
+        (
+            {
+                "outcome": Outcome.ENGINE_ERROR,
+                "num_repeating_errors": 1,
+                "has_other_replica": False,
+            },
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA,
+        ),
     ],
 )
 def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: RetryReason) -> None:

@@ -129,6 +129,31 @@ async def test_a_failed_continuation_does_not_count_against_the_replica() -> Non
         assert both.breaker("r1") == "closed"
 
 
+async def test_a_stream_that_no_replica_can_continue_is_counted_as_such() -> None:
+    """It is neither complete nor a failure of the second replica, which does not detokenise."""
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
+        answer = await ask(both)
+        assert '"error"' in answer.text
+        assert "[DONE]" not in answer.text
+        async with httpx.AsyncClient(base_url=both.gateway.admin_url) as admin:
+            lines = (await admin.get("/metrics")).text.splitlines()
+        assert 'paceline_requests_total{outcome="not_continued"} 1.0' in lines
+        assert 'paceline_requests_total{outcome="completed"} 0.0' in lines
+        assert 'paceline_continuations_total{result="not_continuable"} 1.0' in lines
+
+
+async def test_tokens_before_an_abort_reach_the_client() -> None:
+    aborted = delta("", [], "abort")
+    async with pair() as both:
+        both.one.mode = "raw"
+        both.one.raw = sse(ROLE, delta("def ", [7]), aborted, "[DONE]")
+        answer = await ask(both)
+        assert '"content":"def "' in answer.text
+        assert '"error"' in answer.text  # the other fake engine cannot continue
+        assert "abort" not in answer.text
+
+
 async def test_a_stream_continues_only_where_the_context_is_as_long_and_ids_are_reported() -> None:
     async with pair() as both:
         both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
