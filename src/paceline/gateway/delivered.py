@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from paceline.gateway.usage import Usage
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkHead:
@@ -49,8 +51,8 @@ class AnswerPart(msgspec.Struct, frozen=True, gc=False):
     """None where tokens are not recorded."""
     ends_event: bool = True
     """Whether the bytes end with the end of an event."""
-    num_output_tokens: int | None = None
-    """Tokens of the answer so far, as reported by the engine; None where it has not."""
+    usage: Usage | None = None
+    """As reported by the engine so far; None where it has not."""
 
 
 NOTHING = AnswerPart()
@@ -67,7 +69,7 @@ class DeliveredAnswer:
     """
 
     __slots__ = (
-        "_num_reported_tokens", "_text", "finish_reason", "has_data", "has_usage", "head", "ids",
+        "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head", "ids",
         "is_inside_event", "lost", "prompt_ids",
     )  # fmt: skip
 
@@ -88,7 +90,7 @@ class DeliveredAnswer:
         """The client has the chunk with the usage."""
         self.lost: str | None = None
         """Why part of the answer is not recorded; None when `ids` and `text` are everything."""
-        self._num_reported_tokens: int | None = None
+        self._reported_usage: Usage | None = None
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
 
     @property
@@ -97,18 +99,25 @@ class DeliveredAnswer:
         return self._text.getvalue()
 
     @property
-    def num_output_tokens(self) -> int | None:
-        """Tokens of the answer; None where neither ids nor the engine's usage say it."""
-        if self.lost is None and self.ids:
-            return len(self.ids)
-        return self._num_reported_tokens
+    def usage(self) -> Usage | None:
+        """Tokens of prompt and answer; None where neither ids nor the engine's usage say it.
+
+        Ids come first: after a continuation, the last engine counts only its part of the answer.
+        """
+        reported = self._reported_usage
+        if self.lost is not None or not self.ids:
+            return reported
+        return Usage(
+            len(self.prompt_ids or ()),
+            len(self.ids),
+            None if reported is None else reported.cached_tokens,
+        )
 
     def commit(self, part: AnswerPart) -> None:
         """The client has received this part. Called by `ClientResponse` alone."""
         self.has_data = True
         self.is_inside_event = not part.ends_event
-        if part.num_output_tokens is not None:
-            self._num_reported_tokens = part.num_output_tokens
+        self._reported_usage = part.usage or self._reported_usage
         if part.tokens is not None:
             self._commit_tokens(part.tokens)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
+from paceline.gateway.usage import Usage
 
 HEAD = ChunkHead("cmpl-1", 17, "m")
 
@@ -43,16 +44,16 @@ def test_ids_that_are_generated_again_replace_those_before() -> None:
 
 
 def test_tokens_are_counted_by_ids_else_by_the_engines_usage() -> None:
-    assert delivered().num_output_tokens is None
-    assert delivered(tokens(TokenDelta(0, [4, 5]))).num_output_tokens == 2
-    assert delivered(AnswerPart(b"x", num_output_tokens=7)).num_output_tokens == 7
+    assert delivered().usage is None
+    assert delivered(tokens(TokenDelta(0, [4, 5]))).usage == Usage(0, 2)
+    assert delivered(AnswerPart(b"x", usage=Usage(3, 7))).usage == Usage(3, 7)
 
 
 def test_ids_that_are_not_all_recorded_are_not_counted() -> None:
     lost = TokenDelta(0, [4], lost="the engine parses the answer")
-    assert delivered(tokens(lost)).num_output_tokens is None
-    usage = AnswerPart(b"x", TokenDelta(1), num_output_tokens=7)
-    assert delivered(tokens(lost), usage).num_output_tokens == 7
+    assert delivered(tokens(lost)).usage is None
+    usage = AnswerPart(b"x", TokenDelta(1), usage=Usage(3, 7))
+    assert delivered(tokens(lost), usage).usage == Usage(3, 7)
 
 
 def test_the_first_loss_is_kept() -> None:

@@ -65,6 +65,4 @@ class TrackedRelay:
         if not self.has_tokens:
             self._before_first = events
             return NOTHING
-        return AnswerPart(
-            events, reader.take(), not splitter.is_inside_event, splitter.num_output_tokens
-        )
+        return AnswerPart(events, reader.take(), not splitter.is_inside_event, splitter.usage)

@@ -11,6 +11,7 @@ from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer
 from paceline.gateway.http.asgi import Headers, Receive, Send
 from paceline.gateway.http.body import linger
 from paceline.gateway.http.errors import Problem
+from paceline.gateway.usage import Usage
 
 
 class ClientResponse:
@@ -33,6 +34,11 @@ class ClientResponse:
         """Send a JSON answer in one piece."""
         await self._start_whole(status, body, headers or [])
         await self._finish(body)
+
+    async def whole_answer(self, body: bytes, usage: Usage | None) -> None:
+        """Send an engine's answer in one piece; it counts as delivered."""
+        await self.whole(200, body)
+        self.delivered.commit(AnswerPart(body, usage=usage))
 
     async def begin_stream(self) -> None:
         self._is_stream = True

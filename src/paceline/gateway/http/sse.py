@@ -2,9 +2,9 @@
 
 The bytes are not parsed. Passing whole events only means that a stream can be ended with an error
 event, or continued by another replica, at any moment. `EventSplitter` searches the bytes for the
-event that ends a complete stream (`[DONE]` on most routes), an error event of the engine, the usage
-if the client requested it, and the first event with a token. None of these marks can occur inside
-the JSON text of an event, where quotes and line ends are escaped.
+event that ends a complete stream (`[DONE]` on most routes), an error event of the engine, the
+usage, and the first event with a token. None of these marks can occur inside the JSON text of an
+event, where quotes and line ends are escaped.
 
 A route may send events before the first token: vLLM sends `response.created` before it computes the
 prompt. They are held back until the first token, because a stream of which the client has received
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.gateway.delivered import NOTHING, AnswerPart
+from paceline.gateway.usage import MARK, Usage, usage_in
 
 DONE = b"data: [DONE]"
 ERROR = b'data: {"error"'
@@ -26,8 +27,10 @@ _ABORTED_MARK = re.compile(rb'"finish_reason":\s?"abort"')
 """vLLM's engine core gives this reason to all its requests when it shuts down: the answer is
 incomplete."""
 ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
-_USAGE = b'"usage":{'
-_COMPLETION_TOKENS = re.compile(rb'"usage":\{[^}]*?"completion_tokens":(\d+)')
+_USAGE_EVENT = re.compile(
+    rb'^data:(?=[^\n]*"choices":\s?\[\])[^\n]*"usage":\s?\{[^\n]*\n\r?\n', re.MULTILINE
+)
+"""The event that `stream_options.include_usage` adds before the end of a stream."""
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _COMMENT = b":"
 
@@ -80,9 +83,11 @@ class Relay(Protocol):
 class EventRelay:
     """Passes bytes unchanged, whole events at a time."""
 
-    def __init__(self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS) -> None:
+    def __init__(
+        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
+    ) -> None:
         """See `EventSplitter`."""
-        self._splitter = EventSplitter(max_event_bytes, marks)
+        self._splitter = EventSplitter(max_event_bytes, marks, hides_usage=hides_usage)
 
     @property
     def saw_done(self) -> bool:
@@ -102,14 +107,20 @@ class EventRelay:
         events = splitter.feed(data)
         if not events:
             return NOTHING
-        return AnswerPart(events, None, not splitter.is_inside_event, splitter.num_output_tokens)
+        return AnswerPart(events, None, not splitter.is_inside_event, splitter.usage)
 
 
 class EventSplitter:
     """Cuts the bytes of a stream after the last whole event, and finds its marks."""
 
-    def __init__(self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS) -> None:
-        """A longer event passes in parts; more than this before the first token is not held."""
+    def __init__(
+        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
+    ) -> None:
+        """A longer event passes in parts; more than this before the first token is not held.
+
+        `hides_usage` removes the event with the usage, which the client did not ask for.
+        """
+        self._hides_usage = hides_usage
         self._max_event_bytes = max_event_bytes
         self._marks = marks
         self._tokenless = (_COMMENT, *marks.before_tokens)
@@ -123,8 +134,8 @@ class EventSplitter:
         """The event that ends a complete stream was seen."""
         self.error: bytes | None = None
         """The JSON of the engine's error event; later bytes are dropped."""
-        self.num_output_tokens: int | None = None
-        """Completion tokens of the last usage seen; None when there was none."""
+        self.usage: Usage | None = None
+        """The last usage seen; None when there was none."""
 
     @property
     def is_inside_event(self) -> bool:
@@ -150,6 +161,8 @@ class EventSplitter:
             if b'"abort"' in data and (aborted := _ABORTED_MARK.search(data)):
                 data, self.error = _before_event_at(aborted.start(), data), ABORTED
             self._note(data)
+            if self._hides_usage and MARK in data:
+                data = _USAGE_EVENT.sub(b"", data)
             if not self.has_tokens:
                 self._find_token(data)
                 data = self._hold_back(data)
@@ -185,9 +198,8 @@ class EventSplitter:
     def _note(self, events: bytes) -> None:
         if self._is_inside_last_event or _has_line(events, self._marks.end):
             self.saw_done = True
-        if _USAGE in events:
-            for match in _COMPLETION_TOKENS.finditer(events):
-                self.num_output_tokens = int(match[1])
+        if MARK in events:
+            self.usage = usage_in(events) or self.usage
 
 
 def is_aborted(answer: bytes) -> bool:

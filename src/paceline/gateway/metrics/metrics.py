@@ -26,6 +26,7 @@ from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.usage import Usage
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -201,10 +202,9 @@ class GatewayMetrics:
         )
         self._tpot = Histogram(
             "paceline_time_per_output_token_seconds",
-            "Streams of one choice whose number of output tokens is known (token ids, or "
+            "Streams of one choice whose number of output tokens is known (vLLM, or "
             "stream_options.include_usage): time from the first event to the end, divided by "
-            "output tokens - 1. Other streams are not counted, because the gateway passes them "
-            "through unparsed.",
+            "output tokens - 1.",
             buckets=_TPOT_BUCKETS_S,
             registry=registry,
         )
@@ -250,6 +250,22 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
+        self._prompt_tokens = Counter(
+            "paceline_prompt_tokens_total",
+            "Prompt tokens of requests, as the engines counted them.",
+            registry=registry,
+        )
+        self._cached_tokens = Counter(
+            "paceline_cached_prompt_tokens_total",
+            "Prompt tokens that engines found in their prefix caches, where they report it.",
+            registry=registry,
+        )
+        self._output_tokens = Counter(
+            "paceline_output_tokens_total",
+            "Tokens of answers, as the engines counted them; of streams that ended early, those "
+            "that the client received, where their ids are recorded.",
+            registry=registry,
+        )
         self._worker_restarts = Counter(
             "paceline_worker_restarts_total",
             "Restarts of worker processes that had ended by themselves.",
@@ -262,6 +278,14 @@ class GatewayMetrics:
 
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()
+
+    def tokens_used(self, usage: Usage | None) -> None:
+        """A request has ended; None where its tokens are not known."""
+        if usage is None:
+            return
+        self._prompt_tokens.inc(usage.prompt_tokens)
+        self._cached_tokens.inc(usage.cached_tokens or 0)
+        self._output_tokens.inc(usage.output_tokens)
 
     def retried(self, after: Outcome) -> None:
         """An attempt is repeated; `after` is the outcome of the previous one."""

@@ -31,6 +31,7 @@ from paceline.gateway.proxy.upstream import Broken, Unreachable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
 from paceline.gateway.requests.engine_fields import engine_fields
+from paceline.gateway.requests.stream_usage import usage_fields
 from paceline.gateway.time_limits import DETOKENISE_TIMEOUT_S
 
 _MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
@@ -78,8 +79,9 @@ class Answer:
                 self._stream = stream
                 body = self._body({**fields, "return_token_ids": True})
                 return await attempt.run(route.path, body, stream.relay())
-        relay = EventRelay(context.settings.max_event_bytes, route.marks)
-        return await attempt.run(route.path, self._body(fields), relay)
+        asked = usage_fields(request, replica.dialect)
+        relay = EventRelay(context.settings.max_event_bytes, route.marks, hides_usage=bool(asked))
+        return await attempt.run(route.path, self._body({**fields, **asked}), relay)
 
     async def _continue(self, attempt: Attempt, lease: Lease) -> AttemptEnd:
         """Have this replica generate the rest of the stream."""

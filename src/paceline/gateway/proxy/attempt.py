@@ -27,6 +27,7 @@ from paceline.gateway.proxy.upstream import Broken, Unreachable, UpstreamRespons
 from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.usage import usage_in
 
 _MAX_ERROR_BYTES = 256 * 1024
 
@@ -107,7 +108,7 @@ class Attempt:
         if is_aborted(whole):
             return self._failed(status_in(ABORTED), ABORTED)
         limit.suspend()
-        await self._reply.whole(200, whole)
+        await self._reply.whole_answer(whole, usage_in(whole))
         return COMPLETED
 
     async def _relay_stream(
@@ -149,7 +150,8 @@ class Attempt:
         if not relay.saw_done:
             raise Broken("the stream ended before it was complete")
         await self._reply.end_stream(last_part)
-        self._observer.stream_completed(self._reply.delivered.num_output_tokens)
+        usage = self._reply.delivered.usage
+        self._observer.stream_completed(None if usage is None else usage.output_tokens)
         return COMPLETED
 
     def _failed(self, status: int, body: bytes) -> AttemptEnd:

@@ -107,6 +107,7 @@ class RequestRunner:
             await self._reply.problem(INTERNAL)
         finally:
             self._services.metrics.request_ended(outcome)
+            self._services.metrics.tokens_used(self._reply.delivered.usage)
 
     async def _serve(self) -> Outcome:
         """The eight steps. A step that ends the request early raises."""

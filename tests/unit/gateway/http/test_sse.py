@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.gateway.http.sse import ABORTED, EventMarks, EventSplitter, has_error, split_at_error
+from paceline.gateway.usage import Usage
 
+USAGE = (
+    b'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9,"completion_tokens":6}}\n\n'
+)
 STREAM = (
     'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
     ": keep-alive\n\n"
@@ -26,7 +30,30 @@ def test_a_stream_cut_anywhere_passes_unchanged_in_whole_events(cuts: list[int])
     assert b"".join(out) == STREAM
     assert all(part.endswith(b"\n\n") for part in out if part)
     assert relay.saw_done
-    assert relay.num_output_tokens == 6
+    assert relay.usage == Usage(3, 6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_the_usage_that_the_client_did_not_ask_for_is_removed(cuts: list[int]) -> None:
+    relay = EventSplitter(max_event_bytes=10_000, hides_usage=True)
+    edges = [0, *sorted(cuts), len(STREAM)]
+    out = [relay.feed(STREAM[a:b]) for a, b in itertools.pairwise(edges)]
+    assert USAGE in STREAM
+    assert b"".join(out) == STREAM.replace(USAGE, b"")
+    assert relay.saw_done
+    assert relay.usage == Usage(3, 6)
+
+
+def test_only_the_event_without_choices_is_removed() -> None:
+    """The usage inside a text, and that of a chunk with a choice, stay."""
+    relay = EventSplitter(max_event_bytes=10_000, hides_usage=True)
+    events = (
+        b'data: {"choices":[{"text":"\\"choices\\":[],\\"usage\\":{"}]}\n\n'
+        b'data: {"choices":[{"text":"a"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n'
+    )
+    assert relay.feed(events) == events
+    assert relay.feed(USAGE.replace(b"\n", b"\r\n") + b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
 
 
 def test_marks_inside_text_are_not_taken_for_marks() -> None:

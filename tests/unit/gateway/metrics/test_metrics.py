@@ -11,10 +11,12 @@ from paceline.gateway.metrics.metrics import (
 )
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.usage import Usage
 
 NAMES = {
     "paceline_admission_queue_length", "paceline_admission_refused_total",
-    "paceline_breaker_state", "paceline_continuations_total",
+    "paceline_breaker_state", "paceline_cached_prompt_tokens_total",
+    "paceline_continuations_total",
     "paceline_governor_accepted_fraction", "paceline_governor_accepted_tokens_total",
     "paceline_governor_draft_length", "paceline_governor_draft_length_ceiling",
     "paceline_governor_draft_length_changes_total", "paceline_governor_drafted_tokens_total",
@@ -23,7 +25,8 @@ NAMES = {
     "paceline_governor_hindsight_seconds_total", "paceline_governor_off_seconds_total",
     "paceline_governor_policy_errors_total", "paceline_governor_safe_plan_seconds_total",
     "paceline_governor_safe_plan_steps_total", "paceline_governor_seconds_total",
-    "paceline_governor_steps_total", "paceline_queue_seconds",
+    "paceline_governor_steps_total", "paceline_output_tokens_total",
+    "paceline_prompt_tokens_total", "paceline_queue_seconds",
     "paceline_replica_load_generation_tokens_total", "paceline_replica_load_kv_usage_fraction",
     "paceline_replica_load_preemptions_total", "paceline_replica_load_prefix_hit_fraction",
     "paceline_replica_load_requests_running", "paceline_replica_load_requests_waiting",
@@ -96,3 +99,14 @@ def test_a_continued_stream_has_one_time_to_first_token() -> None:
     lines = rendered(metrics).splitlines()
     assert "paceline_time_to_first_token_seconds_count 1.0" in lines
     assert "paceline_time_per_output_token_seconds_count 1.0" in lines
+
+
+def test_tokens_are_counted_where_they_are_known() -> None:
+    metrics = GatewayMetrics()
+    assert "paceline_output_tokens_total 0.0" in rendered(metrics)
+    for usage in (Usage(10, 5, cached_tokens=8), None, Usage(3, 2)):
+        metrics.tokens_used(usage)
+    text = rendered(metrics)
+    assert "paceline_prompt_tokens_total 13.0" in text
+    assert "paceline_cached_prompt_tokens_total 8.0" in text
+    assert "paceline_output_tokens_total 7.0" in text
