@@ -30,6 +30,7 @@ from paceline.mock_vllm.http.response_format import (
     render_error,
     render_models,
 )
+from paceline.mock_vllm.http.responses import parse_response
 from paceline.mock_vllm.http.wire import Exchange
 from paceline.mock_vllm.model.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode
 from paceline.mock_vllm.request_log import RequestLog
@@ -61,6 +62,7 @@ class App:
         self._routes: dict[str, dict[str, tuple[str, Callable[[Exchange], None]]]] = {
             "/v1/chat/completions": {"POST": ("generate", self._generate)},
             "/v1/completions": {"POST": ("generate", self._generate)},
+            "/v1/responses": {"POST": ("generate", self._generate)},
             "/v1/models": {"GET": ("models", self._show_models)},
             "/metrics": {"GET": ("metrics", self._show_metrics)},
             "/health": {"GET": ("health", self._respond_empty)},
@@ -180,12 +182,12 @@ class App:
         self._show_faults(exchange)
 
     def _generate(self, exchange: Exchange) -> None:
-        request = parse_request(
-            _body(exchange),
-            self._settings,
-            is_chat=exchange.path == "/v1/chat/completions",
-            drawn_seed=self._random.getrandbits(31),
-        )
+        body, seed = _body(exchange), self._random.getrandbits(31)
+        if exchange.path == "/v1/responses":
+            request = parse_response(body, self._settings, drawn_seed=seed)
+        else:
+            is_chat = exchange.path == "/v1/chat/completions"
+            request = parse_request(body, self._settings, is_chat=is_chat, drawn_seed=seed)
         request_id = exchange.headers.get("x-request-id", "")
         answer_id = make_answer_id(request, request_id)
         sender = AnswerSender(request, self._settings, answer_id, exchange)

@@ -1,12 +1,15 @@
 """Render the engine's load, cache and token counters as the metrics of vLLM 0.32.
 
-Names, help texts and labels are vLLM's. Only a part of vLLM's metric families is included.
+Names, help texts and labels are vLLM's. Only a part of vLLM's metric families is included. While
+the engine hangs they stand still, as in vLLM, whose front end shows what the engine core reported
+last.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,6 +20,35 @@ from paceline.mock_vllm.engine.engine import Engine
 _FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """The engine's state at one moment."""
+
+    num_running: int
+    num_waiting: int
+    kv_used_fraction: float
+    queried_tokens_total: int
+    hit_tokens_total: int
+    preemptions_total: int
+    prompt_tokens_total: int
+    generation_tokens_total: int
+    finished_total: Mapping[str, int]
+
+    @classmethod
+    def of(cls, engine: Engine) -> EngineFigures:
+        return cls(
+            engine.num_running,
+            engine.num_waiting,
+            engine.cache.used_fraction,
+            engine.cache.queried_tokens_total,
+            engine.cache.hit_tokens_total,
+            engine.preemptions_total,
+            engine.prompt_tokens_total,
+            engine.generation_tokens_total,
+            dict(engine.finished_total),
+        )
 
 
 class EngineMetrics:
@@ -37,48 +69,51 @@ class _Reader(Collector):
         self._speculates = speculates
         self._labels = (model, "0")
         self._created_s = time.time()
+        self._shown = EngineFigures.of(engine)
 
     def collect(self) -> Iterator[Metric]:
-        engine = self._engine
+        if not self._engine.is_paused:
+            self._shown = EngineFigures.of(self._engine)
+        shown = self._shown
         if self._speculates:
             yield self._counter("spec_decode_num_drafts", "Number of spec decoding drafts.", 0)
         yield self._gauge(
             "num_requests_running",
             "Number of requests in model execution batches.",
-            engine.num_running,
+            shown.num_running,
         )
         yield self._gauge(
             "num_requests_waiting",
             "Number of requests waiting to be processed.",
-            engine.num_waiting,
+            shown.num_waiting,
         )
         yield self._gauge(
             "kv_cache_usage_perc",
             "KV-cache usage. 1 means 100 percent usage.",
-            engine.cache.used_fraction,
+            shown.kv_used_fraction,
         )
         yield self._counter(
             "prefix_cache_queries",
             "Prefix cache queries, in terms of number of queried tokens.",
-            engine.cache.queried_tokens_total,
+            shown.queried_tokens_total,
         )
         yield self._counter(
             "prefix_cache_hits",
             "Prefix cache hits, in terms of number of cached tokens.",
-            engine.cache.hit_tokens_total,
+            shown.hit_tokens_total,
         )
         yield self._counter(
             "num_preemptions",
             "Cumulative number of preemption from the engine.",
-            engine.preemptions_total,
+            shown.preemptions_total,
         )
         yield self._counter(
-            "prompt_tokens", "Number of prefill tokens processed.", engine.prompt_tokens_total
+            "prompt_tokens", "Number of prefill tokens processed.", shown.prompt_tokens_total
         )
         yield self._counter(
             "generation_tokens",
             "Number of generation tokens processed.",
-            engine.generation_tokens_total,
+            shown.generation_tokens_total,
         )
         finished = CounterMetricFamily(
             "vllm:request_success",
@@ -87,7 +122,7 @@ class _Reader(Collector):
         )
         for reason in _FINISH_REASONS:
             finished.add_metric(
-                (*self._labels, reason), engine.finished_total[reason], self._created_s
+                (*self._labels, reason), shown.finished_total.get(reason, 0), self._created_s
             )
         yield finished
 

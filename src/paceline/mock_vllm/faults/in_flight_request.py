@@ -47,6 +47,7 @@ class InFlightRequest:
                 self._pending_faults.append(entry)
             elif not self._inject(entry):
                 return
+        self._sender.announce()
         self._is_submitted = True
         self._runner.submit(self._sender.sequences)
 

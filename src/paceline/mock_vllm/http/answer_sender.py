@@ -13,7 +13,8 @@ from functools import partial
 
 from paceline.mock_vllm.engine.engine import Sequence
 from paceline.mock_vllm.http.request_parser import ParsedRequest
-from paceline.mock_vllm.http.response_format import DONE, EventWriter, render_whole
+from paceline.mock_vllm.http.response_format import EventWriter
+from paceline.mock_vllm.http.responses import ResponseWriter
 from paceline.mock_vllm.http.wire import Exchange
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
 from paceline.mock_vllm.model.vocabulary import pack_ids
@@ -34,13 +35,16 @@ class AnswerSender:
         self.request = request
         self.exchange = exchange
         self._settings = settings
-        self._answer_id = answer_id
         self._prompt_of = [index for index in range(len(request.prompts)) for _ in request.seeds]
         self._held: dict[int, AnswerDelta] = {}
         self._collected: list[AnswerDelta | None] = [None] * len(self._prompt_of)
         self._num_generated = [0] * len(self._prompt_of)
         self._num_open = len(self._prompt_of)
-        self._events = EventWriter(request, settings, answer_id)
+        self._events = (
+            EventWriter(request, settings, answer_id)
+            if request.response is None
+            else ResponseWriter(request, settings)
+        )
         self._is_over = False
         self._is_stalled = False
         self.num_sent_tokens = 0
@@ -63,6 +67,13 @@ class AnswerSender:
         ids = request.prompts[prompt]
         generator = AnswerGenerator(ids, sampling, self._settings.eos_every_tokens)
         return Sequence(ids, request.cache_salt, generator, partial(self._take, choice))
+
+    def announce(self) -> None:
+        """Send the events that the route sends before it computes the prompt."""
+        events = self._events.before_tokens() if self.request.stream else []
+        if events:
+            self.exchange.begin_stream()
+            self.exchange.send(*events)
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -103,9 +114,8 @@ class AnswerSender:
     def _begin(self) -> bool:
         if self.request.stream:
             self.exchange.begin_stream()
-            if self.request.is_chat:
-                choices = range(len(self._prompt_of))
-                self.exchange.send(*(self._events.first(choice) for choice in choices))
+            if events := self._events.first(len(self._prompt_of)):
+                self.exchange.send(*events)
         return self.on_progress()
 
     def _flush(self) -> None:
@@ -119,12 +129,12 @@ class AnswerSender:
 
     def _send(self, deltas: dict[int, AnswerDelta]) -> None:
         request = self.request
-        events = []
+        events: list[bytes] = []
         for choice, delta in deltas.items():
             count = self._num_generated[choice]
             prompt = request.prompts[self._prompt_of[choice]]
             is_first = count == len(delta.ids)
-            events.append(self._events.delta(choice, delta, count, prompt, is_first=is_first))
+            events += self._events.delta(choice, delta, count, prompt, is_first=is_first)
             self._count(delta)
         self.exchange.send(*events)
         if self.on_progress() and not self._num_open:
@@ -143,11 +153,8 @@ class AnswerSender:
         if not self.request.stream:
             self.exchange.respond(200, self._render_whole())
             return
-        events = [DONE]
-        if self.request.include_usage:
-            num_prompt_tokens = sum(map(len, self.request.prompts))
-            events.insert(0, self._events.usage(num_prompt_tokens, sum(self._num_generated)))
-        self.exchange.send(*events)
+        num_prompt_tokens = sum(map(len, self.request.prompts))
+        self.exchange.send(*self._events.end(num_prompt_tokens, sum(self._num_generated)))
         self.exchange.end_stream()
 
     def _render_whole(self) -> bytes:
@@ -156,7 +163,7 @@ class AnswerSender:
             for prompt, delta in zip(self._prompt_of, self._collected, strict=True)
             if delta is not None
         ]
-        return render_whole(self.request, self._settings, self._answer_id, answers)
+        return self._events.whole(answers)
 
 
 def _do_nothing() -> None:

@@ -55,7 +55,16 @@ def check_types(body: Mapping[str, Any]) -> None:
 _KINDS: Mapping[str, type] = {
     **dict.fromkeys(("model", "cache_salt"), str),
     **dict.fromkeys(
-        ("max_tokens", "max_completion_tokens", "min_tokens", "n", "seed", "top_k"), int
+        (
+            "max_tokens",
+            "max_completion_tokens",
+            "max_output_tokens",
+            "min_tokens",
+            "n",
+            "seed",
+            "top_k",
+        ),
+        int,
     ),
     **dict.fromkeys(
         (

@@ -37,6 +37,8 @@ class ParsedRequest:
     return_token_ids: bool
     echo: bool
     cache_salt: str
+    response: Mapping[str, Any] | None = None
+    """The body of a request to /v1/responses, which its answer repeats; else None."""
 
 
 def check_model(body: Mapping[str, Any], settings: MockVllmSettings) -> None:
@@ -95,8 +97,9 @@ def _sampling(
     n: int,
 ) -> SamplingParams:
     wanted, name = body.get("max_tokens", None if is_chat else 16), "max_tokens"
-    if is_chat and body.get("max_completion_tokens") is not None:
-        wanted, name = body["max_completion_tokens"], "max_completion_tokens"
+    for other in ("max_completion_tokens", "max_output_tokens") if is_chat else ():
+        if body.get(other) is not None:
+            wanted, name = body[other], other
     limit = settings.max_model_len
     if wanted is not None and wanted > limit:
         raise invalid(

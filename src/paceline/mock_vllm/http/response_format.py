@@ -49,10 +49,12 @@ def make_answer_id(request: ParsedRequest, request_id: str) -> str:
 
 
 class EventWriter:
-    """Renders the events of one stream."""
+    """Renders the events of one stream, or the whole answer, of a chat or of completions."""
 
     def __init__(self, request: ParsedRequest, settings: MockVllmSettings, answer_id: str) -> None:
         self._request = request
+        self._settings = settings
+        self._answer_id = answer_id
         kind = "chat.completion.chunk" if request.is_chat else "text_completion"
         head = {
             "id": answer_id,
@@ -63,8 +65,26 @@ class EventWriter:
         self._head = b"data: " + _encode(head)[:-1]
         self._fingerprint = fingerprint(settings)
 
-    def first(self, choice: int) -> bytes:
-        """Render the first event of a chat: the role and, if requested, the prompt's token ids."""
+    def before_tokens(self) -> list[bytes]:
+        """Nothing is sent before the first token."""
+        return []
+
+    def first(self, num_choices: int) -> list[bytes]:
+        """The events that are sent together with the first token: the roles of a chat."""
+        return [self._role(choice) for choice in range(num_choices if self._request.is_chat else 0)]
+
+    def end(self, num_prompt_tokens: int, num_tokens: int) -> list[bytes]:
+        """The last events: the usage, if requested, and the mark of the end."""
+        if not self._request.include_usage:
+            return [DONE]
+        return [self._last_usage(num_prompt_tokens, num_tokens), DONE]
+
+    def whole(self, answers: Sequence[tuple[int, AnswerDelta]]) -> bytes:
+        """The answer to a request that is not streamed; see `render_whole`."""
+        return render_whole(self._request, self._settings, self._answer_id, answers)
+
+    def _role(self, choice: int) -> bytes:
+        """The role and, if requested, the prompt's token ids."""
         request = self._request
         ids = _encode(request.prompts[0]) if request.return_token_ids else b"null"
         return (
@@ -83,8 +103,8 @@ class EventWriter:
         prompt: Sequence[int],
         *,
         is_first: bool,
-    ) -> bytes:
-        """Render an event with new tokens of a choice; `num_tokens` counts its tokens so far."""
+    ) -> list[bytes]:
+        """Render the event with new tokens of a choice; `num_tokens` counts its tokens so far."""
         request = self._request
         text = _encode(delta.text)
         ids = _encode(delta.ids) if request.return_token_ids else b"null"
@@ -112,16 +132,10 @@ class EventWriter:
         end = b"}\n\n"
         if delta.finish_reason is not None and not request.include_usage:
             end = b',"system_fingerprint":"%b"}\n\n' % self._fingerprint.encode()
-        return b'%b,"choices":[{"index":%d,%b}]%b%b' % (
-            self._head,
-            choice,
-            body,
-            self._continuous_usage(len(prompt), num_tokens),
-            end,
-        )
+        usage = self._continuous_usage(len(prompt), num_tokens)
+        return [b'%b,"choices":[{"index":%d,%b}]%b%b' % (self._head, choice, body, usage, end)]
 
-    def usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
-        """Render the last event of a stream whose request has `include_usage`."""
+    def _last_usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
         usage = _encode(_usage(num_prompt_tokens, num_tokens))
         return self._head + b',"choices":[],"usage":%b,"system_fingerprint":"%b"}\n\n' % (
             usage,

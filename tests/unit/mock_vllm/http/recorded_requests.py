@@ -32,6 +32,11 @@ def _completion(name: str, **body: Any) -> RecordedRequest:
     return RecordedRequest(name, "/v1/completions", {**base, **body})
 
 
+def _response(name: str, **body: Any) -> RecordedRequest:
+    base = {"model": MODEL, "input": "add two numbers", "max_output_tokens": 8, "temperature": 0}
+    return RecordedRequest(name, "/v1/responses", {**base, **body})
+
+
 _USAGE = {"include_usage": True}
 _EVERY_USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
@@ -63,6 +68,10 @@ ANSWERS = (
     _completion("completion of lists of ids", prompt=[[1, 2], [3]]),
     _completion("completion of two", n=2, temperature=1, seed=1),
     _completion("completion that echoes", echo=True),
+    _response("response stream", stream=True),
+    _response("response stream with instructions", stream=True, instructions="Be short."),
+    _response("response"),
+    _response("response of messages", input=[{"role": "user", "content": "add two numbers"}]),
     RecordedRequest("models", "/v1/models", method="GET"),
     RecordedRequest("version", "/version", method="GET"),
     RecordedRequest("health", "/health", method="GET"),
@@ -107,6 +116,9 @@ REFUSALS = (
     _completion("stream_options without stream", stream_options=_USAGE),
     _completion("min_p while drafting", min_p=0.1, temperature=1),
     _completion("logit_bias while drafting", logit_bias={"5": 1}),
+    _response("response of nobody", model="nobody"),
+    _response("max_output_tokens beyond the context", max_output_tokens=MAX_MODEL_LEN + 1),
+    RecordedRequest("no input", "/v1/responses", {"model": MODEL}),
     RecordedRequest("no messages", "/v1/chat/completions", {"model": MODEL}),
     _chat("messages a word", messages="hello"),
     _chat("empty messages", messages=[]),

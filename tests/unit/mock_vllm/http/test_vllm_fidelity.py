@@ -58,6 +58,20 @@ def _parse_stream(text: str) -> list[Any]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
+def _parse_events(text: str) -> list[tuple[str, Any]]:
+    """Return (name, data) of each event of a stream whose events have names."""
+    *events, rest = text.split("\n\n")
+    assert rest == ""
+    parts = [event.removeprefix("event: ").split("\ndata: ") for event in events]
+    return [(name, json.loads(data)) for name, data in parts]
+
+
+def _without_repetitions(events: list[tuple[str, Any]]) -> list[Any]:
+    """Return names and forms; consecutive events with the same form once."""
+    forms = [(name, _form(data)) for name, data in events]
+    return [form for form, before in zip(forms, [None, *forms], strict=False) if form != before]
+
+
 def _forms_by_choice(chunks: list[Any]) -> list[Any]:
     """Return the forms of a stream's chunks for each choice, without consecutive repetitions.
 
@@ -80,7 +94,11 @@ async def test_an_answer_has_vllms_format(case: RecordedRequest) -> None:
     for name in _EQUAL_HEADERS:
         assert answer.headers.get(name) == recorded["headers"].get(name), name
     assert ("date" in answer.headers) == ("date" in recorded["headers"])
-    if case.body is not None and case.body.get("stream"):
+    if case.path == "/v1/responses" and case.body is not None and case.body.get("stream"):
+        ours, theirs = _parse_events(answer.text), _parse_events(recorded["body"])
+        assert _without_repetitions(ours) == _without_repetitions(theirs)
+        assert [data["sequence_number"] for _, data in ours] == list(range(len(ours)))
+    elif case.body is not None and case.body.get("stream"):
         ours, theirs = _parse_stream(answer.text), _parse_stream(recorded["body"])
         assert _forms_by_choice(ours) == _forms_by_choice(theirs)
     elif recorded["body"]:
