@@ -270,6 +270,11 @@ class ReplicaSettings(_Frozen):
     drafts: bool | None = None
     """Whether the server refuses `min_p` and `logit_bias` because it uses speculative decoding. By
     default the gateway reads from the metrics of a vLLM server whether it drafts."""
+    revision: str | None = Field(default=None, min_length=1, max_length=100)
+    """Name of what the server serves: model, weights, tokenizer and chat template. Only servers of
+    the same revision continue each other's streams. By default the gateway reads it from the
+    metrics of a vLLM server that has Paceline installed; servers without one count as one
+    revision."""
     key_file: Path | None = None
     """File with the API key of the server, sent as a bearer token; read once, at the start."""
     max_in_flight: int | None = Field(default=None, ge=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Protocol
 
 from paceline.gateway.admission import AdmissionQueues
@@ -27,7 +27,7 @@ from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.replica_slots import ReplicaSlots
 from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressReport, ProgressWatch
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.signals import SignalSource
 
@@ -49,10 +49,7 @@ class DataPort:
         self._metrics = metrics
         self._peers = peers
         self._breakers = Breakers(settings.failures)
-        progress = ProgressWatch(
-            settings.failures, settings.stall_timeout_s, settings.first_byte_timeout_s
-        )
-        self.traffic = LeaseTable(self._breakers, progress)
+        self.traffic = LeaseTable(self._breakers, ProgressWatch())
         """The open leases of this process, which are also its `Traffic`."""
         self.admissions: AdmissionQueues[Lease] | None = None
         """The queues of all models; None before it serves."""
@@ -62,6 +59,14 @@ class DataPort:
         """The metrics of worker processes: none, because this process serves alone."""
         return ()
 
+    def progress_reports(self) -> Sequence[ProgressReport]:
+        """The progress of the open attempts: of this process alone."""
+        return (self.traffic.progress(),)
+
+    def cut_hung(self, replica_name: str) -> None:
+        """End all attempts on a replica that was found hung, and open its breaker."""
+        self.traffic.cut_hung(replica_name)
+
     def cut(self) -> None:
         """End requests in flight without a drain, now or when it stops."""
         if self._listening is not None:
@@ -69,7 +74,7 @@ class DataPort:
 
     @contextlib.asynccontextmanager
     async def serving(
-        self, source: LiveReplicas, listener: socket.socket, on_hung: Callable[[str], None]
+        self, source: LiveReplicas, listener: socket.socket
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Serve until the block ends; then drain, at most `drain_timeout_s`.
 
@@ -80,9 +85,9 @@ class DataPort:
             services = self._services(source, upstreams)
             self.admissions = services.admissions
             data = DataApp(services)
-            housekeeping = Housekeeping(source, self.traffic, upstreams, on_hung)
+            housekeeping = Housekeeping(source, self.traffic, upstreams)
             async with (
-                _owned(housekeeping.run()),
+                owned_task(housekeeping.run()),
                 serving(
                     data, listener, settings, drain_s=settings.drain_timeout_s
                 ) as self._listening,
@@ -116,7 +121,7 @@ class DataPort:
 
 
 @contextlib.asynccontextmanager
-async def _owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def owned_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """A task that ends with the block."""
     task = asyncio.create_task(work)
     try:

@@ -1,20 +1,16 @@
 """`Housekeeping`: what the data port does once a second, whether or not requests arrive.
 
-It ends attempts on hung replicas, and drops what is remembered of replicas that left or restarted.
+It drops what is remembered of replicas that left or restarted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
 
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
 from paceline.gateway.time_limits import HOUSEKEEPING_PERIOD_S
-
-logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
@@ -25,12 +21,10 @@ class Housekeeping:
         source: ReplicaSource,
         leases: LeaseTable,
         upstreams: Upstreams,
-        on_hung: Callable[[str], None],
     ) -> None:
         self._source = source
         self._leases = leases
         self._upstreams = upstreams
-        self._on_hung = on_hung
         self._states: dict[str, ReplicaState] = {}
 
     async def run(self) -> None:
@@ -41,12 +35,7 @@ class Housekeeping:
             await self._upstreams.keep_only(known | self._leases.addresses())
 
     def run_once(self) -> None:
-        """End attempts on hung replicas; reset a replica that is ready again; forget those gone."""
-        for name in self._leases.cut_hung():
-            logger.error(
-                "replica %s sent no data within its stall limit; aborting its requests", name
-            )
-            self._on_hung(name)
+        """Reset a replica that is ready again; forget those gone."""
         states = {replica.name: replica.state for replica in self._source.replicas()}
         for name, state in states.items():
             if state == "ready" and self._states.get(name, state) in ("down", "starting"):

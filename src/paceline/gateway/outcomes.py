@@ -27,8 +27,16 @@ class Outcome(StrEnum):
     """The request's own deadline passed before the answer was complete."""
     UNREACHABLE = "unreachable"
     """The gateway could not connect to the replica."""
+    NOT_SENT = "not_sent"
+    """The gateway itself could not open a connection: no descriptor or port was left, or the name
+    of the replica could not be resolved."""
     TIMED_OUT = "timed_out"
-    """The replica exceeded one of the gateway's time limits."""
+    """The replica exceeded one of the time limits of a stream, or was found hung."""
+    TOO_SLOW = "too_slow"
+    """An answer that is not streamed was not complete in time. Long answers and full queues cause
+    it, too: it says nothing about the replica."""
+    TOO_LARGE = "too_large"
+    """An answer that is not streamed was longer than the gateway holds."""
     BROKEN = "broken"
     """The replica's answer ended before it was complete."""
     NOT_CONTINUED = "not_continued"

@@ -44,6 +44,9 @@ class Replica:
     serves_undrafted: bool = False
     """Whether it may serve `min_p` and `logit_bias` even so, without drafts for these requests:
     `AdaptiveScheduler` on CPUs. The refusal of one that does not is tried on another replica."""
+    revision: str | None = None
+    """Fingerprint of its model, weights, tokenizer and chat template; None when unknown. Only a
+    replica of the same revision may continue a stream that it began."""
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from paceline.gateway.admin.admin_app import AdminApp
 from paceline.gateway.admin.governor_changes import GovernorChanges
-from paceline.gateway.data_port import DataPort
+from paceline.gateway.data_port import DataPort, owned_task
 from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.listening import bind, serving
+from paceline.gateway.hung_replicas import HungReplicas, read_activity
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.routing.stall_detection import StallLimits
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import ADMIN_DRAIN_S
 from paceline.gateway.workers.pool import WorkerPool
@@ -63,8 +65,8 @@ async def serve_gateway(
 
     `source` lists the local engines; remote replicas come from the settings and are polled here.
     `changes` collects the governor changes of operators, so that the owner of the engines can
-    repeat them after a restart. `on_hung` is called with the name of a replica that sends no data
-    within its stall limit; it must not block or raise.
+    repeat them after a restart. `on_hung` is called with the name of a replica that hangs (see
+    `HungReplicas`); it must not block or raise.
 
     Raises `PortTaken` when a port cannot be opened, and `WorkerFailed` when a worker process
     cannot serve. Installs no signal handlers.
@@ -87,9 +89,11 @@ async def serve_gateway(
                 changes or GovernorChanges(),
                 data.worker_samples,
             )
+            hung = HungReplicas(fleet, data, StallLimits.of(settings), read_activity, on_hung)
             async with (
                 serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
-                data.serving(fleet, data_socket, on_hung) as data_task,
+                data.serving(fleet, data_socket) as data_task,
+                owned_task(hung.run()),
             ):
                 yield RunningGateway(
                     host=settings.host,

@@ -33,7 +33,14 @@ MAX_REPLICA_RECHECK_S = 0.5
 """Longest time between two such checks. It grows with each check, because in an outage thousands of
 requests may wait. Chosen empirically."""
 HOUSEKEEPING_PERIOD_S = 1.0
+"""How often the gateway looks for replicas that left or restarted. Chosen empirically."""
+HUNG_CHECK_PERIOD_S = 1.0
 """How often the gateway checks for hung replicas. Chosen empirically."""
+PROGRESS_REPORT_PERIOD_S = 0.5
+"""How often a worker process reports when its streams last received bytes. Chosen empirically."""
+HUNG_CONFIRM_TIMEOUT_S = 2.0
+"""A replica whose streams are silent must show its own counters within this time. Chosen
+empirically: vLLM answers in milliseconds, and hundreds of them under full load."""
 KEY_CHECK_PERIOD_S = 1.0
 """How often the gateway checks the key file for changes: a revoked key keeps working for at most
 this long. Chosen empirically: a check costs microseconds."""

@@ -23,6 +23,11 @@ from paceline.gateway import (
     send_to_governor,
     serve_gateway,
 )
+from paceline.gateway.own_limits import (
+    descriptors_needed,
+    explain_shortage,
+    raise_descriptor_limit,
+)
 from paceline.gateway.process import rare_garbage_collection
 from paceline.serve.plan import EnginePlan, ServePlan
 from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
@@ -70,6 +75,11 @@ async def serve(
     `on_progress` gets the name of an engine or replica and its current step. Raises PortTaken,
     WorkerFailed, KeysUnusable or EngineFailed when something cannot start.
     """
+    shortage = explain_shortage(
+        raise_descriptor_limit(), descriptors_needed(plan.gateway, len(plan.engines))
+    )
+    if shortage is not None:
+        logger.warning("%s", shortage)
     changes = GovernorChanges()
     supervisors = [
         EngineSupervisor(

@@ -11,7 +11,7 @@ from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas
 
@@ -19,14 +19,10 @@ R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
 
 
-def leases_with(breakers: Breakers, **changes: float) -> LeaseTable:
-    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
-
-
 async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_forgotten() -> None:
     breakers = Breakers(FailureSettings())
-    leases, source = leases_with(breakers), FixedReplicas([R0, R1])
-    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), lambda name: None)
+    leases, source = LeaseTable(breakers, ProgressWatch()), FixedReplicas([R0, R1])
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS))
     now_s = time.monotonic()
     for name in ("r0", "r1"):
         breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)

@@ -34,6 +34,17 @@ class ReplicaLoad:
     generation_tokens_total: int | None = None
     """Output tokens since the start of the replica."""
 
+    @property
+    def activity(self) -> tuple[float | None, ...] | None:
+        """Figures of which at least one changes while the engine works; None without output tokens.
+
+        The numbers of requests are not among them: they also change where requests only arrive. The
+        use of the KV cache shows that a long prompt is computed, piece by piece.
+        """
+        if self.generation_tokens_total is None:
+            return None
+        return (self.generation_tokens_total, self.kv_usage_fraction, self.num_preemptions)
+
 
 def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
     """The load on a metrics page. Does not raise: a value that is not a number is ignored.

@@ -7,6 +7,7 @@ in flight. It turns aiohttp's exceptions into `ReplicaProbeFailed`.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from paceline.gateway.fleet.error_bodies import error_message_of
 from paceline.gateway.fleet.load import parse_counters, parse_load
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.own_limits import is_own_limit
 
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 """Bound for one response. vLLM's metrics page has some hundred kilobytes per engine."""
@@ -34,6 +36,10 @@ _WARM_UP_TOKENS = 4
 
 class ReplicaProbeFailed(Exception):
     """The replica did not answer as expected; the message says what happened."""
+
+
+class ReplicaProbeNotSent(ReplicaProbeFailed):
+    """The gateway itself could not open a connection, whatever the replica's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,7 @@ class Prober:
             "",
             read_speculation(page),
             parse_counters(page, self._dialect.counters),
+            revision=read_revision(page),
         )
 
     async def _send(
@@ -155,7 +162,8 @@ class Prober:
         except TimeoutError:
             raise ReplicaProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ReplicaProbeFailed(f"{path} cannot be reached: {_short(error)}") from None
+            failure = ReplicaProbeNotSent if is_own_limit(error) else ReplicaProbeFailed
+            raise failure(f"{path} cannot be reached: {_short(error)}") from None
 
     def _describe(self, path: str, status: int, body: bytes) -> str:
         message, _ = error_message_of(self._dialect.name, status, body)
@@ -194,6 +202,25 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
             is_length = type(length) is int and length > 0
             models.append(ListedModel(item["id"], length if is_length else None))
     return models
+
+
+_REVISION = re.compile(
+    r'^paceline_engine_revision_info\{(?:[^}\n]*,)?revision="([^"\n]{1,100})"[^}\n]*\} 1(?:\.0)?$',
+    re.MULTILINE,
+)
+
+
+def read_revision(page: str) -> str | None:
+    """The revision of the model that a metrics page names; None when it names none, or several.
+
+    A vLLM server with Paceline installed reports a fingerprint of model, weights, tokenizer and
+    chat template (`paceline.engine.front_end`). Stock vLLM reports none.
+
+    >>> read_revision('paceline_engine_revision_info{revision="6f1e"} 1.0\\n')
+    '6f1e'
+    """
+    found = set(_REVISION.findall(page))
+    return found.pop() if len(found) == 1 else None
 
 
 async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.health import ReplicaHealth
-from paceline.gateway.fleet.prober import ListedModel, Prober, ReplicaProbeFailed, update_load
+from paceline.gateway.fleet.prober import (
+    ListedModel,
+    Prober,
+    ReplicaProbeFailed,
+    ReplicaProbeNotSent,
+    update_load,
+)
 from paceline.gateway.fleet.speculation import Speculation
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaState
@@ -106,7 +112,10 @@ class RemoteReplica:
             if self._health.needs_warm_up:
                 await self._warm_up(prober)
                 self._set_health(self._health.warm_up_succeeded())
+        except ReplicaProbeNotSent as failure:
+            logger.warning("replica %s was not polled: %s", self.name, failure)
         except ReplicaProbeFailed as failure:
+            self._load_due_at_s = 0.0  # it may have been restarted with another revision
             self._set_health(
                 self._health.poll_failed(str(failure), self._settings.failures_before_down)
             )
@@ -153,6 +162,7 @@ class RemoteReplica:
             drafts=self._drafts(),
             honours_draft_caps=self._speculation.honours_draft_caps is True,
             serves_undrafted=self.entry.drafts is None and self._speculation.is_governed,
+            revision=self._revision(),
             key=self.entry.key,
             max_in_flight=self.entry.max_in_flight,
             max_tokens_in_flight=self.entry.max_tokens_in_flight,
@@ -167,6 +177,12 @@ class RemoteReplica:
         """As configured, else as its metrics say."""
         configured = self.entry.drafts
         return self._speculation.drafts is True if configured is None else configured
+
+    def _revision(self) -> str | None:
+        """As configured, else as its metrics say."""
+        if self.entry.revision is not None or self.entry.dialect != "vllm":
+            return self.entry.revision
+        return self.load.revision
 
     def _state(self) -> ReplicaState:
         if self._is_leaving or (self._is_draining and self._health.state == "ready"):

@@ -30,6 +30,8 @@ class LoadReading:
     """None before the first reading."""
     rates: TokenRates = field(default_factory=TokenRates)
     """Over the time between the last two readings."""
+    revision: str | None = None
+    """Which revision of the model its metrics name."""
 
     def followed_by(self, newer: LoadReading) -> LoadReading:
         """The newer reading, with the rates since this one."""

@@ -24,7 +24,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error. Clients retry a 5xx; the headers of a 500 ask them not to."""
+    """One error. Clients retry a 5xx, unless its headers ask them not to."""
 
     status: int
     message: str
@@ -33,6 +33,8 @@ class Problem:
     retry_after_s: int | None = None
     closes_connection: bool = False
     """True when the request's body was not read to its end."""
+    should_retry: bool = True
+    """Whether a client may repeat the request; a 500 is never to be repeated."""
     allow: str | None = None
     """Methods allowed on the path, for a 405."""
 
@@ -68,7 +70,7 @@ class Problem:
         headers: Headers = []
         if self.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after_s))
-        if self.status == 500:
+        if self.status == 500 or not self.should_retry:
             # OpenAI's clients obey it; without it they would retry.
             headers.append((b"x-should-retry", b"false"))
         if self.status == 401:

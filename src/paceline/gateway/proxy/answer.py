@@ -23,11 +23,12 @@ from paceline.gateway.proxy.attempt_end import (
     COMPLETED,
     AttemptEnd,
     broken,
+    not_sent,
     timed_out,
     unreachable,
 )
 from paceline.gateway.proxy.lease import Lease
-from paceline.gateway.proxy.upstream import Broken, Unreachable
+from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
 from paceline.gateway.requests.engine_fields import engine_fields
@@ -99,11 +100,13 @@ class Answer:
                 resumption = await stream.resume(
                     ask, replica.max_model_len, self._fields_for(replica)
                 )
-        except CannotContinue as error:
+        except (CannotContinue, TooLarge) as error:
             end = broken(str(error), settings)
             return AttemptEnd(Outcome.NOT_CONTINUED, end.problem, end.detail)
         except (Broken, DetokeniseFailed) as error:
             return broken(str(error), settings)
+        except NotSent as error:
+            return not_sent(str(error), settings)
         except Unreachable as error:
             return unreachable(str(error), settings)
         except TimeoutError:

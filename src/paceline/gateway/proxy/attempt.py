@@ -16,14 +16,24 @@ from paceline.gateway.proxy.attempt_end import (
     COMPLETED,
     AttemptEnd,
     broken,
+    not_sent,
     timed_out,
+    too_large,
+    too_slow,
     unreachable,
 )
 from paceline.gateway.proxy.engine_errors import outcome_of, problem_of, status_in
 from paceline.gateway.proxy.error_log import describe_error
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.stream_timeout import StreamTimeout
-from paceline.gateway.proxy.upstream import Broken, Unreachable, UpstreamResponse, Upstreams
+from paceline.gateway.proxy.upstream import (
+    Broken,
+    NotSent,
+    TooLarge,
+    Unreachable,
+    UpstreamResponse,
+    Upstreams,
+)
 from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings import GatewaySettings
@@ -78,16 +88,21 @@ class Attempt:
         Does not raise for a failure of the replica: the `AttemptEnd` describes it.
         """
         settings = self._settings
-        limit_s = settings.response_timeout_s
-        if self._request.is_stream:
-            limit_s = settings.first_byte_timeout_s
-            self._lease.watch_stream()
+        is_stream = self._request.is_stream
+        limit_s = settings.first_byte_timeout_s if is_stream else settings.response_timeout_s
+        self._lease.watch_progress(is_stream=is_stream)
         try:
             async with StreamTimeout(limit_s) as limit:
                 self._lease.on_cut(limit.expire)
                 return await self._exchange(path, body, relay, limit)
         except TimeoutError:
+            if not is_stream and not self._lease.is_cut:
+                return too_slow(limit_s)
             return timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
+        except TooLarge:
+            return too_large(settings.max_response_bytes)
+        except NotSent as error:
+            return not_sent(str(error), settings)
         except Unreachable as error:
             return unreachable(str(error), settings)
         except Broken as error:
@@ -99,12 +114,13 @@ class Attempt:
         response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
         self._lease.own(response)
         if response.status != 200:
-            return self._failed(response.status, await response.read_all(_MAX_ERROR_BYTES))
+            return self._failed(response.status, await response.read_start(_MAX_ERROR_BYTES))
         if self._request.is_stream and response.is_event_stream:
             return await self._relay_stream(response, relay, limit)
         if self._reply.has_begun:
             raise Broken("the answer that was to continue a stream is no stream")
         whole = await response.read_all(self._settings.max_response_bytes)
+        self._lease.got_bytes()
         if is_aborted(whole):
             return self._failed(status_in(ABORTED), ABORTED)
         limit.suspend()

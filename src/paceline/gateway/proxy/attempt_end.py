@@ -49,6 +49,32 @@ def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
     return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
 
 
+def not_sent(detail: str, settings: GatewaySettings) -> AttemptEnd:
+    """The gateway itself could not open a connection."""
+    message = "The gateway cannot open a connection to the engine at the moment."
+    return AttemptEnd(Outcome.NOT_SENT, unavailable(message, settings.retry_after_s), detail)
+
+
+def too_slow(limit_s: float) -> AttemptEnd:
+    """An answer that is not streamed was not complete in time."""
+    message = (
+        f"The answer was not complete within {limit_s:g} s, the limit for answers that are not "
+        "streamed. Send stream: true, or ask for fewer tokens."
+    )
+    problem = Problem(504, message, "answer_timeout", should_retry=False)
+    return AttemptEnd(Outcome.TOO_SLOW, problem, f"not complete after {limit_s:g} s")
+
+
+def too_large(max_bytes: int) -> AttemptEnd:
+    """An answer that is not streamed was longer than the gateway holds."""
+    message = (
+        f"The answer is longer than {max_bytes} bytes, the limit for answers that are not "
+        "streamed. Send stream: true, or ask for fewer choices, tokens or log-probabilities."
+    )
+    problem = Problem(400, message, "answer_too_large")
+    return AttemptEnd(Outcome.TOO_LARGE, problem, f"longer than {max_bytes} bytes")
+
+
 def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
     """The replica's answer ended before it was complete."""
     message = "The engine's answer ended before it was complete."

@@ -27,7 +27,7 @@ class AttemptHistory:
 
         An attempt that reached no engine is not counted: it cost no engine any work.
         """
-        if end.outcome is not Outcome.UNREACHABLE:
+        if end.outcome not in (Outcome.UNREACHABLE, Outcome.NOT_SENT):
             if not continues:
                 self.num_attempts += 1
             else:

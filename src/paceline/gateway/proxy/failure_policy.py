@@ -37,6 +37,7 @@ class RetryReason(StrEnum):
     CLIENT_GONE = "client_gone"
     STOPPING = "stopping"
     OWN_FAULT = "own_fault"
+    REQUEST_TOO_LARGE = "request_too_large"
     REPLICA_FAILED = "replica_failed"
     NO_REPLICA = "no_replica"
     NOT_CONTINUABLE = "not_continuable"
@@ -91,6 +92,8 @@ _ENDS = {
     Outcome.CLIENT_GONE: Decision(Step.FINISHED, RetryReason.CLIENT_GONE),
     Outcome.NOT_CONTINUED: Decision(Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
     Outcome.SHUT_DOWN: Decision(Step.GIVE_UP, RetryReason.STOPPING),
+    Outcome.TOO_SLOW: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
+    Outcome.TOO_LARGE: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
     Outcome.REFUSED: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
     Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
 }
@@ -101,9 +104,10 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     """The first of these rules that applies.
 
     1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
-       fault itself: GIVE_UP. A 4xx is never tried again, but a client that has bytes cannot be
-       given it as its answer: GIVE_UP. The exception is a refusal that is due to how the replica is
-       configured: RETRY_ELSEWHERE while attempts, budget and another replica are left.
+       fault itself, whole answer too slow or too large: GIVE_UP. A 4xx is never tried again, but a
+       client that has bytes cannot be given it as its answer: GIVE_UP. The exception is a refusal
+       that is due to how the replica is configured: RETRY_ELSEWHERE while attempts, budget and
+       another replica are left.
     2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
     3. An error that repeats has occurred twice: GIVE_UP. The second engine shows that the request
        is the cause; a third would only repeat the work.

@@ -17,7 +17,11 @@ from paceline.gateway.outcomes import Outcome
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.plan import NO_COST, ONE_SEQUENCE, RequestCost
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStream
+from paceline.gateway.routing.stream_progress import (
+    ProgressReport,
+    ProgressWatch,
+    WatchedAttempt,
+)
 
 
 class Closable(Protocol):
@@ -49,7 +53,7 @@ class Lease:
     before, if `LeaseTable.claim` opened it."""
 
     __slots__ = (
-        "_end_attempt", "_outcome", "_state", "_stream", "_table", "_ticket", "_upstream", "cost",
+        "_end_attempt", "_outcome", "_state", "_table", "_ticket", "_upstream", "_watched", "cost",
         "has_answered", "replica",
     )  # fmt: skip
 
@@ -62,7 +66,7 @@ class Lease:
         self._upstream: Closable | None = None
         self._end_attempt: Callable[[], None] | None = None
         self._ticket: Ticket | None = None
-        self._stream: WatchedStream | None = None
+        self._watched: WatchedAttempt | None = None
         self.has_answered = False
         """The first bytes of a good answer arrived."""
 
@@ -81,19 +85,25 @@ class Lease:
         assert self._ticket is not None
         self._table._answered(self._ticket)
 
-    def watch_stream(self) -> None:
-        """The attempt is to return a stream: its silence counts from now on."""
-        self._stream = self._table._progress.began(self.replica.name, time.monotonic())
+    def watch_progress(self, *, is_stream: bool) -> None:
+        """The request is sent now: the replica's silence counts from here on."""
+        progress = self._table._progress
+        self._watched = progress.began(self.replica.name, time.monotonic(), is_stream=is_stream)
 
     def got_bytes(self) -> None:
-        """Bytes of the stream arrived from the replica."""
-        assert self._stream is not None
-        self._table._progress.note_bytes(self._stream, time.monotonic())
+        """Bytes of the answer arrived from the replica."""
+        assert self._watched is not None
+        self._table._progress.note_bytes(self._watched, time.monotonic())
 
     def sent_bytes(self) -> None:
         """The client has received them; the gateway waits for the replica again."""
-        assert self._stream is not None
-        self._table._progress.note_sent(self._stream, time.monotonic())
+        assert self._watched is not None
+        self._table._progress.note_sent(self._watched, time.monotonic())
+
+    @property
+    def is_cut(self) -> bool:
+        """The attempt was ended from outside."""
+        return self._outcome is not None
 
     def on_cut(self, end_attempt: Callable[[], None]) -> None:
         """Have `cut` call this, which must end the attempt wherever it is."""
@@ -136,8 +146,8 @@ class Lease:
         assert self._outcome is not None
         if self._upstream is not None:
             self._upstream.close()
-        if self._stream is not None:
-            self._table._progress.ended(self._stream)
+        if self._watched is not None:
+            self._table._progress.ended(self._watched)
         self._close(self._outcome)
 
     def _close(self, outcome: Outcome) -> None:
@@ -189,18 +199,15 @@ class LeaseTable:
         """Addresses of the replicas that have open attempts."""
         return {lease.replica.address for leases in self._open.values() for lease in leases}
 
-    def cut_hung(self) -> list[str]:
-        """End all attempts on hung replicas, and open their breakers.
+    def progress(self) -> ProgressReport:
+        """When the open attempts last received anything. Call it about once a second."""
+        return self._progress.report(time.monotonic())
 
-        Returns the replicas' names. Call it about once a second.
-        """
-        now_s = time.monotonic()
-        names = self._progress.stalled(now_s)
-        for name in names:
-            self.breakers.trip(name, now_s)
-            for lease in list(self._open.get(name, ())):
-                lease.cut(Outcome.TIMED_OUT)
-        return names
+    def cut_hung(self, replica_name: str) -> None:
+        """End all attempts on a replica that was found hung, and open its breaker."""
+        self.breakers.trip(replica_name, time.monotonic())
+        for lease in list(self._open.get(replica_name, ())):
+            lease.cut(Outcome.TIMED_OUT)
 
     def forget(self, names_left: Collection[str]) -> None:
         """Drop what is remembered of all replicas but these."""

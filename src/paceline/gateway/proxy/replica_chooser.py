@@ -32,7 +32,7 @@ class ReplicaChooser:
     """
 
     __slots__ = (
-        "_began_on", "_failed", "_max_wait_s", "_plan", "_reply", "_router",
+        "_began_on", "_failed", "_max_wait_s", "_plan", "_recheck_s", "_reply", "_router",
         "waited_s",
     )  # fmt: skip
 
@@ -51,6 +51,8 @@ class ReplicaChooser:
         """Names of the replicas that failed this request."""
         self._began_on: Replica | None = None
         """The replica that began the stream; None until the client has received part of it."""
+        self._recheck_s = REPLICA_RECHECK_S
+        """It grows over all waits: attempts that cannot be sent end at once."""
         self.waited_s = 0.0
         """How long the request has waited for a replica, over all its waits."""
 
@@ -70,13 +72,13 @@ class ReplicaChooser:
         None when none could within `failures.replica_wait_s`, counted over all waits. A client
         whose stream has begun receives comments meanwhile.
         """
-        loop, recheck_s = asyncio.get_running_loop(), REPLICA_RECHECK_S
+        loop = asyncio.get_running_loop()
         commented_at_s = loop.time()
         while self.waited_s <= self._max_wait_s:
             began_at_s = loop.time()
-            await asyncio.sleep(recheck_s)
+            await asyncio.sleep(self._recheck_s)
             self.waited_s += loop.time() - began_at_s
-            recheck_s = min(recheck_s * _RECHECK_FACTOR, MAX_REPLICA_RECHECK_S)
+            self._recheck_s = min(self._recheck_s * _RECHECK_FACTOR, MAX_REPLICA_RECHECK_S)
             if self._reply.has_begun and loop.time() - commented_at_s > KEEP_ALIVE_S:
                 commented_at_s = loop.time()
                 await self._reply.comment(_KEEP_ALIVE)

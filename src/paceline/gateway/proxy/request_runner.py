@@ -251,6 +251,8 @@ class RequestRunner:
     def _spend(self, after: Outcome) -> bool:
         """Take the next attempt out of its budget; False when the budget is empty."""
         services, now_s = self._services, time.monotonic()
+        if after is Outcome.NOT_SENT:
+            return True  # the last attempt cost no engine any work
         if self._reply.delivered.has_data:
             return services.continuations.try_spend(now_s)
         if not self._history.num_attempts:

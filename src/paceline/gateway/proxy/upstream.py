@@ -1,7 +1,7 @@
 """`Upstreams`: send requests to replicas, over HTTP on a Unix socket or a URL.
 
-aiohttp's exceptions are translated here: callers see `Unreachable` (no connection) and `Broken`
-(the answer ended too early).
+aiohttp's exceptions are translated here: callers see `NotSent` (the gateway's own fault),
+`Unreachable` (no connection), `Broken` (the answer ended too early) and `TooLarge`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from types import TracebackType
 
 import aiohttp
 
+from paceline.gateway.own_limits import is_own_limit
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
+
+
+class NotSent(Exception):
+    """The gateway could not open a connection, whatever the replica's state."""
 
 
 class Unreachable(Exception):
@@ -22,6 +27,10 @@ class Unreachable(Exception):
 
 class Broken(Exception):
     """The replica had the request; its answer ended before it was complete, or before it began."""
+
+
+class TooLarge(Exception):
+    """The body is longer than the caller takes."""
 
 
 class UpstreamResponse:
@@ -41,15 +50,22 @@ class UpstreamResponse:
             raise Broken(_reason(error)) from error
 
     async def read_all(self, max_bytes: int) -> bytes:
-        """The whole body. May raise `Broken`, also when it is longer than `max_bytes`."""
+        """The whole body. May raise `Broken`, and `TooLarge` when it is longer than `max_bytes`."""
         parts: list[bytes] = []
         num_bytes = 0
         while part := await self.read_some():
             num_bytes += len(part)
             if num_bytes > max_bytes:
-                raise Broken(f"the answer is longer than {max_bytes} bytes")
+                raise TooLarge(f"the answer is longer than {max_bytes} bytes")
             parts.append(part)
         return b"".join(parts)
+
+    async def read_start(self, max_bytes: int) -> bytes:
+        """The first `max_bytes` of the body, or all of it. May raise `Broken`."""
+        body = b""
+        while len(body) < max_bytes and (part := await self.read_some()):
+            body += part
+        return body[:max_bytes]
 
     def close(self) -> None:
         """Close the connection. May be repeated."""
@@ -89,7 +105,9 @@ class Upstreams:
     async def post(
         self, replica: Replica, path: str, body: bytes, request_id: str
     ) -> UpstreamResponse:
-        """Send a request; returns when the answer begins. May raise `Unreachable` and `Broken`.
+        """Send a request; returns when the answer begins.
+
+        May raise `NotSent`, `Unreachable` and `Broken`.
 
         Cancelling it closes the connection, which the engine takes as an abort.
         """
@@ -105,7 +123,8 @@ class Upstreams:
                 allow_redirects=False,
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreachable(_reason(error)) from error
+            is_own = isinstance(error, aiohttp.ClientConnectorDNSError) or is_own_limit(error)
+            raise (NotSent if is_own else Unreachable)(_reason(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Broken(_reason(error)) from error
         return UpstreamResponse(response)

@@ -88,8 +88,8 @@ class Router:
 
         Slots are no condition: a request that was admitted is not lost for want of one. Replicas
         named in `avoid` are left out. With `allow_open_breakers`, when every breaker is open, one
-        of these is chosen. To continue a stream that `continues_from` began, a replica must report
-        token ids too, and have as long a context.
+        of these is chosen. To continue a stream that `continues_from` began, a replica must serve
+        the same revision of the model, report token ids too, and have as long a context.
         """
         able = {
             name: replica
@@ -152,7 +152,7 @@ class Router:
 
 
 def _can_continue(replica: Replica, first: Replica) -> bool:
-    if not replica.reports_token_ids:
+    if not replica.reports_token_ids or replica.revision != first.revision:
         return False
     if first.max_model_len is None or replica.max_model_len is None:
         return True

@@ -49,7 +49,8 @@ class GatewaySettings:
     stall_timeout_s: float = 120.0
     """A replica must send the next bytes of a stream within this time."""
     response_timeout_s: float = 600.0
-    """An answer that is not streamed must be complete within this time."""
+    """An answer that is not streamed must be complete within this time. A timeout does not count
+    against the replica: long answers exceed it, too."""
     client_stall_timeout_s: float = 120.0
     """The gateway drops a client that reads no bytes for this long."""
     max_event_bytes: int = 1024 * 1024

@@ -36,6 +36,10 @@ class ReplicaEntry:
     drafts: bool | None = None
     """Whether it refuses `min_p` and `logit_bias` because it uses speculative decoding; None to
     read it from the metrics of a vLLM server."""
+    revision: str | None = None
+    """Name of what it serves: model, weights, tokenizer and chat template. Only replicas of the
+    same revision continue each other's streams. None to read it from the metrics of a vLLM
+    server."""
     key: str | None = field(default=None, repr=False)
     """API key, sent to the replica as a bearer token."""
     max_in_flight: int | None = None
@@ -63,6 +67,11 @@ class ReplicaEntry:
         if self.dialect not in DIALECT_NAMES:
             raise ValueError(
                 f"dialect is {self.dialect[:100]!r}; it must be one of {', '.join(DIALECT_NAMES)}"
+            )
+        if self.revision is not None and not 1 <= len(self.revision) <= 100:
+            raise ValueError(
+                f"revision has {len(self.revision)} characters; it must have 1 to 100, or be left "
+                "out"
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("key has characters that are not allowed in an HTTP header")

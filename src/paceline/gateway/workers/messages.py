@@ -15,6 +15,7 @@ from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.peers import SlotDemand
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.routing.stream_progress import ProgressReport
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.signals import ReplicaSignals
 
@@ -77,7 +78,13 @@ class Stop(msgspec.Struct, tag="stop", frozen=True):
     """End the requests in flight with an error instead; also valid during a drain."""
 
 
-ToWorker = Setup | ReplicaList | SignalUpdate | PeerState | MetricsRequest | Stop
+class CutHung(msgspec.Struct, tag="cut_hung", frozen=True):
+    """To a worker: a replica hangs; end the attempts on it."""
+
+    replica: str
+
+
+ToWorker = Setup | ReplicaList | SignalUpdate | PeerState | MetricsRequest | CutHung | Stop
 
 
 class WorkerReady(msgspec.Struct, tag="ready", frozen=True):
@@ -107,10 +114,10 @@ class WorkerReport(msgspec.Struct, tag="report", frozen=True):
     """By replica."""
 
 
-class ReplicaHung(msgspec.Struct, tag="hung", frozen=True):
-    """To the parent: a replica sends no data within its stall limit."""
+class WorkerProgress(msgspec.Struct, tag="progress", frozen=True):
+    """To the parent, once a second: when the worker's attempts last received anything."""
 
-    replica: str
+    report: ProgressReport
 
 
 class MetricsReport(msgspec.Struct, tag="metrics", frozen=True):
@@ -119,7 +126,7 @@ class MetricsReport(msgspec.Struct, tag="metrics", frozen=True):
     families: tuple[FamilyOfSamples, ...] = ()
 
 
-ToParent = WorkerReady | WorkerUnfit | WorkerReport | ReplicaHung | MetricsReport
+ToParent = WorkerReady | WorkerUnfit | WorkerReport | WorkerProgress | MetricsReport
 
 
 def encode_line(message: msgspec.Struct) -> bytes:

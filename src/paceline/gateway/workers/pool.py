@@ -11,12 +11,13 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from paceline.gateway.data_port import LiveReplicas
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.replicas import num_slots_by_name
+from paceline.gateway.routing.stream_progress import ProgressReport
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import (
     WORKER_DRAIN_MARGIN_S,
@@ -68,9 +69,18 @@ class WorkerPool:
                 task.cancel()
         return self._totals.samples()
 
+    def progress_reports(self) -> Sequence[ProgressReport]:
+        """The progress of the open attempts, one report for each worker."""
+        return self._totals.progress_reports()
+
+    def cut_hung(self, replica_name: str) -> None:
+        """End all attempts on a replica that was found hung, and open its breakers."""
+        for worker in self._running.values():
+            worker.cut_hung(replica_name)
+
     @contextlib.asynccontextmanager
     async def serving(
-        self, source: LiveReplicas, listener: socket.socket, on_hung: Callable[[str], None]
+        self, source: LiveReplicas, listener: socket.socket
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Serve until the block ends; then let the workers drain, at most `drain_timeout_s`.
 
@@ -80,7 +90,7 @@ class WorkerPool:
         self.traffic.set_source(source)
         exchanging = asyncio.create_task(self._exchange_periodically(source))
         keeping = [
-            asyncio.create_task(self._keep_running(worker_index, listener, on_hung))
+            asyncio.create_task(self._keep_running(worker_index, listener))
             for worker_index in range(self._settings.workers)
         ]
         failing = asyncio.create_task(_wait_first([exchanging, *keeping]))
@@ -123,9 +133,7 @@ class WorkerPool:
             num_serving = sum(worker.has_served for worker in self._running.values())
             self._has_started = num_serving == self._settings.workers
 
-    async def _keep_running(
-        self, worker_index: int, listener: socket.socket, on_hung: Callable[[str], None]
-    ) -> None:
+    async def _keep_running(self, worker_index: int, listener: socket.socket) -> None:
         """Run a worker with this index, and start a new one whenever it exits."""
         delay_s = _MIN_RESTART_DELAY_S
         while not self._is_stopping:
@@ -141,7 +149,7 @@ class WorkerPool:
                 try:
                     if self._is_stopping:
                         worker.stop()
-                    code = await worker.run(on_hung)
+                    code = await worker.run()
                 finally:
                     del self._running[worker_index]
                     num_lost = self._totals.worker_ended(worker_index)

@@ -18,19 +18,20 @@ from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.process import rare_garbage_collection
 from paceline.gateway.replicas import Replica
 from paceline.gateway.signals import ReplicaSignals
-from paceline.gateway.time_limits import WORKER_ORPHAN_EXIT_S
+from paceline.gateway.time_limits import PROGRESS_REPORT_PERIOD_S, WORKER_ORPHAN_EXIT_S
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
+    CutHung,
     MetricsReport,
     MetricsRequest,
     PeerState,
-    ReplicaHung,
     ReplicaList,
     Setup,
     SignalUpdate,
     Stop,
     ToParent,
     ToWorker,
+    WorkerProgress,
     WorkerReady,
     WorkerReport,
     WorkerUnfit,
@@ -84,11 +85,12 @@ class _Worker:
     async def serve(self, listener: socket.socket) -> None:
         listening = asyncio.create_task(self._listen())
         reporting = asyncio.create_task(self._report_periodically())
+        watching = asyncio.create_task(self._report_progress_periodically())
         stopping = asyncio.create_task(self._must_stop.wait())
-        tasks = (listening, reporting, stopping)
+        tasks = (listening, reporting, watching, stopping)
         try:
             await self._has_peer_state.wait()
-            async with self._port.serving(self, listener, self._report_hung) as server:
+            async with self._port.serving(self, listener) as server:
                 self._report()
                 self._channel.send(WorkerReady())
                 with rare_garbage_collection():
@@ -117,6 +119,8 @@ class _Worker:
                     self._report()  # at once: other workers wait for slots that this one lost
                 case MetricsRequest():
                     self._send_metrics()
+                case CutHung():
+                    self._port.cut_hung(message.replica)
                 case Stop():
                     if message.at_once:
                         self._port.cut()
@@ -132,6 +136,11 @@ class _Worker:
             await asyncio.sleep(_REPORT_PERIOD_S)
             self._report()
             await self._channel.drain()
+
+    async def _report_progress_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_REPORT_PERIOD_S)
+            self._channel.send(WorkerProgress(self._port.traffic.progress()))
 
     def _report(self) -> None:
         """Send a report if anything has changed since the last one."""
@@ -153,6 +162,3 @@ class _Worker:
 
     def _send_metrics(self) -> None:
         self._channel.send(MetricsReport(self._metrics.samples()))
-
-    def _report_hung(self, replica: str) -> None:
-        self._channel.send(ReplicaHung(replica))

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from paceline.gateway.signals import ReplicaSignals
 from paceline.gateway.time_limits import WORKER_EXIT_TIMEOUT_S, WORKER_START_TIMEOUT_S
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
+    CutHung,
     MetricsReport,
     MetricsRequest,
     PeerState,
-    ReplicaHung,
     ReplicaList,
     Setup,
     SignalUpdate,
@@ -32,6 +32,7 @@ from paceline.gateway.workers.messages import (
     Stop,
     ToParent,
     ToWorker,
+    WorkerProgress,
     WorkerReady,
     WorkerReport,
     WorkerUnfit,
@@ -113,11 +114,11 @@ class WorkerProcess:
         channel.send(Setup(replace(settings, fleet=FleetSettings())))
         return cls(worker_index, process, channel, totals)
 
-    async def run(self, on_hung: Callable[[str], None]) -> int:
+    async def run(self) -> int:
         """Process the worker's messages until it exits; returns its exit code, negative for a
         signal. Kills the worker when cancelled."""
         try:
-            await self._listen(on_hung)
+            await self._listen()
             async with asyncio.timeout(WORKER_EXIT_TIMEOUT_S):
                 await self._process.wait()
         except ChannelBroken as error:
@@ -176,6 +177,10 @@ class WorkerProcess:
         self._channel.send(self._peer_state)
         return self._peer_state.version
 
+    def cut_hung(self, replica_name: str) -> None:
+        """Have it end its attempts on a replica that was found hung."""
+        self._channel.send(CutHung(replica_name))
+
     def stop(self, *, at_once: bool = False) -> None:
         """Have it accept no new connections, complete its requests, and exit."""
         self._channel.send(Stop(at_once))
@@ -192,7 +197,7 @@ class WorkerProcess:
             self._channel.send(MetricsRequest())
             await self._metrics_received.wait()
 
-    async def _listen(self, on_hung: Callable[[str], None]) -> None:
+    async def _listen(self) -> None:
         try:
             while (message := await self._channel.receive()) is not None:
                 match message:
@@ -202,8 +207,8 @@ class WorkerProcess:
                         self._totals.set_metrics(self.worker_index, message)
                         self._num_unanswered = 0
                         self._metrics_received.set()
-                    case ReplicaHung():
-                        on_hung(message.replica)
+                    case WorkerProgress():
+                        self._totals.set_progress(self.worker_index, message.report)
                     case WorkerReady():
                         self.has_served = True
                     case WorkerUnfit():

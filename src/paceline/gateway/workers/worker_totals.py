@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from paceline.gateway.metrics.samples import FamilyOfSamples, add_samples, only_counted
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.routing.stream_progress import ProgressReport
 from paceline.gateway.workers.messages import MetricsReport, ReplicaList, WorkerReport
 
 _WORST_FIRST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)
@@ -25,6 +26,7 @@ class WorkerTotals:
     def __init__(self, num_workers: int) -> None:
         self.reports = [WorkerReport() for _ in range(num_workers)]
         self._metrics = [MetricsReport() for _ in range(num_workers)]
+        self._progress: dict[int, ProgressReport] = {}
         self._ended_workers: Sequence[FamilyOfSamples] = ()
         """Final metrics of the workers that have ended."""
 
@@ -33,6 +35,13 @@ class WorkerTotals:
 
     def set_metrics(self, worker_index: int, metrics: MetricsReport) -> None:
         self._metrics[worker_index] = metrics
+
+    def set_progress(self, worker_index: int, report: ProgressReport) -> None:
+        self._progress[worker_index] = report
+
+    def progress_reports(self) -> Sequence[ProgressReport]:
+        """The last report of each worker that has sent one."""
+        return tuple(self._progress.values())
 
     def worker_ended(self, worker_index: int) -> int:
         """Keep what the worker has counted and drop what it held.
@@ -44,6 +53,7 @@ class WorkerTotals:
             [self._ended_workers, only_counted(self._metrics[worker_index].families)]
         )
         self.reports[worker_index] = WorkerReport()
+        self._progress.pop(worker_index, None)
         self._metrics[worker_index] = MetricsReport()
         return sum(lost.in_flight.values())
 

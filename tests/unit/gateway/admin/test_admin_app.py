@@ -204,6 +204,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "dialect": "vllm",
         "drafts": False,
         "honours_draft_caps": False,
+        "revision": None,
         "draining": False,
         "last_poll_age_s": None,
         "load": None,

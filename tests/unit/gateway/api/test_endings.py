@@ -167,15 +167,10 @@ async def test_health_and_ready_answer_when_an_engine_is_ready(served: Served) -
     assert (ready.status_code, ready.json()["ready"]) == (200, 1)
 
 
-@pytest.mark.parametrize(
-    ("is_stream", "limit"), [(True, "first_byte_timeout_s"), (False, "response_timeout_s")]
-)
-async def test_an_engine_that_sends_nothing_is_a_504(
-    serve: Serve, is_stream: bool, limit: str
-) -> None:
-    async with serve(**{limit: 0.1}) as served:
+async def test_an_engine_that_sends_nothing_is_a_504(serve: Serve) -> None:
+    async with serve(first_byte_timeout_s=0.1) as served:
         served.engine.mode = "hang"
-        answer = await served.http.post(CHAT, json=chat(stream=is_stream))
+        answer = await served.http.post(CHAT, json=chat(stream=True))
         assert answer.status_code == 504
         assert answer.json()["error"]["code"] == "engine_timeout"
         await until(lambda: served.engine.num_aborted == 1)
@@ -311,7 +306,7 @@ async def test_a_refusal_keeps_its_outcome_when_the_gateway_stops_as_it_is_sent(
     """The gateway still reads the refused body when it stops."""
     metrics, listener = GatewayMetrics(), bind("127.0.0.1", 0, "port")
     port = DataPort(SETTINGS, metrics)
-    async with port.serving(FixedReplicas([]), listener, lambda _: None):
+    async with port.serving(FixedReplicas([]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
         writer.write(b"content-type: text/plain\r\ncontent-length: 9\r\n\r\n")

@@ -59,7 +59,9 @@ class Transcript:
 
 @asynccontextmanager
 async def gateway_over(
-    pair: tuple[SpawnedMockVllm, SpawnedMockVllm], **changes: Any
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
+    revisions: tuple[str | None, str | None] = (None, None),
+    **changes: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Two replicas, alive again if a test killed them."""
     for mock_vllm in pair:
@@ -74,11 +76,13 @@ async def gateway_over(
                 "ready",
                 max_model_len=4096,
                 honours_draft_caps=True,
+                revision=revision,
             )
-            for i, mock_vllm in enumerate(pair)
+            for i, (mock_vllm, revision) in enumerate(zip(pair, revisions, strict=True))
         ]
     )
-    settings = replace(SETTINGS, failures=FailureSettings(open_s=0.1, replica_wait_s=5), **changes)
+    failures = FailureSettings(open_s=0.1, replica_wait_s=5)
+    settings = replace(SETTINGS, **{"failures": failures, **changes})
     async with serve_gateway(settings, source) as gateway:
         yield gateway
 
@@ -141,6 +145,20 @@ async def test_a_chat_continues_with_the_tokens_that_it_would_have_had(
     assert [
         c for c in transcript.chunks if "role" in (c["choices"] or [{}])[0].get("delta", {})
     ] == [transcript.chunks[0]]
+
+
+async def test_a_replica_of_another_revision_does_not_continue(
+    pair: tuple[SpawnedMockVllm, SpawnedMockVllm],
+) -> None:
+    """The stream waits for its own revision and ends with an error; new requests are served."""
+    body = {**COMPLETION, "max_tokens": 40, "temperature": 0}
+    failures = FailureSettings(open_s=0.1, replica_wait_s=0.3)
+    async with gateway_over(pair, ("old", "new"), failures=failures) as gateway:
+        transcript = await read_stream(gateway, "/v1/completions", body, pair[0], 7)
+        assert transcript.error is not None
+        assert not transcript.is_done
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+            assert (await client.post("/v1/completions", json=body)).status_code == 200
 
 
 async def test_a_seeded_stream_continues_although_its_tokens_differ(

@@ -14,7 +14,7 @@ from paceline.gateway import ReplicaEntry
 from paceline.gateway.fleet import Fleet, FleetConflict
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -40,7 +40,7 @@ async def dns_fleet(
     dns: FakeDns, port: int, *entries: ReplicaEntry
 ) -> AsyncIterator[tuple[Fleet, LeaseTable]]:
     failures = FailureSettings()
-    leases = LeaseTable(Breakers(failures), ProgressWatch(failures, 120, 300))
+    leases = LeaseTable(Breakers(failures), ProgressWatch())
     settings = replace(FLEET, entries=(ReplicaEntry(dns=f"llm.svc:{port}", name="llm"), *entries))
     async with Fleet(settings, NO_ENGINES, leases.num_in_flight, resolve=dns) as fleet:
         yield fleet, leases

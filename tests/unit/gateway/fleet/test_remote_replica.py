@@ -1,11 +1,23 @@
-"""Choice of the model id of a remote replica."""
+"""Model id and revision of a remote replica, and polls that could not be sent."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 import pytest
 
-from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed
-from paceline.gateway.fleet.remote_replica import choose_model
+from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed, read_revision
+from paceline.gateway.fleet.remote_replica import RemoteReplica, choose_model
+from paceline.gateway.settings import FleetSettings, ReplicaEntry
+from unit.gateway.conftest import until
+from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.gateway.running_fleet import running
+from unit.no_descriptors import no_descriptors
+
+LINE = 'paceline_engine_revision_info{revision="6f1e"} 1.0'
+OF_A_PROCESS = LINE.replace("{", '{pid="7",')
+RUNNING = "vllm:num_requests_running 3.0\n"
 
 
 def test_the_configured_model_wins_over_the_listed_ones() -> None:
@@ -15,3 +27,65 @@ def test_the_configured_model_wins_over_the_listed_ones() -> None:
     assert choose_model(listed, "other") == ListedModel("other")
     with pytest.raises(ReplicaProbeFailed, match="set `model` in its entry"):
         choose_model([], None)
+
+
+async def test_polls_without_descriptors_do_not_take_a_replica_down(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    entry = ReplicaEntry(url="http://127.0.0.1:1", name="r0")
+    settings = FleetSettings(poll_period_s=0.01, failures_before_down=2)
+    remote = RemoteReplica("r0", "http://127.0.0.1:1", entry, settings, lambda period_s: period_s)
+    with no_descriptors():
+        polling = asyncio.create_task(remote.run())
+        await until(lambda: caplog.text.count("was not polled") >= 3)
+        assert remote.replica.state == "starting"
+    await until(lambda: remote.replica.state == "down")
+    polling.cancel()
+    await asyncio.wait([polling])
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (f"{RUNNING}{LINE}\n", "6f1e"),
+        (f"# TYPE x gauge\n{OF_A_PROCESS}\n{RUNNING}", "6f1e"),
+        (f"{LINE}\n{LINE}\n", "6f1e"),
+        (LINE.replace("1.0", "0.0"), None),
+        (f"{LINE}\n{LINE.replace('6f1e', '7a2b')}\n", None),
+        (f"# {LINE}\n", None),
+        (RUNNING, None),
+        ("", None),
+    ],
+)
+def test_the_page_names_one_revision_or_none(page: str, expected: str | None) -> None:
+    assert read_revision(page) == expected
+
+
+async def test_a_server_that_returns_with_another_revision_is_read_before_it_serves() -> None:
+    async with FakeRemote() as remote:
+        remote.page = f"{RUNNING}{LINE}\n"
+        async with running(ReplicaEntry(url=remote.url, name="r0")) as it:
+            await it.until_state("r0", "ready")
+            assert it.gateway.fleet.replicas()[0].revision == "6f1e"
+            remote.health = 503
+            await it.until_state("r0", "down")
+            remote.page = remote.page.replace("6f1e", "7a2b")
+            seen: set[str | None] = set()
+            remote.health = 200
+
+            def is_ready() -> bool:
+                replica = it.gateway.fleet.replicas()[0]
+                seen.update([replica.revision] if replica.state == "ready" else [])
+                return bool(seen)
+
+            await until(is_ready, within_s=5)
+            assert seen == {"7a2b"}
+
+
+async def test_a_configured_revision_counts() -> None:
+    async with FakeRemote() as remote:
+        remote.page = f"{RUNNING}{LINE}\n"
+        async with running(ReplicaEntry(url=remote.url, name="r0", revision="mine")) as it:
+            await it.until_state("r0", "ready")
+            assert it.gateway.fleet.replicas()[0].revision == "mine"

@@ -15,10 +15,10 @@ from paceline.gateway.proxy.attempt_end import COMPLETED
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.routes import COMPLETIONS
+from paceline.gateway.requests.routes import COMPLETIONS, RESPONSES
 from paceline.gateway.requests.validation import check_request
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
 
@@ -70,7 +70,7 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
     settings, failures = GatewaySettings(), FailureSettings()
     body = msgspec.json.encode({"model": "m", "prompt": "x", "stream": True})
     replica = Replica(name="a", address="http://a", model="m", state="ready")
-    leases = LeaseTable(Breakers(failures), ProgressWatch(failures, 10.0, 10.0))
+    leases = LeaseTable(Breakers(failures), ProgressWatch())
     async with leases.lease(replica) as lease:
         context = RequestContext(
             check_request(COMPLETIONS, body, settings),
@@ -93,3 +93,43 @@ async def test_the_last_events_leave_together_with_the_end_of_the_answer() -> No
 
 async def test_an_answer_that_arrives_at_once_is_one_piece() -> None:
     assert await bodies_of(TOKEN + DONE) == [(TOKEN + DONE, False)]
+
+
+async def test_events_before_the_first_token_are_no_answer() -> None:
+    """No time to first token, no success of a trial request, no progress of the replica."""
+    created = b"event: response.created\ndata: {}\n\n"
+    delta = b"event: response.output_text.delta\ndata: {}\n\n"
+    completed = b"event: response.completed\ndata: {}\n\n"
+    seen: list[tuple[int, bool, int]] = []
+
+    class Watched(Answer):
+        async def read_some(self) -> bytes:
+            watched = leases.progress().replicas["a"]
+            seen.append((observer.num_first, lease.has_answered, watched.num_first))
+            return await super().read_some()
+
+    class Counting(Observer):
+        num_first = 0
+
+        def first_bytes(self) -> None:
+            self.num_first += 1
+
+    async def send(message: Any) -> None:
+        pass
+
+    settings, failures, observer = GatewaySettings(), FailureSettings(), Counting()
+    body = msgspec.json.encode({"model": "m", "input": "x", "stream": True})
+    replica = Replica(name="a", address="http://a", model="m", state="ready")
+    leases = LeaseTable(Breakers(failures), ProgressWatch())
+    async with leases.lease(replica) as lease:
+        context = RequestContext(
+            check_request(RESPONSES, body, settings),
+            plan(),
+            ClientResponse(send, "id"),
+            cast(Upstreams, Engine(Watched(created, delta, completed))),
+            observer,
+            settings,
+        )
+        relay = EventRelay(1000, RESPONSES.marks)
+        assert await Attempt(context, lease).run("/v1/responses", body, relay) == COMPLETED
+    assert seen == [(0, False, 1), (0, False, 1), (1, True, 0)]

@@ -20,6 +20,7 @@ from paceline.gateway.settings import FailureSettings
 SETTINGS = FailureSettings(max_attempts=3, max_continuations=2, replica_wait_s=10)
 FAILURES = (
     Outcome.UNREACHABLE,
+    Outcome.NOT_SENT,
     Outcome.BROKEN,
     Outcome.TIMED_OUT,
     Outcome.ENGINE_ERROR,
@@ -53,6 +54,8 @@ BEGUN = replace(FIRST, outcome=Outcome.BROKEN, has_client_bytes=True, can_contin
         (Outcome.CLIENT_GONE, Step.FINISHED, RetryReason.CLIENT_GONE),
         (Outcome.NOT_CONTINUED, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
         (Outcome.SHUT_DOWN, Step.GIVE_UP, RetryReason.STOPPING),
+        (Outcome.TOO_SLOW, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
+        (Outcome.TOO_LARGE, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
         (Outcome.REFUSED, Step.GIVE_UP, RetryReason.OWN_FAULT),
         (Outcome.INTERNAL_ERROR, Step.GIVE_UP, RetryReason.OWN_FAULT),
         *((outcome, Step.RETRY_ELSEWHERE, RetryReason.REPLICA_FAILED) for outcome in FAILURES),

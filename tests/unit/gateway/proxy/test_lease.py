@@ -11,7 +11,7 @@ from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -38,8 +38,8 @@ class RecordingBreakers(Breakers):
         self.ends.append((ticket.name, outcome))
 
 
-def leases_with(breakers: Breakers, **changes: float) -> LeaseTable:
-    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+def leases_with(breakers: Breakers) -> LeaseTable:
+    return LeaseTable(breakers, ProgressWatch())
 
 
 async def test_a_lease_releases_once_with_its_first_outcome() -> None:
@@ -79,13 +79,13 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
 
 async def test_a_replica_found_hung_loses_its_attempts_at_once() -> None:
     breakers, upstreams = RecordingBreakers(), [Upstream(), Upstream()]
-    leases = leases_with(breakers, silence_s=0.001, first_silence_s=0.001)
+    leases = leases_with(breakers)
     async with leases.lease(R0) as one, leases.lease(R0) as two, leases.lease(R1):
         one.own(upstreams[0])
         two.own(upstreams[1])
-        one.watch_stream()
-        await asyncio.sleep(0.01)
-        assert leases.cut_hung() == ["r0"]
+        one.watch_progress(is_stream=True)
+        assert leases.progress().replicas["r0"].num_first == 1
+        leases.cut_hung("r0")
         assert [upstream.num_closed for upstream in upstreams] == [1, 1]
         assert leases.breaker_states()["r0"] is BreakerState.OPEN
     assert breakers.ends[1:] == [("r0", Outcome.TIMED_OUT)] * 2

@@ -8,9 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from paceline.gateway.proxy.upstream import Broken, UpstreamResponse, Upstreams
+from paceline.gateway.proxy.upstream import (
+    Broken,
+    NotSent,
+    TooLarge,
+    Unreachable,
+    UpstreamResponse,
+    Upstreams,
+)
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
+from unit.no_descriptors import no_descriptors
 
 LIMIT_S = 20.0
 GONE = Replica("gone", "/run/r0.sock", "tiny", "ready")
@@ -80,3 +88,39 @@ async def test_sessions_of_addresses_that_are_gone_are_closed() -> None:
         await upstreams.keep_only([KEPT.address])
         assert [session.closed for session in sessions] == [True, False]
         assert upstreams._session(KEPT)[0] is sessions[1]
+
+
+async def test_a_body_that_is_too_long_is_the_fault_of_nobody() -> None:
+    async with answering(CHUNKED, b"b\r\nhello world\r\n", b"0\r\n\r\n") as response:
+        with pytest.raises(TooLarge):
+            await response.read_all(10)
+
+
+async def test_the_start_of_a_long_body_is_read() -> None:
+    async with answering(CHUNKED, b"b\r\nhello world\r\n", b"0\r\n\r\n") as response:
+        assert await response.read_start(5) == b"hello"
+    async with answering(SIZED + b"hello", b" world") as response:
+        assert await response.read_start(100) == b"hello world"
+
+
+@pytest.mark.parametrize("address", ["/run/no/such.sock", "http://127.0.0.1:1"])
+async def test_a_refused_connection_is_the_replicas_fault(address: str) -> None:
+    async with Upstreams(GatewaySettings()) as upstreams:
+        with pytest.raises(Unreachable):
+            await upstreams.post(Replica("r", address, "m", "ready"), "/", b"{}", "id")
+
+
+@pytest.mark.parametrize("address", ["/run/no/such.sock", "http://127.0.0.1:1"])
+async def test_without_descriptors_nothing_is_sent(address: str) -> None:
+    """The replica is not asked, and is not to blame."""
+    async with Upstreams(GatewaySettings()) as upstreams:
+        replica = Replica("r", address, "m", "ready")
+        with no_descriptors(), pytest.raises(NotSent):
+            await upstreams.post(replica, "/", b"{}", "id")
+
+
+async def test_a_name_that_does_not_resolve_is_not_the_replicas_fault() -> None:
+    async with Upstreams(GatewaySettings()) as upstreams:
+        replica = Replica("r", "http://replica.invalid:8000", "m", "ready")
+        with pytest.raises(NotSent):
+            await upstreams.post(replica, "/", b"{}", "id")

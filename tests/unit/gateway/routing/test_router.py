@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.peers import SlotQuota
 from paceline.gateway.proxy.lease import LeaseTable
@@ -15,7 +17,7 @@ from paceline.gateway.requests.plan import RequestCost
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.ranker import Candidate, RankedReplica
 from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.signals import ReplicaSignals
 from paceline.gateway.workers.messages import PeerState, SlotAllocation
@@ -29,8 +31,8 @@ UNDRAFTED = NeedsKind(is_undrafted=True)
 DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
 
 
-def leases_with(breakers: Breakers, **changes: float) -> LeaseTable:
-    return LeaseTable(breakers, ProgressWatch(FailureSettings(**changes), 120, 300))
+def leases_with(breakers: Breakers) -> LeaseTable:
+    return LeaseTable(breakers, ProgressWatch())
 
 
 async def test_the_least_loaded_ready_replica_is_chosen() -> None:
@@ -177,3 +179,25 @@ async def test_a_worker_has_the_same_share_of_the_tokens_as_of_the_slots() -> No
     async with leases.lease(R0, RequestCost(1, 100, 50)):
         assert router.choose_with_room("tiny", ANY, RequestCost(1, 40, 10), ()) is R0
         assert router.choose_with_room("tiny", ANY, RequestCost(1, 40, 11), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "may_continue"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        ("a", None, False),
+        (None, "a", False),
+        (None, None, True),
+    ],
+)
+async def test_only_the_same_revision_continues_a_stream(
+    first: str | None, other: str | None, may_continue: bool
+) -> None:
+    """New weights under the same name would finish the old answer. A new answer may begin there."""
+    breakers = Breakers(FailureSettings())
+    replicas = [replace(R0, revision=first), replace(R1, revision=other)]
+    router = Router(FixedReplicas(replicas), leases_with(breakers), breakers, AdmissionSettings())
+    assert router.choose("tiny", Needs(), ["r0"]) is replicas[1]
+    found = router.choose("tiny", Needs(), ["r0"], continues_from=replicas[0])
+    assert (found is replicas[1]) is may_continue

@@ -1,38 +1,49 @@
-"""Finding replicas that are hung."""
+"""Which replicas are silent for too long, over all processes."""
 
 from __future__ import annotations
 
-from paceline.gateway.routing.stall_detection import ProgressWatch, WatchedStream
-from paceline.gateway.settings import FailureSettings
+from paceline.gateway.routing.stall_detection import Silence, StallLimits, silences
+from paceline.gateway.routing.stream_progress import ProgressWatch, WatchedAttempt
+from paceline.gateway.settings import FailureSettings, GatewaySettings
 
-SETTINGS = FailureSettings(silence_s=30, first_silence_s=60)
+LIMITS = StallLimits.of(
+    GatewaySettings(
+        failures=FailureSettings(silence_s=30, first_silence_s=60),
+        stall_timeout_s=120,
+        first_byte_timeout_s=300,
+    )
+)
 
 
 class Watched:
-    """A watch that is called every second of simulated time, as in the gateway."""
+    """A watch that is asked every second of simulated time, as in the gateway."""
 
     def __init__(self) -> None:
-        self.watch = ProgressWatch(SETTINGS, stall_timeout_s=120, first_byte_timeout_s=300)
+        self.watch = ProgressWatch()
         self.now_s = 1000.0
+        self.active_at_s: dict[str, float] = {}
         self.stalled: list[str] = []
+
+    def silences(self) -> list[Silence]:
+        return silences([self.watch.report(self.now_s)], LIMITS, self.active_at_s)
 
     def wait(self, time_s: float) -> list[str]:
         """Let so much time pass; returns what is stalled then."""
         until_s = self.now_s + time_s
         while self.now_s < until_s:
             self.now_s = min(self.now_s + 1.0, until_s)
-            self.stalled = self.watch.stalled(self.now_s)
+            self.stalled = [one.replica for one in self.silences() if one.is_too_long]
         return self.stalled
 
-    def begin(self, name: str = "a") -> WatchedStream:
-        return self.watch.began(name, self.now_s)
+    def begin(self, name: str = "a", *, is_stream: bool = True) -> WatchedAttempt:
+        return self.watch.began(name, self.now_s, is_stream=is_stream)
 
-    def chunk(self, *streams: WatchedStream) -> None:
+    def chunk(self, *streams: WatchedAttempt) -> None:
         for stream in streams:
             self.watch.note_bytes(stream, self.now_s)
             self.watch.note_sent(stream, self.now_s)
 
-    def begun(self, num: int, name: str = "a") -> list[WatchedStream]:
+    def begun(self, num: int, name: str = "a") -> list[WatchedAttempt]:
         """Streams that have had their first bytes."""
         streams = [self.begin(name) for _ in range(num)]
         self.wait(0.1)
@@ -169,7 +180,7 @@ def test_time_in_which_the_gateway_stood_still_is_not_counted() -> None:
     watched.begun(3)
     watched.wait(5.0)
     watched.now_s += 3600.0
-    assert watched.watch.stalled(watched.now_s) == []
+    assert not any(one.is_too_long for one in watched.silences())
     assert watched.wait(4.0) == []
     assert watched.wait(2.0) == ["a"]
 
@@ -180,3 +191,57 @@ def test_replicas_that_left_are_forgotten() -> None:
     watched.watch.forget(["b"])
     assert watched.wait(500.0) == []
     watched.watch.ended(stream)
+
+
+def test_answers_that_are_not_streamed_show_nothing_by_their_silence() -> None:
+    watched = Watched()
+    for _ in range(5):
+        watched.begin(is_stream=False)
+    assert watched.wait(60.5) == ["a"]
+    assert [one.has_streams for one in watched.silences()] == [False]
+    watched.begin()
+    assert [one.has_streams for one in watched.silences()] == [True]
+
+
+def test_an_engine_that_was_active_by_its_own_counters_has_the_whole_time_again() -> None:
+    watched = Watched()
+    watched.begun(3)
+    watched.wait(10.0)
+    watched.active_at_s = {"a": watched.now_s}
+    assert watched.wait(10.0) == []
+    assert watched.wait(0.5) == ["a"]
+
+
+def test_streams_of_one_process_excuse_the_silence_of_another() -> None:
+    """A hung replica is silent everywhere."""
+    silent, moving = Watched(), Watched()
+    silent.begun(3)
+    [stream] = moving.begun(1)
+    for _ in range(60):
+        silent.wait(1.0)
+        moving.wait(1.0)
+        moving.chunk(stream)
+        reports = [silent.watch.report(silent.now_s), moving.watch.report(moving.now_s)]
+        assert [one.silent_for_s for one in silences(reports, LIMITS, {})] == [0.0]
+
+
+def test_silent_streams_are_counted_over_all_processes() -> None:
+    """Three streams in three processes are as strong evidence as three in one."""
+    processes = [Watched() for _ in range(3)]
+    for one in processes:
+        one.begun(1)
+        one.wait(10.5)
+    reports = [one.watch.report(one.now_s) for one in processes]
+    assert [one.is_too_long for one in silences(reports[:1], LIMITS, {})] == [False]
+    assert [one.is_too_long for one in silences(reports, LIMITS, {})] == [True]
+
+
+def test_time_after_the_oldest_report_is_not_counted_as_silence() -> None:
+    """Bytes may have come since."""
+    old, new = Watched(), Watched()
+    old.begun(3)
+    reports = [old.watch.report(old.now_s)]
+    new.begun(3)
+    new.wait(60.0)
+    reports.append(new.watch.report(new.now_s))
+    assert [one.silent_for_s for one in silences(reports, LIMITS, {})] == [0.0]

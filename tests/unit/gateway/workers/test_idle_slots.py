@@ -15,7 +15,7 @@ from paceline.gateway.requests.needs import NeedsKind
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.replica_slots import ReplicaSlots
 from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.workers.messages import PeerState, WorkerReport
 from paceline.gateway.workers.peer_view import PeerWorkerView
@@ -41,7 +41,7 @@ def slots_of(num_slots: int, peers: PeerWorkerView) -> Callable[[str], ReplicaSl
     """The slots of one replica, r0, in the worker with these peers."""
     failures = FailureSettings()
     breakers = Breakers(failures)
-    leases = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
+    leases = LeaseTable(breakers, ProgressWatch())
     replica = Replica("r0", "/r0.sock", "m", "ready", max_in_flight=num_slots)
     router = Router(FixedReplicas([replica]), leases, breakers, AdmissionSettings(), peers)
     return lambda model: ReplicaSlots(model, router, leases)

@@ -11,14 +11,17 @@ import pytest
 from paceline.gateway import FleetSettings, GatewaySettings, Replica
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.routing.breaker import BreakerState
+from paceline.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
 from paceline.gateway.settings import KeySettings
 from paceline.gateway.workers.messages import (
+    CutHung,
     LineDecoder,
     MetricsReport,
     ReplicaList,
     Setup,
     ToParent,
     ToWorker,
+    WorkerProgress,
     WorkerReport,
     encode_line,
 )
@@ -32,11 +35,12 @@ def test_messages_survive_encoding() -> None:
         keys=keys, granted_fields=frozenset({"ignore_eos"}), fleet=FleetSettings(), workers=3
     )
     replica = replace(R0, key="s3cret", control_socket=Path("/c"), max_in_flight=4)
-    for message in (Setup(settings), ReplicaList(7, (replica, R0))):
+    for message in (Setup(settings), ReplicaList(7, (replica, R0)), CutHung("r0")):
         assert LineDecoder(ToWorker).decode(encode_line(message)) == message
     metrics = MetricsReport(GatewayMetrics().samples())
     report = WorkerReport(in_flight={"r0": 1}, breakers={"r0": BreakerState.HALF_OPEN})
-    for answer in (report, metrics):
+    progress = WorkerProgress(ProgressReport(1.5, {"r0": ReplicaProgress(num_first=2)}))
+    for answer in (report, metrics, progress):
         assert LineDecoder(ToParent).decode(encode_line(answer)) == answer
 
 

@@ -15,7 +15,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.replica_slots import ReplicaSlots
 from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import AdmissionSettings, FailureSettings
 from paceline.gateway.workers.messages import PeerState, SlotAllocation
 from paceline.gateway.workers.peer_view import PeerWorkerView
@@ -38,7 +38,7 @@ def with_peers(
     peers, failures = PeerWorkerView(), FailureSettings()
     settings = AdmissionSettings(max_queue=max_queue, max_queue_wait_s=5)
     breakers = Breakers(failures)
-    leases = LeaseTable(breakers, ProgressWatch(failures, 120, 300))
+    leases = LeaseTable(breakers, ProgressWatch())
     router = Router(FixedReplicas(replicas), leases, breakers, settings, peers)
     slots = ReplicaSlots("m", router, leases)
     return AdmissionQueues(settings, lambda model: slots, IgnoringObserver(), peers), peers, leases

@@ -57,5 +57,5 @@ async def test_a_worker_ignores_signals_before_it_has_imported_anything(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with socket.socket() as listener:
         worker = await WorkerProcess.start(0, WORKERS, listener, WorkerTotals(1))
-        assert await worker.run(on_hung=print) == 3
+        assert await worker.run() == 3
     assert found.read_text() == "True"

@@ -1,0 +1,161 @@
+"""A silent replica is hung only if its engine's counters stand still too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from paceline.gateway.fleet.prober import ReplicaProbeNotSent
+from paceline.gateway.hung_replicas import Activity, HungReplicas, is_hung
+from paceline.gateway.replicas import Replica
+from paceline.gateway.routing.stall_detection import Silence, StallLimits
+from paceline.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
+from unit.gateway.conftest import FixedReplicas
+
+R0 = Replica("r0", "/run/r0.sock", "tiny", "ready")
+LIMITS = StallLimits(
+    silence_s=30, first_silence_s=60, stall_timeout_s=120, first_byte_timeout_s=300
+)
+
+
+class Traffic:
+    """Streams that have been silent for a time that the test sets."""
+
+    def __init__(self, progress: ReplicaProgress) -> None:
+        self._since_s = time.monotonic() - 1000.0
+        self._progress = progress
+        self.silent_for_s = 0.0
+        self.bytes_at_s = 0.0
+        self.cut: list[str] = []
+
+    def progress_reports(self) -> Sequence[ProgressReport]:
+        since_s, kept = self._since_s, self._progress
+        progress = ReplicaProgress(
+            kept.num_listening, kept.num_first, kept.num_whole,
+            since_s, since_s, since_s, self.bytes_at_s,
+        )  # fmt: skip
+        return [ProgressReport(since_s + self.silent_for_s, {"r0": progress})]
+
+    def cut_hung(self, replica_name: str) -> None:
+        self.cut.append(replica_name)
+
+    def bytes_come(self) -> None:
+        self.bytes_at_s = self._since_s + self.silent_for_s
+
+
+class Checked:
+    """Rounds of the check while time passes; the readings are scripted."""
+
+    def __init__(self, progress: ReplicaProgress, *readings: Activity | None) -> None:
+        self.traffic = Traffic(progress)
+        self.readings = list(readings)
+        self.hung: list[str] = []
+        self.check = HungReplicas(
+            FixedReplicas([R0]), self.traffic, LIMITS, self.read, self.hung.append
+        )
+
+    async def read(self, replica: Replica) -> Activity | None:
+        assert replica is R0
+        return self.readings.pop(0)
+
+    async def after(self, *silences_s: float) -> list[str]:
+        """One round after each of these silences; the replicas that were found hung."""
+        for silent_for_s in silences_s:
+            self.traffic.silent_for_s = silent_for_s
+            await self.check.run_once()
+        assert self.traffic.cut == self.hung
+        return self.hung
+
+
+THREE_STREAMS = ReplicaProgress(num_listening=3)
+
+
+async def test_counters_that_stand_still_confirm_the_silence() -> None:
+    checked = Checked(THREE_STREAMS, (7, 0.5, 0), (7, 0.5, 0))
+    assert await checked.after(4.0, 6.0, 9.0) == []
+    assert len(checked.readings) == 1  # the first is made after half the time, once
+    assert await checked.after(10.5) == ["r0"]
+
+
+@pytest.mark.parametrize("later", [(8, 0.5, 0), (7, 0.6, 0), (7, 0.5, 1)])
+async def test_an_engine_whose_counters_move_is_not_hung(later: Activity) -> None:
+    """It computes a long prompt, or the requests of others."""
+    checked = Checked(THREE_STREAMS, (7, 0.5, 0), later)
+    assert await checked.after(6.0, 10.5, 11.0, 12.0) == []
+
+
+async def test_an_engine_without_counters_is_judged_by_its_streams() -> None:
+    assert await Checked(THREE_STREAMS, None, None).after(6.0, 10.5) == ["r0"]
+
+
+async def test_an_engine_that_stops_to_show_counters_is_hung() -> None:
+    assert await Checked(THREE_STREAMS, (7, 0.5, 0), None).after(6.0, 10.5) == ["r0"]
+
+
+async def test_a_first_reading_that_fails_is_made_up_for() -> None:
+    checked = Checked(THREE_STREAMS, None, (7, 0.5, 0), (7, 0.5, 0))
+    assert await checked.after(6.0, 10.5) == []
+    assert await checked.after(11.5) == ["r0"]
+
+
+async def test_a_reading_that_the_gateway_could_not_make_is_no_verdict() -> None:
+    checked = Checked(THREE_STREAMS)
+
+    async def read(replica: Replica) -> Activity | None:
+        raise ReplicaProbeNotSent("too many open files")
+
+    checked.check = HungReplicas(
+        FixedReplicas([R0]), checked.traffic, LIMITS, read, checked.hung.append
+    )
+    assert await checked.after(6.0, 10.5, 11.5) == []
+
+
+async def test_bytes_that_come_during_the_reading_count() -> None:
+    checked = Checked(THREE_STREAMS, (7, 0.5, 0), (7, 0.5, 0))
+
+    async def read(replica: Replica) -> Activity | None:
+        if len(checked.readings) == 1:
+            checked.traffic.bytes_come()
+        return checked.readings.pop()
+
+    checked.check = HungReplicas(
+        FixedReplicas([R0]), checked.traffic, LIMITS, read, checked.hung.append
+    )
+    assert await checked.after(6.0, 10.5) == []
+    assert not checked.readings
+
+
+async def test_whole_answers_need_counters_that_stand_still() -> None:
+    whole = ReplicaProgress(num_whole=5)
+    assert await Checked(whole, None, None).after(31.0, 60.5) == []
+    assert await Checked(whole, (7, 0.5, 0), None).after(31.0, 60.5) == []
+    assert await Checked(whole, (7, 0.5, 0), (7, 0.5, 0)).after(31.0, 60.5) == ["r0"]
+
+
+async def test_replicas_that_left_are_not_read() -> None:
+    checked = Checked(THREE_STREAMS)
+    checked.check = HungReplicas(
+        FixedReplicas([]), checked.traffic, LIMITS, checked.read, checked.hung.append
+    )
+    assert await checked.after(60.0, 90.0) == []
+
+
+@pytest.mark.parametrize(
+    ("has_streams", "before", "now", "expected"),
+    [
+        (True, (1,), (1,), True),
+        (True, (1,), (2,), False),
+        (True, None, None, True),
+        (True, (1,), None, True),
+        (False, (1,), (1,), True),
+        (False, (1,), (2,), False),
+        (False, None, None, False),
+        (False, (1,), None, False),
+    ],
+)
+def test_the_verdict(
+    has_streams: bool, before: Activity | None, now: Activity | None, expected: bool
+) -> None:
+    assert is_hung(Silence("r0", 0.0, 10.0, 11.0, has_streams), before, now) is expected
