@@ -1,4 +1,4 @@
-"""The gauge on vLLM's metrics page that says whether the server keeps to caps on drafts."""
+"""The gauges on vLLM's metrics page: whether caps on drafts are kept, and the model's revision."""
 
 from __future__ import annotations
 
@@ -59,6 +59,30 @@ def test_the_gauge_says_whether_caps_are_kept(given: Any, expected: float) -> No
     report.record(None, None)
     report.log_engine_initialized()
     assert reported() == expected
+
+
+def test_the_revision_of_the_bundled_pair_does_not_depend_on_its_drafter() -> None:
+    from prometheus_client import REGISTRY
+
+    from paceline import demo
+    from paceline.engine.front_end import REVISION_NAME, DraftCapReport, model_revision
+
+    def serving(folder: Path, dtype: str = "float32", *, speculates: bool = True) -> Any:
+        model = SimpleNamespace(
+            model=str(folder), tokenizer=str(folder), revision=None, tokenizer_revision=None,
+            dtype=dtype, quantization=None, hf_overrides={},
+        )  # fmt: skip
+        return SimpleNamespace(**vars(config(OURS, speculates=speculates)), model_config=model)
+
+    target = serving(demo.target_path())
+    revision = model_revision(target)
+    assert revision is not None
+    assert model_revision(serving(demo.target_path(), speculates=False)) == revision
+    assert model_revision(serving(demo.target_path(), "float16")) != revision
+    assert model_revision(serving(demo.draft_path())) != revision
+    assert model_revision(serving(Path("no/such-model"))) is None
+    DraftCapReport(target)
+    assert REGISTRY.get_sample_value(REVISION_NAME, {"revision": revision}) == 1.0
 
 
 def test_a_governor_that_is_off_keeps_no_caps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
-"""Check an engine's health, read its context length and warm it up, over its Unix socket."""
+"""Check an engine's health, read what it serves and warm it up, over its Unix socket."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,10 +25,17 @@ _WARM_UP_CONCURRENCY = 4
 _AMPLE_MODEL_LEN = 128
 """Prompt and answer fit into this with any tokenizer: the prompt has 50 bytes."""
 _SHORT_PROMPT = "a"
+_REVISION = re.compile(r'^paceline_engine_revision_info\{[^}\n]*revision="([^"\n]+)"', re.MULTILINE)
+_OWN_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""A connection failed because this process or machine has no descriptor or memory left."""
 
 
 class EngineProbeFailed(Exception):
     """The engine did not answer as a healthy engine does."""
+
+
+class EngineProbeNotSent(EngineProbeFailed):
+    """This process could not open a connection: the engine's state is unknown."""
 
 
 class EngineProbe:
@@ -60,7 +69,9 @@ class EngineProbe:
         except TimeoutError:
             raise EngineProbeFailed(f"/health did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise EngineProbeFailed(f"/health cannot be reached: {error}") from None
+            is_own = isinstance(error, OSError) and error.errno in _OWN_ERRNOS
+            failure = EngineProbeNotSent if is_own else EngineProbeFailed
+            raise failure(f"/health cannot be reached: {error}") from None
 
     async def fetch_max_model_len(self) -> int | None:
         """Return the context length in tokens; None if the engine does not report it."""
@@ -73,6 +84,17 @@ class EngineProbe:
             raise EngineProbeFailed(f"/v1/models failed: {error!r}") from None
         length = models[0].get("max_model_len") if models else None
         return length if isinstance(length, int) else None
+
+    async def fetch_revision(self) -> str | None:
+        """Return the fingerprint of the model (`engine.front_end`); None if it reports none."""
+        try:
+            async with self._session.get(
+                "/metrics", timeout=aiohttp.ClientTimeout(total=10)
+            ) as response:
+                found = _REVISION.search(await response.text())
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EngineProbeFailed(f"/metrics failed: {error!r}") from None
+        return None if found is None else found[1]
 
     async def warm_up(self, model: str, max_model_len: int | None) -> None:
         """Send the warm-up requests and wait for them; raise EngineProbeFailed if one fails."""

@@ -10,13 +10,17 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.backoff import Backoff
-from paceline.engine.process.engine_probe import EngineProbe, EngineProbeFailed
+from paceline.engine.process.engine_probe import (
+    EngineProbe,
+    EngineProbeFailed,
+    EngineProbeNotSent,
+)
 from paceline.engine.process.engine_process import EngineProcess
 
 logger = logging.getLogger(__name__)
@@ -48,6 +52,8 @@ class EngineStatus:
     state: EngineState = "starting"
     max_model_len: int | None = None
     """Context length in tokens; None until the engine has been ready."""
+    revision: str | None = None
+    """Fingerprint of the model that it serves; None when unknown."""
     num_restarts: int = 0
     reason: str = ""
     """Why it is down; empty otherwise."""
@@ -175,6 +181,7 @@ class EngineSupervisor:
                         break
                     await asyncio.sleep(_POLL_S)
                 max_model_len = await probe.fetch_max_model_len()
+                revision = await probe.fetch_revision()
                 self._on_progress(self.name, "warming up")
                 await probe.warm_up(self.served_name, max_model_len)
                 await self._before_ready()
@@ -184,6 +191,7 @@ class EngineSupervisor:
                 "increase engine.start_timeout_s if it needs longer"
             ) from None
         self._to("starting", max_model_len=max_model_len)
+        self.status = replace(self.status, revision=revision)
 
     def _to(
         self,
@@ -196,6 +204,7 @@ class EngineSupervisor:
         self.status = EngineStatus(
             state=state,
             max_model_len=max_model_len or self.status.max_model_len,
+            revision=self.status.revision,
             num_restarts=self.status.num_restarts if num_restarts is None else num_restarts,
             reason=reason,
         )
@@ -242,6 +251,8 @@ async def _watch_health(probe: EngineProbe) -> None:
         try:
             await probe.check_health(_HEALTH_TIMEOUT_S)
             num_failures = 0
+        except EngineProbeNotSent as failure:
+            logger.warning("the engine's health was not checked: %s", failure)
         except EngineProbeFailed:
             num_failures += 1
             if num_failures >= _MAX_HEALTH_FAILURES:

@@ -1,10 +1,18 @@
-"""The warm-up requests for engines of different context lengths."""
+"""Health checks, and warm-up requests for engines of different context lengths."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from paceline.engine.process.engine_probe import warm_up_requests
+from paceline.engine.process.engine_probe import (
+    EngineProbe,
+    EngineProbeFailed,
+    EngineProbeNotSent,
+    warm_up_requests,
+)
+from unit.no_descriptors import no_descriptors
 
 
 @pytest.mark.parametrize("max_model_len", [16, 17, 127])
@@ -18,3 +26,12 @@ def test_warm_up_requests_fit_a_short_context(max_model_len: int) -> None:
 @pytest.mark.parametrize("max_model_len", [128, 32_768, None])
 def test_warm_up_requests_are_equal_for_longer_contexts(max_model_len: int | None) -> None:
     assert [request["max_tokens"] for request in warm_up_requests(max_model_len)] == [24, 24]
+
+
+async def test_a_check_without_descriptors_says_nothing_about_the_engine(tmp_path: Path) -> None:
+    async with EngineProbe(tmp_path / "no.sock") as probe:
+        with pytest.raises(EngineProbeFailed) as refused:
+            await probe.check_health(1.0)
+        assert not isinstance(refused.value, EngineProbeNotSent)
+        with no_descriptors(), pytest.raises(EngineProbeNotSent):
+            await probe.check_health(1.0)
