@@ -23,7 +23,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.routes import COMPLETIONS
 from paceline.gateway.requests.validation import check_request
 from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stall_detection import ProgressWatch
+from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
 from unit.gateway.continuation.streams import DONE, chunks_in, completion_chunk, text_in
@@ -122,7 +122,7 @@ async def answer_to(client: SlowClient, *, events_per_read: int = 1) -> bytes:
     """The stream that the client reads; its first attempt is cut while a send waits for it."""
     body = msgspec.json.encode({"model": "m", "prompt": "x", "stream": True, "temperature": 0})
     reply = ClientResponse(client.send, "id")
-    leases = LeaseTable(Breakers(FAILURES), ProgressWatch(FAILURES, 10.0, 10.0))
+    leases = LeaseTable(Breakers(FAILURES), ProgressWatch())
     engines = cast(Upstreams, Engines(events_per_read))
     request = check_request(COMPLETIONS, body, SETTINGS)
     answer = Answer(RequestContext(request, plan(), reply, engines, Observer(), SETTINGS))
