@@ -99,8 +99,8 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
         ("README.md", "chaos-real-2026-11-21.json", ("summary", "num_requests")),
         (
             "README.md",
-            "governor-twin-model-2026-11-21.json.gz",
-            ("runs", 0, "phases", 4, "tokens"),
+            "governor-interleaved-twin-model-trace-2026-11-22.json.gz",
+            ("runs", 5, "seconds"),
         ),
         (
             "docs/experiments/shifting-trace.md",
