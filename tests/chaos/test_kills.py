@@ -41,6 +41,40 @@ async def test_sigkill_without_streaming(fleet: Fleet) -> None:
     assert num_failed_over(fleet, transcripts) > 0
 
 
+async def read_response(client: aiohttp.ClientSession, url: str, number: int) -> list[str]:
+    """What is wrong with one streamed response."""
+    text = f"Tell me {number} 🚲 things."
+    body = {"model": MODEL, "input": text, "max_output_tokens": 40, "stream": True}
+    async with client.post(f"{url}/v1/responses", json={**body, "temperature": 0}) as response:
+        answer = await response.text()
+        if response.status != 200:
+            return [f"status {response.status}: {answer}"]
+    events = [json.loads(line[6:]) for line in answer.split("\n") if line.startswith("data: ")]
+    prompt = encode_chat([("user", text)], add_generation_prompt=True)
+    expected = expected_answer(prompt, 40).text
+    received = "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+    errors = []
+    if received != expected:
+        errors.append(f"text {received!r} instead of {expected!r}")
+    if events[-1]["type"] != "response.completed":
+        errors.append(f"the last event is {events[-1]}")
+    if [event["sequence_number"] for event in events] != list(range(len(events))):
+        errors.append("events are missing or doubled")
+    return errors
+
+
+async def test_responses_of_a_replica_that_dies_before_their_first_token_are_repeated(
+    fleet: Fleet,
+) -> None:
+    """vLLM sends the first events of such a stream before it computes the prompt."""
+    fleet.add_fault(0, kind="die", after_tokens=0)
+    async with aiohttp.ClientSession() as client:
+        reading = [read_response(client, fleet.gateway.url, n) for n in range(NUM_STREAMS)]
+        errors = await asyncio.gather(*reading)
+    assert errors == [[]] * NUM_STREAMS
+    assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == -9
+
+
 @pytest.mark.parametrize("exit_code", [0, 1])
 async def test_exit(fleet: Fleet, exit_code: int) -> None:
     fleet.add_fault(0, kind="die", exit_code=exit_code, after_tokens=5)
@@ -178,37 +212,3 @@ async def test_refused_connections(fleet: Fleet) -> None:
     requests = [expected_request(number) for number in range(NUM_STREAMS)]
     transcripts = await send_all(fleet, requests, name="refuse")
     assert find_errors(fleet, requests, transcripts) == []
-
-
-async def read_response(client: aiohttp.ClientSession, url: str, number: int) -> list[str]:
-    """What is wrong with one streamed response."""
-    text = f"Tell me {number} 🚲 things."
-    body = {"model": MODEL, "input": text, "max_output_tokens": 40, "stream": True}
-    async with client.post(f"{url}/v1/responses", json={**body, "temperature": 0}) as response:
-        answer = await response.text()
-        if response.status != 200:
-            return [f"status {response.status}: {answer}"]
-    events = [json.loads(line[6:]) for line in answer.split("\n") if line.startswith("data: ")]
-    prompt = encode_chat([("user", text)], add_generation_prompt=True)
-    expected = expected_answer(prompt, 40).text
-    received = "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
-    errors = []
-    if received != expected:
-        errors.append(f"text {received!r} instead of {expected!r}")
-    if events[-1]["type"] != "response.completed":
-        errors.append(f"the last event is {events[-1]}")
-    if [event["sequence_number"] for event in events] != list(range(len(events))):
-        errors.append("events are missing or doubled")
-    return errors
-
-
-async def test_responses_of_a_replica_that_dies_before_their_first_token_are_repeated(
-    fleet: Fleet,
-) -> None:
-    """vLLM sends the first events of such a stream before it computes the prompt."""
-    fleet.add_fault(0, kind="die", after_tokens=0)
-    async with aiohttp.ClientSession() as client:
-        reading = [read_response(client, fleet.gateway.url, n) for n in range(NUM_STREAMS)]
-        errors = await asyncio.gather(*reading)
-    assert errors == [[]] * NUM_STREAMS
-    assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == -9
