@@ -19,6 +19,7 @@ ABOUT_ALL_BUFFERS = (1400, 1400, 1400, 1400, 700, 750, 800, 850, 900, 950, 1000,
 """Tokens of the answers. About 800 fit into the buffers between gateway and client, so some streams
 wait in the middle and some with their end."""
 FAR_MORE = (2500,) * 8
+"""No replica can have sent these to their ends, however late the fault comes."""
 NUM_FAST, FAST_TOKENS = 8, 600
 
 
@@ -67,7 +68,7 @@ def num_moved(fleet: Fleet, readers: Sequence[SlowReader]) -> int:
 async def test_a_replica_hangs(fleet: Fleet, bytes_per_read: int) -> None:
     """The streams of fast readers show that it hangs; all its streams are cut."""
     name = f"hang-{bytes_per_read}"
-    readers = await waiting_readers(fleet, name, ABOUT_ALL_BUFFERS)
+    readers = await waiting_readers(fleet, name, (*ABOUT_ALL_BUFFERS, *FAR_MORE))
     requests = [
         expected_request(number, max_tokens=FAST_TOKENS, eos_every_tokens=0)
         for number in range(NUM_FAST)
