@@ -88,20 +88,20 @@ async def test_requests_that_one_replica_can_serve_wait_for_its_slots() -> None:
 
 
 async def test_other_requests_do_not_wait_behind_them() -> None:
-    """A waiting request keeps only its own replica to itself."""
+    """A waiting request keeps only its own replica to itself: those that run take 8 s each."""
     async with before(DRAFTING, PLAIN) as service:
         waiting = [
-            asyncio.create_task(service.http.post(CHAT, json=chat(max_tokens=200, min_p=0.1)))
+            asyncio.create_task(service.http.post(CHAT, json=chat(max_tokens=4000, min_p=0.1)))
             for _ in range(30)
         ]
         await asyncio.sleep(0.2)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(6):
             assert await service.statuses(CHAT, [chat(max_tokens=5)] * 8) == [200] * 8
         assert service.mocks[0].most_sequences == 8
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert service.mocks[1].most_sequences == 8
+        assert 0 < service.mocks[1].most_sequences <= 8
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from paceline.governor.values import ReplayScores, StepSample
 STEP_S = 0.02
 
 
-def report(*, seconds: float = 1e-6, computed: int = 64, missing: int = 0) -> ReplayScores:
+def report(*, seconds: float = 1e-6, computed: int = 128, missing: int = 0) -> ReplayScores:
     judged = (4,) if missing == 0 else ()
     return ReplayScores(judged, judged, computed, missing, seconds)
 
@@ -94,7 +94,7 @@ def test_missing_tokens_are_ordered_as_well() -> None:
     loop = Loop()
     loop.until_order()
     loop.answer(report(missing=300, seconds=0.01 * STEP_S))
-    assert loop.steps(4) == [0, 0, 0, 64 + 300]
+    assert loop.steps(4) == [0, 0, 0, 128 + 300]
 
 
 class Purse(ExplorationBudget):
@@ -121,7 +121,7 @@ class Watched(Loop):
 
 def test_the_first_order_comes_after_16_steps_and_costs_nothing_yet() -> None:
     loop = Watched()
-    assert loop.steps(16) == [0] * 15 + [64]
+    assert loop.steps(16) == [0] * 15 + [128]
     assert loop.purse.paid == []
     assert loop.schedule.most_token_s == math.inf
 
@@ -144,11 +144,11 @@ def test_a_report_without_an_order_is_paid_too() -> None:
 
 
 def test_the_price_has_a_fixed_part_and_one_for_each_token() -> None:
-    """1 ms and 10 microseconds a token; a pass of 64 spreads the fixed part over 64."""
+    """1 ms and 10 microseconds a token; a pass of 128 spreads the fixed part over 128."""
     loop = Loop()
     for computed in (64, 640, 64, 320):
         loop.answer(report(computed=computed, seconds=0.001 + 1e-5 * computed))
-    assert loop.schedule.most_token_s == pytest.approx(0.001 / 64 + 1e-5)
+    assert loop.schedule.most_token_s == pytest.approx(0.001 / 128 + 1e-5)
 
 
 def test_a_report_that_computed_nothing_is_no_price() -> None:
@@ -191,30 +191,30 @@ def test_a_long_prompt_is_paid_from_the_reserve() -> None:
     """It starts with four steps, which cover 364 tokens at 0.01 steps each, once."""
     loop = Watched()
     loop.until_order()
-    loop.answer(report(missing=300, computed=64, seconds=0.64 * STEP_S))
+    loop.answer(report(missing=236, computed=128, seconds=1.28 * STEP_S))
     paid = list(loop.purse.paid)
-    assert loop.steps(4)[-1] == 64 + 300
+    assert loop.steps(4)[-1] == 128 + 236
     assert loop.purse.paid == paid
-    loop.answer(report(missing=300, computed=364, seconds=3.64 * STEP_S))
+    loop.answer(report(missing=236, computed=364, seconds=3.64 * STEP_S))
     ordered = [tokens for tokens in loop.steps(1000) if tokens]
-    assert set(ordered) == {64}  # what the budget itself can pay
-    assert loop.purse.paid[len(paid)] == pytest.approx(0.64 * STEP_S)
+    assert set(ordered) == {128}  # what the budget itself can pay
+    assert loop.purse.paid[len(paid)] == pytest.approx(1.28 * STEP_S)
 
 
 def test_a_price_beyond_the_reserve_waits_until_it_is_full() -> None:
     """1,000 tokens at 0.01 steps are 10 steps; four fill the reserve, which may be overdrawn."""
     loop = Watched()
     loop.until_order()
-    loop.answer(report(missing=936, computed=64, seconds=0.64 * STEP_S))
+    loop.answer(report(missing=872, computed=128, seconds=1.28 * STEP_S))
     assert loop.steps(4)[-1] == 1000
-    loop.answer(report(missing=936, computed=1000, seconds=10.0 * STEP_S))
+    loop.answer(report(missing=872, computed=1000, seconds=10.0 * STEP_S))
     # Six steps of debt and four to be full: 10,000 steps at 0.1 %.
     ordered = []
     for _ in range(11_000):
         [tokens] = loop.steps(1)
         ordered.append(tokens)
         if tokens:
-            loop.answer(report(missing=936, computed=tokens, seconds=0.01 * tokens * STEP_S))
+            loop.answer(report(missing=872, computed=tokens, seconds=0.01 * tokens * STEP_S))
     assert ordered.count(1000) == 1
     assert 9_000 < ordered.index(1000) < 11_000
 
