@@ -72,8 +72,10 @@ class HungReplicas:
         self._active_at_s: dict[str, float] = {}
 
     async def run(self) -> None:
+        # Two readings have to fit between the shortest limit and the time limit of a stream.
+        period_s = min(HUNG_CHECK_PERIOD_S, self._limits.silence_s / 4)
         while True:
-            await asyncio.sleep(HUNG_CHECK_PERIOD_S)
+            await asyncio.sleep(period_s)
             try:
                 await self.run_once()
             except Exception:  # the next round must come, or no hang would ever be found

@@ -35,7 +35,8 @@ requests may wait. Chosen empirically."""
 HOUSEKEEPING_PERIOD_S = 1.0
 """How often the gateway looks for replicas that left or restarted. Chosen empirically."""
 HUNG_CHECK_PERIOD_S = 1.0
-"""How often the gateway checks for hung replicas. Chosen empirically."""
+"""How often the gateway checks for hung replicas, at most: a quarter of `failures.silence_s` where
+that is shorter. Chosen empirically."""
 PROGRESS_REPORT_PERIOD_S = 0.5
 """How often a worker process reports when its streams last received bytes. Chosen empirically."""
 HUNG_CONFIRM_TIMEOUT_S = 2.0

@@ -15,6 +15,10 @@ from paceline.gateway.settings import GatewaySettings
 
 _TIMES_USUAL = 4.0
 """A silence this many times as long as the longest usual one is a stall. Chosen empirically."""
+_CEILING_SHARE = 0.75
+"""Of the time limit of a single stream. At that limit the streams would end one by one, which ends
+the silence that the verdict stands on, and those whose clients do not read would stay. Chosen
+empirically."""
 _MAX_STREAMS = 3
 """More silent streams than this are no stronger evidence. Chosen empirically."""
 
@@ -72,9 +76,9 @@ def silences(
     where `usual` is the longest silence of this replica that ended, in the last 5 to 10 minutes.
     While streams that have begun wait, floor is `silence_s` / min(num_streams, 3): one stream may
     be silent because the engine holds a tool call until it is complete, several rarely are at the
-    same time; ceiling is the time limit of a single stream. While no waiting stream has received a
-    token, floor is `first_silence_s`, and ceiling the time limit for the first token. The two kinds
-    of silence are learned separately.
+    same time; ceiling is three quarters of the time limit of a single stream. While no waiting
+    stream has received a token, floor is `first_silence_s`, and ceiling three quarters of the time
+    limit for the first token. The two kinds of silence are learned separately.
 
     Streams whose client does not read do not count.
 
@@ -118,5 +122,5 @@ def _silence(
         usual_s = max(part.longest_first_s for part in parts)
         ceiling_s = limits.first_byte_timeout_s
     has_streams = num_listening > 0 or any(part.num_first for part in parts)
-    limit_s = min(max(floor_s, _TIMES_USUAL * usual_s), ceiling_s)
+    limit_s = min(max(floor_s, _TIMES_USUAL * usual_s), _CEILING_SHARE * ceiling_s)
     return max(since_s, no_earlier_s), limit_s, has_streams

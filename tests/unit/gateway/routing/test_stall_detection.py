@@ -101,13 +101,13 @@ def test_a_replica_that_is_slow_by_habit_is_given_four_times_its_longest_silence
     assert watched.wait(0.5) == ["a"]
 
 
-def test_the_deadline_of_a_single_stream_is_the_ceiling() -> None:
+def test_a_replica_is_judged_before_its_streams_reach_their_own_time_limit() -> None:
     watched = Watched()
     streams = watched.begun(1)
     for silence_s in (25.0, 80.0):
         watched.wait(silence_s)
         watched.chunk(*streams)
-    assert watched.wait(120.0) == []
+    assert watched.wait(90.0) == []
     assert watched.wait(0.5) == ["a"]
 
 
