@@ -22,13 +22,32 @@ PLAIN = MockVllmSettings(model=MODEL, tpot_ms=2, eos_every_tokens=0)
 DRAFTING = replace(PLAIN, speculates=True)
 
 
+_WITHIN_S = 30.0
+"""How long a test waits for what must happen. No result depends on it."""
+
+
 class CountingMock(MockVllm):
-    """Records the most sequences that it had at a time."""
+    """Records the most sequences that it had at a time, and can hold them."""
 
     most_sequences = 0
 
+    def hold(self) -> None:
+        """Generate nothing until `release`: sequences arrive and stay."""
+        self._runner.pause()
+
+    def release(self) -> None:
+        self._runner.resume()
+
+    async def until_it_has_had(self, num_sequences: int) -> None:
+        """Wait until it has had this many sequences at a time."""
+        async with asyncio.timeout(_WITHIN_S):
+            while self.most_sequences < num_sequences:
+                self._has_arrival.clear()
+                await self._has_arrival.wait()
+
     async def __aenter__(self) -> CountingMock:
         await super().__aenter__()
+        self._has_arrival = asyncio.Event()
         engine = self._runner.engine
         submit = engine.submit
 
@@ -36,6 +55,7 @@ class CountingMock(MockVllm):
             submit(*arguments)
             now = engine.num_running + engine.num_waiting
             self.most_sequences = max(self.most_sequences, now)
+            self._has_arrival.set()
 
         engine.submit = counting  # type: ignore[method-assign]
         return self
@@ -72,7 +92,12 @@ async def before(
             for index, mock in enumerate(mocks)
         ]
         admission = AdmissionSettings(max_in_flight=max_in_flight, **limits)
-        settings = replace(SETTINGS, admission=admission)
+        settings = replace(
+            SETTINGS,
+            admission=admission,
+            first_byte_timeout_s=_WITHIN_S,
+            response_timeout_s=_WITHIN_S,
+        )
         gateway = await stack.enter_async_context(serve_gateway(settings, FixedReplicas(replicas)))
         unlimited = httpx.Limits(max_connections=None)
         http = httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=unlimited)
@@ -88,20 +113,24 @@ async def test_requests_that_one_replica_can_serve_wait_for_its_slots() -> None:
 
 
 async def test_other_requests_do_not_wait_behind_them() -> None:
-    """A waiting request keeps only its own replica to itself: those that run take 8 s each."""
+    """A waiting request keeps only its own replica to itself: that one generates nothing here."""
     async with before(DRAFTING, PLAIN) as service:
+        drafting, plain = service.mocks
+        for mock in service.mocks:
+            mock.hold()
         waiting = [
-            asyncio.create_task(service.http.post(CHAT, json=chat(max_tokens=4000, min_p=0.1)))
+            asyncio.create_task(service.http.post(CHAT, json=chat(max_tokens=5, min_p=0.1)))
             for _ in range(30)
         ]
-        await asyncio.sleep(0.2)
-        async with asyncio.timeout(6):
-            assert await service.statuses(CHAT, [chat(max_tokens=5)] * 8) == [200] * 8
-        assert service.mocks[0].most_sequences == 8
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        assert 0 < service.mocks[1].most_sequences <= 8
+        await plain.until_it_has_had(8)
+        others = asyncio.create_task(service.statuses(CHAT, [chat(max_tokens=5)] * 8))
+        await drafting.until_it_has_had(8)
+        drafting.release()
+        assert await others == [200] * 8
+        plain.release()
+        answers = await asyncio.gather(*waiting)
+        assert [answer.status_code for answer in answers] == [200] * 30
+        assert [mock.most_sequences for mock in service.mocks] == [8, 8]
 
 
 @pytest.mark.parametrize(
@@ -117,22 +146,35 @@ async def test_every_prompt_and_every_choice_takes_a_slot(
 
 
 async def test_a_large_request_gets_its_slots_while_small_ones_keep_coming() -> None:
-    """They pass it, but not on the replica whose slots it waits for."""
+    """They pass it, but not on the replica whose slots it waits for.
+
+    Some 40 small requests are served before three large ones. Slots become free one at a time, so
+    without slots kept for it a large request would wait for the end of the small ones.
+    """
     async with before(PLAIN, PLAIN) as service:
+        for mock in service.mocks:
+            mock.hold()
+        num_small, most_small = 0, 300
 
-        async def keep_sending() -> None:
-            while True:
-                assert await service.statuses(CHAT, [chat(max_tokens=3)]) == [200]
+        async def keep_sending(max_tokens: int) -> None:
+            nonlocal num_small
+            while num_small < most_small:
+                assert await service.statuses(CHAT, [chat(max_tokens=max_tokens)]) == [200]
+                num_small += 1
 
-        small = [asyncio.create_task(keep_sending()) for _ in range(32)]
-        await asyncio.sleep(0.2)
+        small = [asyncio.create_task(keep_sending(20 + number)) for number in range(32)]
+        for mock in service.mocks:
+            await mock.until_it_has_had(8)
         large = {"model": MODEL, "prompt": ["a"] * 8, "max_tokens": 5}
-        async with asyncio.timeout(3):
-            assert await service.statuses(COMPLETIONS, [large] * 3) == [200] * 3
+        answers = asyncio.create_task(service.statuses(COMPLETIONS, [large] * 3))
+        for mock in service.mocks:
+            mock.release()
+        assert await answers == [200] * 3
+        assert num_small < most_small
         for task in small:
             task.cancel()
         await asyncio.gather(*small, return_exceptions=True)
-        assert max(mock.most_sequences for mock in service.mocks) == 8
+        assert [mock.most_sequences for mock in service.mocks] == [8, 8]
 
 
 async def test_large_prompts_wait_until_their_tokens_fit() -> None:
