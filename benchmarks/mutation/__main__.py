@@ -134,10 +134,10 @@ def _run(
     first = run_trial(module, path, source, tests)
     if first.outcome != "passed":
         raise RuntimeError(f"the tests of the unchanged {path} end with {first.outcome}")
-    baseline_s = run_trial(module, path, source, tests, baseline_s=first.cpu_s).cpu_s
+    baseline = run_trial(module, path, source, tests, first)
     for mutant in mutants:
         if mutant.source not in known:
-            trial = run_trial(module, path, mutant.source, tests, baseline_s=baseline_s)
+            trial = run_trial(module, path, mutant.source, tests, baseline)
             if trial.outcome == "error":
                 raise RuntimeError(f"pytest could not run {tests}")
             known[mutant.source] = trial.outcome

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,17 +50,20 @@ class Mutant:
 def make_mutants(source: str) -> Iterator[Mutant]:
     """Yield the distinct mutants of a module, in the order of their lines."""
     from cosmic_ray.ast import ast_nodes, get_ast
-    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.mutating import MutationVisitor
 
+    tree = get_ast(source)
+    copies = pickle.dumps(tree)  # quicker to copy than to parse
+    signatures = _signatures(source)
     seen = {source}
     mutants = []
     for name, operator in _operators():
         num_positions = sum(
-            len(list(operator.mutation_positions(node))) for node in ast_nodes(get_ast(source))
+            len(list(operator.mutation_positions(node))) for node in ast_nodes(tree)
         )
         for occurrence in range(num_positions):
-            mutated = mutate_code(source, operator, occurrence)
-            if mutated is None or mutated in seen or not _is_mutant(source, mutated):
+            mutated = MutationVisitor(occurrence, operator).walk(pickle.loads(copies)).get_code()
+            if mutated in seen or not _is_mutant(signatures, mutated):
                 continue
             seen.add(mutated)
             line, change = _difference(source, mutated)
@@ -137,10 +141,10 @@ def _can_be_deleted(statement: Any) -> bool:
     return not code.startswith(kept) and statement.children[0].type not in ("string", "strings")
 
 
-def _is_mutant(source: str, mutated: str) -> bool:
+def _is_mutant(signatures: list[int], mutated: str) -> bool:
     """Whether it compiles; cosmic-ray also takes the `*` of a signature for a multiplication."""
     try:
-        return _signatures(mutated) == _signatures(source)
+        return _signatures(mutated) == signatures
     except SyntaxError:
         return False
 
@@ -156,5 +160,6 @@ def _difference(before: str, after: str) -> tuple[int, str]:
     line = next(
         (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), len(new)
     )
-    lines = [text for text in difflib.ndiff(old, new) if text[0] in "+-"]
-    return line + 1, "\n".join(f"{text[0]} {text[1:].strip()}" for text in lines)
+    lines = [*difflib.unified_diff(old, new, n=0, lineterm="")][2:]
+    changed = [text for text in lines if text[0] in "+-"]
+    return line + 1, "\n".join(f"{text[0]} {text[1:].strip()}" for text in changed)
