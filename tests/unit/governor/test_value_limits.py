@@ -39,6 +39,8 @@ def test_the_target_computes_one_token_per_request_and_the_drafts() -> None:
         ({"draft_length": -1}, "draft_length is -1; it must not be negative"),
         ({"prefill_tokens": -1}, "prefill_tokens is -1; it must not be negative"),
         ({"context_tokens": -1}, "context_tokens is -1; it must not be negative"),
+        ({"num_prefilling": -1}, "num_prefilling is -1; it must be from 0 to num_requests, 3"),
+        ({"num_prefilling": 4}, "num_prefilling is 4; it must be from 0 to num_requests, 3"),
         ({"duration_s": -0.001}, "duration_s is -0.001; it must not be negative"),
         ({"duration_s": float("nan")}, "duration_s is nan; it must not be negative"),
         ({"verified_draft_tokens": 5}, "is 5; it must be at least the sum of drafted, 6"),
@@ -111,6 +113,7 @@ def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
 def test_what_is_not_said_is_absent() -> None:
     """An engine or a policy without probes need not mention them."""
     assert (LOAD.has_replay_scoring, LOAD.has_first_token_verdicts) == (False, False)
+    assert (LOAD.num_prefilling, SAMPLE.num_prefilling, SAMPLE.num_ended) == (0, 0, 0)
     plan = DraftPlan(0, "planted")
     assert (plan.replay_scoring_tokens, plan.requests_first_tokens) == (0, False)
     assert (plan.is_exploring, plan.expected_tokens_per_s) == (False, None)

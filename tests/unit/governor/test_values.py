@@ -46,3 +46,13 @@ def test_the_next_longer_allowed_length(
     ceiling: int, allowed: tuple[int, ...] | None, now: int, longer: int | None
 ) -> None:
     assert load(ceiling, allowed).next_allowed(now) == longer
+
+
+def test_the_lengths_below_a_count() -> None:
+    assert list(load(8, None).allowed_below(3)) == [0, 1, 2]
+    assert list(load(8, (0, 1, 3, 7)).allowed_below(7)) == [0, 1, 3]
+    assert list(load(8, (0, 1, 3, 7)).allowed_below(8)) == [0, 1, 3, 7]
+
+
+def test_requests_that_prefill_do_not_decode() -> None:
+    assert EngineLoad(4, 900, 0, 0, 8, num_prefilling=3).num_decoding == 1

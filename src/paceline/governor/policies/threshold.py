@@ -127,7 +127,6 @@ class ThresholdPolicy:
         if fraction >= _SHORTEN_BELOW:
             self._length = 1
             self._average = fraction
-            self._fresh_drafted = 0
 
 
 POLICY = PolicyDefinition(

@@ -14,7 +14,12 @@ from paceline.governor.estimates.step_forecast import make_forecast
 from paceline.governor.values import EngineLoad, StepSample
 
 
-def decoding(num_requests: int, accepted: tuple[int, ...] = (), num_ended: int = 0) -> StepSample:
+def decoding(
+    num_requests: int,
+    accepted: tuple[int, ...] = (),
+    num_ended: int = 0,
+    num_prefilling: int = 0,
+) -> StepSample:
     return StepSample(
         num_requests=num_requests,
         requested_draft_length=8 if accepted else 0,
@@ -27,11 +32,33 @@ def decoding(num_requests: int, accepted: tuple[int, ...] = (), num_ended: int =
         duration_s=0.01,
         is_clean=True,
         num_ended=num_ended,
+        num_prefilling=num_prefilling,
     )
 
 
 def test_answers_are_taken_to_be_long_at_first() -> None:
-    assert AnswerLength().tokens >= 500
+    """512 tokens, which weigh as much as half an answer: (256 + 100) / (0.5 + 0) until one ends."""
+    learned = AnswerLength()
+    assert learned.tokens == 512.0
+    learned.observe(decoding(100))
+    assert learned.tokens == 712.0
+
+
+def test_sixty_four_answers_displace_what_was_known() -> None:
+    """Of the first assumption, 256 tokens in half an answer, 1/e is left."""
+    learned = AnswerLength()
+    learned.observe(decoding(64, num_ended=64))
+    assert learned.tokens == pytest.approx((256 / math.e + 64) / (0.5 / math.e + 64))
+
+
+def test_requests_that_prefill_yield_no_tokens() -> None:
+    """Of four requests one decodes; answers that end without tokens count as one token."""
+    learned = AnswerLength()
+    learned.observe(decoding(4, num_prefilling=3))
+    assert learned.tokens == (256 + 1) / 0.5
+    for _ in range(300):
+        learned.observe(decoding(4, num_prefilling=4, num_ended=4))
+    assert learned.tokens == 1.0
 
 
 def test_the_mean_length_is_found() -> None:

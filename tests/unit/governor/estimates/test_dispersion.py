@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -161,7 +162,7 @@ def test_a_rest_at_length_0_breaks_the_comparison() -> None:
 
 
 def test_what_fades_at_length_0_is_relearned_slowly() -> None:
-    """After a rest of 1,024 steps, one more comparison does not restore the share."""
+    """After a rest of 1,024 steps, 1/e is left; one more comparison adds little."""
     learned = Dispersion()
     different = sample({f"{i}": 4 * (i % 2) for i in range(8)})
     for _ in range(4000):
@@ -171,4 +172,30 @@ def test_what_fades_at_length_0_is_relearned_slowly() -> None:
         learned.observe(sample({}))
     for _ in range(1 + 8):
         learned.observe(different)
-    assert learned.share < 0.45 * before
+    assert 0.33 * before < learned.share < 0.45 * before
+
+
+def test_small_differences_are_enough() -> None:
+    """One of three requests has one token more, always: all of it lasts, less 1 / sqrt(3 - 1)."""
+    learned = Dispersion()
+    for _ in range(1 + 8):
+        learned.observe(sample({"a": 1, "b": 0, "c": 0}))
+    assert learned.share == pytest.approx(1.0 - 1.0 / math.sqrt(2.0))
+
+
+def test_what_was_known_stays_while_one_request_drafts() -> None:
+    learned = Dispersion()
+    for _ in range(400):
+        learned.observe(sample({f"{i}": 4 * (i % 2) for i in range(8)}))
+    before = learned.share
+    for _ in range(400):
+        learned.observe(sample({"0": 2}))
+    assert learned.share == before
+
+
+def test_requests_without_ids_say_nothing() -> None:
+    learned = Dispersion()
+    anonymous = replace(sample({"a": 4, "b": 0, "c": 4, "d": 0}), judged=())
+    for _ in range(100):
+        learned.observe(anonymous)
+    assert learned.share == 0.0

@@ -64,3 +64,36 @@ def test_prompts_long_past_are_forgotten() -> None:
     mix = mix_of(*[(60, 1)] * 50, *[(0, 0)] * 2000)
     assert mix.fraction == 0.0
     assert math.isfinite(mix.stretch(2.0))
+
+
+def test_before_the_first_step_there_are_no_prompts() -> None:
+    mix = PrefillMix()
+    assert (mix.fraction, mix.pieces_per_output, mix.tokens_per_output) == (0.0, 0.0, 0.0)
+
+
+def test_the_mean_is_that_of_the_last_64_steps() -> None:
+    """Of prompts in every step, (63/64)^64 are left after 64 steps without."""
+    mix = mix_of(*[(60, 0)] * 1000, *[(0, 0)] * 64)
+    assert mix.fraction == pytest.approx((63 / 64) ** 64, rel=1e-3)
+
+
+@pytest.mark.parametrize(("num_steps", "is_known"), [(690, True), (715, False)])
+def test_prompts_are_forgotten_at_a_thousandth_of_a_step(num_steps: int, is_known: bool) -> None:
+    """64 * (63/64)^n falls below 0.001 at n = 703."""
+    mix = mix_of(*[(60, 0)] * 1000, *[(0, 0)] * num_steps)
+    assert (mix.fraction > 0.0) is is_known
+
+
+def test_a_step_with_as_many_prefilling_as_decoding_is_left_out() -> None:
+    assert mix_of((3000, 2)).fraction == 0.0
+
+
+def test_one_prompt_token_is_a_piece() -> None:
+    assert mix_of((1, 0)).fraction == 1.0
+
+
+def test_accepted_drafts_are_output() -> None:
+    """Four requests with a token each and 4 accepted drafts: 16 prompt tokens beside 8."""
+    mix = PrefillMix()
+    mix.observe(ordinary_sample(prefill_tokens=16, accepted=(0, 1, 3, 0)))
+    assert mix.tokens_per_output == 2.0

@@ -145,3 +145,26 @@ def test_turns_begin_with_the_first_request_again() -> None:
     step = judged(*((str(number), 1, int(number == 0)) for number in range(64)))
     has_first = [(1, 1) in (paces.weigh(step) or {}) for _ in range(6)]
     assert has_first == [True, False] * 3
+
+
+@pytest.mark.parametrize(("num_others", "is_known"), [(4094, True), (4096, False)])
+def test_4096_requests_are_remembered(num_others: int, is_known: bool) -> None:
+    """Two requests with different rates, and then others: the two are the oldest known."""
+    weights = RequestWeights()
+    weights.weigh(judged(("a", 4, 4), ("b", 4, 0)))
+    for number in range(0, num_others, 2):
+        weights.weigh(judged((f"{number}", 4, 2), (f"{number + 1}", 4, 2)))
+    found = weights.weigh(judged(("a", 4, 3), ("b", 4, 1)))
+    assert found is not None
+    assert (found[4, 3] < found[4, 1]) is is_known
+
+
+@pytest.mark.parametrize(("oldest", "is_known"), [(2044, False), (2050, True)])
+def test_the_older_half_is_forgotten(oldest: int, is_known: bool) -> None:
+    """Beyond 4,096 the 2,048 that were weighed longest ago are forgotten."""
+    weights = RequestWeights()
+    for number in range(0, 4098, 2):
+        weights.weigh(judged((f"{number}", 4, 4), (f"{number + 1}", 4, 0)))
+    found = weights.weigh(judged((f"{oldest}", 4, 3), (f"{oldest + 1}", 4, 1)))
+    assert found is not None
+    assert (found[4, 3] < found[4, 1]) is is_known

@@ -63,3 +63,59 @@ def test_a_restart_takes_the_counts_of_the_other_memory() -> None:
     assert longer.accept == pytest.approx([(1.2 + 1) / 7])
     shorter.learn([1.0], [1.0], 1.0)
     assert longer.judged == [5.0]  # a copy
+
+
+def test_one_verdict_never_decides_alone() -> None:
+    """What the memory holds for impossible has a chance of 1 %."""
+    memory = VerdictMemory(2, 96.0)
+    memory.accept = [1.0, 0.0]
+    assert memory.log_likelihood([1.0, 0.0], [0.0, 0.0]) == pytest.approx(math.log(0.01))
+    memory.accept = [0.0, 1.0]
+    assert memory.log_likelihood([1.0, 1.0], [1.0, 1.0]) == pytest.approx(math.log(0.01))
+
+
+@pytest.mark.parametrize(
+    ("longer_accept", "accepted", "second"), [(0.01, 4.0, 20 / 21), (0.99, 0.0, 1 / 21)]
+)
+def test_a_departure_multiplies_odds_by_at_most_twenty(
+    longer_accept: float, accepted: float, second: float
+) -> None:
+    """Odds of 1 at the second position become 20 or 1/20, not the 101 or 1/101 of the first."""
+    longer, shorter = VerdictMemory(2, 96.0), VerdictMemory(2, 12.0)
+    longer.accept = [longer_accept, 0.5]
+    shorter.learn([4.0, 0.0], [accepted, 0.0], 4.0)
+    shorter.refresh(longer)
+    assert shorter.accept[1] == pytest.approx(second)
+
+
+def test_certainties_have_finite_odds() -> None:
+    longer, shorter = VerdictMemory(2, 96.0), VerdictMemory(2, 12.0)
+    longer.accept = [1.0, 0.5]
+    shorter.refresh(longer)
+    assert shorter.accept[0] == 1.0
+    assert 0.0 < shorter.accept[1] < 1.0
+
+
+def test_a_memory_accepts_nothing_before_it_was_computed() -> None:
+    assert VerdictMemory(2, 96.0).accept == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("num_judged", "num_accepted"), [(1, 2), (2, 1), (3, 2)])
+def test_counts_of_another_number_of_positions_are_refused(
+    num_judged: int, num_accepted: int
+) -> None:
+    memory = VerdictMemory(2, 96.0)
+    counts = [1.0] * num_judged, [1.0] * num_accepted
+    with pytest.raises(ValueError, match="zip"):
+        memory.learn(*counts, 1.0)
+    with pytest.raises(ValueError, match="zip"):
+        VerdictMemory(2, 96.0).log_likelihood(*counts)
+
+
+def test_forgetting_keeps_the_share_accepted() -> None:
+    """Half of 8 of 8 is 4 of 4: (2 * 0.6 + 4) / (2 + 4)."""
+    memory = VerdictMemory(1, 96.0)
+    memory.learn([8.0], [8.0], 8.0)
+    memory.forget(0.5)
+    memory.refresh(None)
+    assert memory.accept == pytest.approx([5.2 / 6.0])

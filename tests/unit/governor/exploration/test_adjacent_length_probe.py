@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
@@ -109,6 +110,12 @@ def test_a_shorter_draft_that_was_measured_is_not_probed() -> None:
     assert Loop(optimistic=0.0).steps(200) == [None] * 200
 
 
+def test_length_0_is_probed_below_length_1() -> None:
+    plan = Loop(optimistic=0.0, unmeasured=(0,)).steps(24, 1)[-1]
+    assert plan is not None
+    assert plan.draft_length == 0
+
+
 @pytest.mark.parametrize(("now", "probed"), [(3, 2), (0, 1)])
 def test_no_length_outside_the_forecast_is_probed(now: int, probed: int) -> None:
     """At the longest only the shorter one, at 0 only the longer one."""
@@ -134,3 +141,15 @@ def test_a_probe_that_is_not_covered_waits_for_the_budget_and_not_longer() -> No
     assert loop.budget.paid == []
     loop.budget.is_rich = True
     assert loop.steps(1) != [None]
+
+
+def test_a_probe_is_settled_with_the_time_of_its_steps() -> None:
+    """The step that drafts 3 takes 0.028 s for 4 requests with 3 accepted, the one that verifies
+    them 0.031 s, also for 7 tokens. At length 2 a token takes 0.027 / 7 s, so 0.005 s were wasted
+    and 0.003 s are paid already."""
+    loop = Loop()
+    loop.steps(24)
+    step = ordinary_sample(drafted=(2, 2, 2), accepted=(2, 1, 0), verified_draft_tokens=6)
+    loop.probing.observe(replace(step, requested_draft_length=2, draft_length=3, duration_s=0.028))
+    loop.probing.observe(replace(step, requested_draft_length=3, draft_length=2, duration_s=0.031))
+    assert loop.budget.paid == pytest.approx([0.003, 0.005 - 0.003])

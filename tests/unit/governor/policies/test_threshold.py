@@ -203,3 +203,68 @@ def test_drafts_from_before_switching_off_are_no_probe() -> None:
         policy.observe(sample(4, 4))
     policy.observe(sample(0, 0, requested=0))
     assert run_until_probe(policy) == 32
+
+
+def test_a_length_that_is_not_allowed_is_replaced_by_the_next_one() -> None:
+    """Length 1 where the engine runs 0, 3 and 7: the next longer one, or 0 above the ceiling."""
+    policy = ThresholdPolicy(3)
+    assert policy.plan(replace(LOAD, allowed_lengths=(0, 3, 7))).draft_length == 3
+    assert policy.plan(replace(LOAD, max_draft_length=2, allowed_lengths=(0, 3))).draft_length == 0
+
+
+def test_a_probe_where_no_length_is_allowed_drafts_nothing() -> None:
+    policy = switched_off()
+    plans = [
+        policy.plan(replace(LOAD, max_draft_length=2, allowed_lengths=(0, 3))) for _ in range(40)
+    ]
+    assert {plan.draft_length for plan in plans} == {0}
+
+
+def test_drafts_that_were_not_requested_while_off_are_no_probe() -> None:
+    policy = switched_off()
+    policy.observe(sample(8, 8))
+    policy.observe(sample(0, 0, requested=0))
+    assert length(policy) == 0
+
+
+def test_late_verdicts_from_before_switching_off_are_no_part_of_the_probe() -> None:
+    """Drafting resumed and was switched off a second time; no sample arrived before the probe."""
+    policy = switched_off()
+    run_until_probe(policy)
+    finish_probe(policy, (8, 8))
+    policy.observe(sample(200, 0))
+    assert [length(policy) for _ in range(36)] == [0] * 32 + [1] * 4
+    policy.observe(sample(8, 8))
+    policy.observe(sample(0, 0, requested=0))
+    assert length(policy) == 0
+
+
+def test_a_sample_from_before_the_probe_does_not_end_it() -> None:
+    """The samples of the four steps before it arrive after its last step was planned."""
+    policy = switched_off()
+    run_until_probe(policy)
+    assert [length(policy) for _ in range(4)] == [1, 1, 1, 0]
+    policy.observe(sample(0, 0, requested=0))
+    policy.observe(sample(8, 8, requested=1))
+    policy.observe(sample(0, 0, requested=0))
+    assert length(policy) == 1
+
+
+def test_verdicts_that_were_used_do_not_count_in_the_next_probe() -> None:
+    """None of three, and then two of four, which is below 0.6."""
+    policy = switched_off()
+    run_until_probe(policy)
+    finish_probe(policy, (3, 0))
+    run_until_probe(policy)
+    finish_probe(policy, (4, 2))
+    assert length(policy) == 0
+
+
+def test_after_a_probe_a_decision_needs_thirty_two_new_tokens() -> None:
+    policy = switched_off()
+    run_until_probe(policy)
+    finish_probe(policy, (10, 10))
+    policy.observe(sample(31, 31))
+    assert length(policy) == 1
+    policy.observe(sample(1, 1))
+    assert length(policy) == 2
