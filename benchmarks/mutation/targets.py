@@ -17,6 +17,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_controller_commands.py",
         "engine/scheduler/test_draft_length_controller.py",
     ),
+    "engine/scheduler/governor_driver.py": (
+        "engine/scheduler/driver/test_governor_driver.py",
+        "engine/scheduler/driver/test_request_caps.py",
+    ),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
     "engine/scheduler/first_token_schedule.py": ("engine/scheduler/test_worker_probes.py",),
     "engine/scheduler/observer.py": (

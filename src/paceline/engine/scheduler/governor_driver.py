@@ -166,7 +166,7 @@ class GovernorDriver:
         except Exception as error:  # noqa: BLE001 - one sample is lost; serving continues
             self._controller.note_error("observing", error)
             return
-        if sample is not None and sample.num_requests > 0:
+        if sample is not None:
             self._controller.observe(sample)
 
     def _count(
