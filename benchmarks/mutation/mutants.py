@@ -137,7 +137,7 @@ def _can_be_deleted(statement: Any) -> bool:
     if scope is None or scope.type != "funcdef":
         return False
     code = statement.get_code().strip()
-    kept = ("import ", "from ", "pass", "break", "continue", "return", "assert", _LOGGING)
+    kept = ("import ", "from ", "pass", "...", "break", "continue", "return", "assert", _LOGGING)
     return not code.startswith(kept) and statement.children[0].type not in ("string", "strings")
 
 

@@ -90,7 +90,6 @@ class ControlServer:
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
-    block_on_close = False
 
     def __init__(self, path: str, controlled: Controllable) -> None:
         self.controlled = controlled

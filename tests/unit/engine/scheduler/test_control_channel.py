@@ -7,6 +7,7 @@ import os
 import socket
 import socketserver
 import stat
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
         (b"{}", "op is None; it must be state or set"),
         (b'{"op":"stop"}', "op is 'stop'"),
         (b'{"op":"state","draft_length":1}', "state takes no key 'draft_length'"),
+        (b'{"op":"state","policy":"off","ceiling":1}', "state takes no key 'ceiling'"),
         (b'{"op":"set","draft_length":9}', "must be 0 to 8"),
     ],
 )
@@ -152,3 +154,37 @@ def test_closing_removes_the_socket_and_is_idempotent(path: str) -> None:
     server.close()
     server.close()
     assert not Path(path).exists()
+
+
+def test_no_thread_delays_the_end_of_the_engine(path: str) -> None:
+    """Neither the one that listens nor that of a connection; closing ends the first."""
+    others = set(threading.enumerate())
+    server = ControlServer(path, Controlled())
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5.0)
+        connection.connect(path)
+        connection.sendall(b'{"op":"state"}\n')
+        assert connection.recv(4096)
+        started = set(threading.enumerate()) - others
+        assert len(started) == 2
+        assert all(thread.daemon for thread in started)
+    server.close()
+    for thread in started:
+        thread.join(5.0)
+        assert not thread.is_alive()
+
+
+def test_closing_leaves_no_file_open(path: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    ControlServer(path, Controlled()).close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_socket_that_does_not_answer_is_in_use(path: str) -> None:
+    """Its process hangs, and its queue of connections is full."""
+    with socket.socket(socket.AF_UNIX) as hung, socket.socket(socket.AF_UNIX) as waiting:
+        hung.bind(path)
+        hung.listen(0)
+        waiting.connect(path)
+        with pytest.raises(OSError, match="in use"):
+            ControlServer(path, Controlled())

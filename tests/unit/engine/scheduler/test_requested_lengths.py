@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +35,8 @@ def after(*steps: tuple[dict[str, int], int]) -> RequestedLengths:
         ([(ids("a"), 3), (ids("b"), 2), (ids("c"), 3)], Requested(3, {"b": 2}, False)),
         ([(ids("b", "c"), 3), (ids("a"), 0)], Requested(3, {"a": 0}, True)),
         ([(ids("a", "b", "c"), 2), (ids("d"), 5)], Requested(2, {}, False)),
+        ([(ids("d"), 2), (ids("e"), 5)], Requested(0, {}, False)),
+        ([(ids("b"), 1), (ids("a"), 3)], Requested(3, {"b": 1}, False)),
     ],
 )
 def test_the_last_step_of_each_request_counts(
@@ -63,7 +65,7 @@ def test_a_cap_limits_what_was_requested() -> None:
     assert (requested.longest, requested.others) == (2, {"a": 1, "b": 2})
     lengths.set_cap("a", None)
     assert lengths.of(ids("a")).others == {}
-    assert lengths.planned("b") == 3
+    assert (lengths.planned("b"), lengths.planned("unknown")) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,48 @@ def test_caps_of_ended_requests_are_dropped_once_they_are_many() -> None:
         lengths.set_cap(str(number), 1)
     lengths.forget_ended({"7": None})
     assert lengths.capped({"7", "8"}) == {"7": 1}
+
+
+@pytest.mark.parametrize(("num_caps", "num_kept"), [(4096, 4096), (4097, 0)])
+def test_up_to_4096_caps_are_kept(num_caps: int, num_kept: int) -> None:
+    lengths = RequestedLengths()
+    names = [str(number) for number in range(num_caps)]
+    for name in names:
+        lengths.set_cap(name, 1)
+    lengths.forget_ended({})
+    assert len(lengths.capped(names)) == num_kept
+
+
+def test_caps_are_looked_through_again_once_they_have_doubled() -> None:
+    """3,000 of 5,000 stay; the next look is at more than 6,000."""
+    lengths = RequestedLengths()
+    for number in range(5000):
+        lengths.set_cap(str(number), 1)
+    lengths.forget_ended({str(number): None for number in range(3000)})
+    names = [str(number) for number in range(9000)]
+    num_kept = []
+    for end in (6000, 6001):
+        for number in range(3000, end):
+            lengths.set_cap(str(number), 1)
+        lengths.forget_ended({"7": None})
+        num_kept.append(len(lengths.capped(names)))
+    assert num_kept == [6000, 1]
+
+
+@pytest.mark.parametrize(("num_since", "expected"), [(15, {"b": 1}), (16, {})])
+def test_sixteen_steps_are_remembered(num_since: int, expected: dict[str, int]) -> None:
+    """b waits: of its last step one token was requested, of those since then three."""
+    steps = [(ids("a"), 3), (ids("b"), 1), *[(ids("a"), 3)] * num_since]
+    requested = after(*steps).of(ids("a", "b"))
+    assert (requested.longest, requested.others) == (3, expected)
+    assert requested.of("b") == (1 if expected else 0)
+
+
+def test_what_was_requested_does_not_change() -> None:
+    requested = Requested(3, {}, False)
+    with pytest.raises(FrozenInstanceError):
+        requested.longest = 4  # type: ignore[misc]
+    assert not hasattr(requested, "__dict__")
 
 
 def parameters(**changes: Any) -> Any:
@@ -107,6 +151,7 @@ def parameters(**changes: Any) -> Any:
         ({"paceline": {"max_draft_length": 3}}, 3),
         ({"paceline_max_draft_length": 2}, 2),
         ({"paceline_max_draft_length": 2.0}, 0),
+        ({"paceline_max_draft_length": -1}, 0),
         ({"paceline": 3}, 0),
     ],
 )
@@ -134,6 +179,14 @@ def test_a_request_whose_drafts_cannot_be_verified_exactly_is_capped_at_0(
 ) -> None:
     """Whatever its own cap."""
     assert cap_of(parameters(extra_args={"paceline_max_draft_length": 3}, **changes)) == 0
+
+
+@pytest.mark.parametrize(("cap", "is_logged"), [(0, False), (-1, True)])
+def test_only_what_is_no_cap_is_logged(
+    cap: int, is_logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cap_of(parameters(extra_args={"paceline_max_draft_length": cap}))
+    assert ("must be a whole number from 0" in caplog.text) is is_logged
 
 
 def test_a_pooling_request_has_no_cap() -> None:
