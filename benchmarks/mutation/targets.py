@@ -25,6 +25,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/scheduler/first_token_schedule.py": ("engine/scheduler/test_worker_probes.py",),
     "engine/scheduler/observer.py": (
         "engine/scheduler/test_observer.py",
+        "engine/scheduler/test_observer_edges.py",
         "engine/scheduler/test_observer_requests.py",
     ),
     "governor/contract/promises.py": (

@@ -76,6 +76,7 @@ def test_a_plan_under_the_ceiling_keeps_its_reason() -> None:
         ),
         ({"policy": "fixed", "policy_parameters": 3}, "policy_parameters is 3; it must be an obj"),
         ({"policy": "fixed", "policy_parameters": {"speed": 1}}, "has no parameter 'speed'"),
+        ({"speed": 1, "length": 3}, "set has the unknown key 'length'; allowed keys: policy"),
         ({"draft_length": 3, "policy": "off"}, "only fixed takes it"),
         ({"ceiling": 9}, "from 0 .off. to 8, the engine's num_speculative_tokens"),
         ({"ceiling": -1}, "ceiling is -1"),
@@ -139,6 +140,33 @@ def test_a_policy_is_built_once_for_the_same_parameters() -> None:
         ("fixed", 3),
         ("fixed", 5),
     ]
+
+
+def test_no_policy_is_built_with_parameters_that_it_does_not_take() -> None:
+    built = Built()
+    controller = DraftLengthController(
+        PluginSettings(policy="goodput"), max_draft_length=8, method="ngram", make_policy=built
+    )
+    with pytest.raises(ValueError, match="has no parameter 'speed'"):
+        controller.set({"policy": "fixed", "policy_parameters": {"speed": 1}})
+    assert [name for name, _ in built.calls] == ["goodput"]
+
+
+def test_the_time_under_the_safe_plan_is_counted() -> None:
+    """One step of 50 ms after a failure; a good plan ends it."""
+    policy = FailingPolicy(ZeroDivisionError("planted"))
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed"),
+        max_draft_length=8,
+        method="ngram",
+        make_policy=lambda name, **_: policy,
+    )
+    controller.plan(LOAD)
+    controller.observe(make_sample())
+    policy.planned = 2
+    controller.plan(LOAD)
+    controller.observe(make_sample())
+    assert controller.state()["safe_plan_seconds_total"] == pytest.approx(0.05)
 
 
 def test_after_a_failure_the_next_good_plan_is_in_force() -> None:

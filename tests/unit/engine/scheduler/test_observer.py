@@ -120,7 +120,13 @@ def test_a_request_without_a_proposed_draft_is_judged_with_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "ended", [Request(finished=True), Request(num_stale_output_tokens=4), None]
+    "ended",
+    [
+        Request(finished=True),
+        Request(num_stale_output_tokens=1),
+        Request(num_stale_output_tokens=4),
+        None,
+    ],
 )
 def test_a_request_that_ended_costs_time_but_is_not_judged(ended: Request | None) -> None:
     """Stopped, preempted, or gone: its three draft tokens count as verified only."""
@@ -350,13 +356,13 @@ def test_a_prefill_that_follows_without_a_pause_is_clean() -> None:
 
 
 def test_a_request_prefills_until_its_prompt_ends() -> None:
-    """Of prompts of 20, one is computed to token 8, one to its end, and one was computed before,
-    whose request decodes with 3 drafts: only the first is prefilling."""
-    loop = Loop(a=Request(0), b=Request(8), c=Request(25))
-    output = Output({"a": 8, "b": 12, "c": 4}, {"c": [7, 8, 9]})
+    """Of prompts of 20, two are computed to tokens 8 and 5, one to its end, and one was computed
+    before, whose request decodes with 3 drafts: only the first two are prefilling."""
+    loop = Loop(a=Request(0), b=Request(8), c=Request(25), d=Request(0))
+    output = Output({"a": 8, "b": 12, "c": 4, "d": 5}, {"c": [7, 8, 9]})
     load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
-    assert (load.prefill_tokens, load.num_prefilling, load.num_decoding) == (18, 1, 2)
+    assert (load.prefill_tokens, load.num_prefilling, load.num_decoding) == (22, 2, 2)
     loop.schedule(output, at_s=1.0, draft_length=3)
     sample = loop.finish(output, at_s=1.25, verified={"c": (3, 2)})
     assert sample is not None
-    assert sample.num_prefilling == 1
+    assert sample.num_prefilling == 2
