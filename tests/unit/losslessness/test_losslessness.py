@@ -7,6 +7,7 @@ import random
 from collections import Counter
 
 import pytest
+from losslessness.bad_words import contains
 from losslessness.greedy import Deviation, judge_greedy
 from losslessness.sampling import REST, by_prefix, g_test, processed_distribution
 
@@ -97,3 +98,12 @@ def test_samples_are_grouped_by_what_came_before() -> None:
         [[1, 2, 3], [1, 2, 4], [1, 5, 6], [9, 9, 9]], first_position=1, min_samples=2
     )
     assert groups == {(1,): Counter({2: 2, 5: 1}), (1, 2): Counter({3: 1, 4: 1})}
+
+
+def test_a_bad_word_is_a_run_of_tokens() -> None:
+    """Two sequences, of two tokens and of one; the tokens of the first apart from each other."""
+    sequences = [[7, 8], [9]]
+    assert contains([1, 7, 8], sequences)
+    assert contains([9, 1], sequences)
+    assert not contains([7, 1, 8], sequences)
+    assert not contains([7], sequences)
