@@ -40,7 +40,7 @@ from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
 from losslessness.verdicts.evidence import Verdicts
 from losslessness.verdicts.power import smallest_bias_found
-from losslessness.verdicts.rounds import FOUND_ABOVE, SUITE_VERDICTS, draw_round, draw_until_found
+from losslessness.verdicts.rounds import FOUND_ABOVE, draw_round, draw_until_found
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from paceline.bench.results.environment import describe_environment
@@ -261,9 +261,10 @@ def run_sampled(name: str, arguments: argparse.Namespace, progress: Progress) ->
             injected.append(progress.get(part))
     part = f"{name}, power"
     if progress.get(part) is None:
+        sizes = {"suite": ARMS[name].num_verdicts, "benchmark": len(verdicts.ratios)}
         table = [
             {"verdicts": size, "of": of, "too_low": low, "too_high": high}
-            for of, size in (("suite", SUITE_VERDICTS), ("benchmark", len(verdicts.ratios)))
+            for of, size in sizes.items()
             for low, high in [smallest_bias_found(verdicts.ratios[:size], found_above=FOUND_ABOVE)]
         ]
         progress.keep(part, table, "done")

@@ -15,7 +15,7 @@ from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
 from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.verdicts.evidence import Verdicts
-from losslessness.verdicts.rounds import FOUND_ABOVE, RECORDER, draw_round
+from losslessness.verdicts.rounds import FOUND_ABOVE, RECORDER, WITH_TOP_P, draw_round
 
 from paceline.demo import draft_path, target_path
 
@@ -183,7 +183,7 @@ def test_the_verdicts_on_sampled_requests_keep_to_the_claimed_probabilities(
     """Greedy and sampled requests in one batch, lengths 0 to 4 in turn; every drafted token."""
     host, verdicts = governed.host, Verdicts()
     host.call(f"{RECORDER}:install")
-    verdicts.add(draw_round(host, plain.prompts * 2, number=0))
+    verdicts.add(draw_round(host, plain.prompts * 2, number=WITH_TOP_P))
     evidence = verdicts.evidence()
     assert evidence.e_value < FOUND_ABOVE, evidence
     assert evidence.num["acceptance"] > 100

@@ -18,7 +18,6 @@ from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
 from losslessness.verdicts.power import power
 from losslessness.verdicts.rounds import (
     FOUND_ABOVE,
-    SUITE_VERDICTS,
     draw_until_found,
     forced_logprob_errors,
 )
@@ -34,13 +33,15 @@ class Arm:
     name: str
     engine: EngineHost
     prompts: list[list[int]]
+    num_verdicts: int
 
 
 @pytest.fixture(scope="module", params=ARMS)
 def arm(request: pytest.FixtureRequest) -> Iterator[Arm]:
     """One engine per drafter; the tests of wrong samplers inject their faults into it."""
     with start_arm(request.param) as engine:
-        yield Arm(request.param, engine, short_prompts(engine))
+        num_verdicts = ARMS[request.param].num_verdicts
+        yield Arm(request.param, engine, short_prompts(engine), num_verdicts)
 
 
 def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm) -> None:
@@ -48,7 +49,7 @@ def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm) -> None:
 
     The recorded log-probabilities are those of teacher forcing, so the logits are right too.
     """
-    verdicts = draw_until_found(arm.engine, arm.prompts)
+    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=arm.num_verdicts)
     evidence = verdicts.evidence()
     assert evidence.e_value < FOUND_ABOVE, evidence
     for factor in (0.95, 1.05):
@@ -75,7 +76,7 @@ def test_a_bias_of_five_percent_is_found(arm: Arm, factor: float) -> None:
     Up to twice as many verdicts as above, so that chance does not decide on any machine.
     """
     arm.engine.call(f"{FAULTS}:scale_thresholds", factor)
-    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=2 * SUITE_VERDICTS)
+    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=2 * arm.num_verdicts)
     evidence = verdicts.evidence()
     arm.engine.call(f"{FAULTS}:restore")
     assert evidence.e_value > FOUND_ABOVE, evidence
@@ -95,6 +96,9 @@ def test_other_wrong_samplers_are_found(arm: Arm) -> None:
         }
     for fault, arguments in faults.items():
         arm.engine.call(f"{FAULTS}:{fault}", *arguments)
-        evidence = draw_until_found(arm.engine, arm.prompts).evidence()
+        verdicts = draw_until_found(
+            arm.engine, arm.prompts, num_verdicts=arm.num_verdicts, starts_small=True
+        )
+        evidence = verdicts.evidence()
         arm.engine.call(f"{FAULTS}:restore")
         assert evidence.e_value > FOUND_ABOVE, (fault, evidence)
