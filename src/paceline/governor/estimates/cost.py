@@ -21,7 +21,8 @@ taken out of a duration before the coefficients are fitted, and put on again in 
 machine that slows down makes all lengths slower in the same proportion, also those not in use.
 
 `cell_regression` fits the coefficients. Prior: each coefficient lies near a proportion of the first
-step's time (`_PRIOR`), within a stated spread. Observations leave much undetermined: at one request
+step's time (`_PRIOR`), within a stated spread, which is compared with the measured noise of the
+durations. Observations leave much undetermined: at one request
 a draft pass, a draft token and a verified token all grow with k alone, and a fit that attributed
 the time to draft tokens would predict a cost 256 times as high at 256 requests. The prior
 determines to which of them most of the time is attributed. Its unit is lowered when a step with no
@@ -70,10 +71,7 @@ _PRIOR = (
 )
 _NUM_FEATURES = len(_PRIOR)
 _PRIOR_MEAN = np.array([mean for _, mean, _ in _PRIOR])
-_NOISE = 0.05
-"""Relative standard deviation of one duration, which weighs samples against the prior. Chosen
-empirically."""
-_PRIOR_WEIGHT = (_NOISE / np.array([spread for _, _, spread in _PRIOR])) ** 2
+_PRIOR_SPREAD = np.array([spread for _, _, spread in _PRIOR])
 _NUM_NONNEGATIVE = _NUM_FEATURES - 1
 """All but the last coefficient, `prompt`."""
 
@@ -132,6 +130,7 @@ class CostModel:
             self.is_ready = True
         expected_s = self._fit.expected_s(shape, step)
         fits = expected_s is None or self._speed.add(sample.duration_s / expected_s)
+        self._fit.set_noise(self._speed.noise)
         step[-1] /= self._speed.factor
         if self._fit.add(shape, step, is_outlier=not fits):
             shapes = list(self._fit.shapes)
@@ -232,7 +231,7 @@ class CostModel:
 
     def _set_unit(self, unit_s: float) -> None:
         self._unit_s = unit_s
-        self._fit.set_prior(_PRIOR_MEAN, _PRIOR_WEIGHT, unit_s)
+        self._fit.set_prior(_PRIOR_MEAN, _PRIOR_SPREAD, unit_s)
 
     def _undrafted_s(self, num_requests: int, context_tokens: int) -> float:
         base, request, _, context, *_ = self._coefficients

@@ -1,8 +1,8 @@
 """How many times as long every step takes, compared with when its cost was learned.
 
     residual = log(duration / expected duration at factor 1) - log(factor)
-    log(factor) += _GAIN * residual                      while |residual| <= _LARGE
-    log(factor) += median of the last _CONFIRMED ones     when all of them are large, of one sign
+    log(factor) += _GAIN * residual                      while |residual| <= large
+    log(factor) += median of the last _CONFIRMED ones    when all are larger, of one sign
 
 A machine that slows down (its clock, another tenant) slows every step, also the shapes of step that
 are not in use. The factor takes such a change as a whole, within a few steps, and the costs that
@@ -14,6 +14,14 @@ Only the product of factor and costs is determined by the data, and only the pro
 costs decide on a draft length: a factor that is off for all lengths alike does no harm. Assumes
 that the caller compares a step with earlier steps of the same shape; a shape without any says
 nothing about the machine.
+
+The residuals that are left are the noise of the durations:
+
+    noise += _NOISE_GAIN * (sqrt(pi / 2) * min(|residual|, large) - noise)
+    large  = max(_LARGE, _LARGE_NOISES * noise), at most _MOST_LARGE
+
+which is the standard deviation where the noise is normal. On a noisy machine a residual of the
+usual size is thus no stall: left out, it would be missing where the costs are learned.
 """
 
 from __future__ import annotations
@@ -24,7 +32,12 @@ from collections import deque
 # All chosen empirically on the simulator.
 _GAIN = 0.25
 _LARGE = 0.15
+_MOST_LARGE = 0.5
+_LARGE_NOISES = 3.0
 _CONFIRMED = 4
+_LEAST_NOISE = 0.05
+_NOISE_GAIN = 0.02
+_MEAN_TO_DEVIATION = math.sqrt(math.pi / 2.0)
 
 
 class MachineSpeed:
@@ -35,12 +48,19 @@ class MachineSpeed:
         self._large: deque[float] = deque(maxlen=_CONFIRMED)
         self.factor = 1.0
         """Duration now over duration when learned; positive. Read only."""
+        self.noise = _LEAST_NOISE
+        """Relative standard deviation of one duration, at least 0.05. Read only."""
+        self._noise = _LEAST_NOISE
 
     def add(self, ratio: float) -> bool:
         """Learn from a duration over its expectation at factor 1, both positive. Returns whether
         the step fits the factor; one that does not is a stall, or the first of a change."""
         residual = math.log(ratio) - self._log_factor
-        if abs(residual) <= _LARGE:
+        large = min(max(_LARGE, _LARGE_NOISES * self._noise), _MOST_LARGE)
+        deviation = _MEAN_TO_DEVIATION * min(abs(residual), large)
+        self._noise += _NOISE_GAIN * (deviation - self._noise)
+        self.noise = max(self._noise, _LEAST_NOISE)
+        if abs(residual) <= large:
             self._large.clear()
             self._move(_GAIN * residual)
             return True
