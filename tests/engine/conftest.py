@@ -1,21 +1,60 @@
-"""The order in which pytest's workers get the files of the engine tests."""
+"""Which engine tests share a worker of pytest, and the order in which the workers get them.
+
+With `--dist loadfile` one worker runs a whole group: the tests of a file, or of several files that
+share a server. Each worker takes the next group when it has finished one.
+"""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+_SHARED = {
+    "test_tenants.py": "paceline serve",
+    "test_serve.py": "paceline serve",
+}
+"""Files of one group, in order: the files that end the server come last."""
 _LONGEST_FIRST = (
-    "test_serve.py",
+    "paceline serve",
+    "test_verdicts.py",
     "test_continuation.py",
-    "test_gateway_engine.py",
     "test_replay_scoring.py",
+    "test_gateway_engine.py",
     "test_vllm_command.py",
-    "test_tenants.py",
+    "test_drafters.py",
 )
-"""A long file at the end would keep one worker busy and leave the other idle."""
+"""A long group at the end would keep one worker busy and leave the other idle."""
+
+
+class _ByGroup(LoadFileScheduling):
+    """As `--dist loadfile`, with the files of a group taken for one file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group_of(Path(nodeid.partition("::")[0]))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByGroup | None:
+    """Distribute by group where the tests are distributed by file."""
+    return _ByGroup(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the long files first; the others keep their order."""
+    """Sort: long groups first, and within a group the order of `_SHARED`."""
+    order = list(_SHARED)
     rank = {name: number for number, name in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+    def key(item: pytest.Item) -> tuple[int, int]:
+        name = item.path.name
+        return (
+            rank.get(_group_of(item.path), len(rank)),
+            order.index(name) if name in _SHARED else len(order),
+        )
+
+    items.sort(key=key)
+
+
+def _group_of(file: Path) -> str:
+    return _SHARED.get(file.name, file.name)
