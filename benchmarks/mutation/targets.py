@@ -35,6 +35,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "governor/estimates/acceptance.py": (
         "governor/estimates/test_acceptance.py",
         "governor/estimates/test_acceptance_memory.py",
+        "governor/estimates/test_acceptance_values.py",
     ),
     "governor/estimates/cell_regression.py": (
         "governor/estimates/test_cell_regression.py",
