@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import random
 
 import pytest
@@ -79,3 +81,45 @@ def test_noise_is_at_least_that_of_a_quiet_machine() -> None:
     for _ in range(200):
         speed.add(1.0)
     assert speed.noise == 0.05
+
+
+def test_a_quarter_of_a_small_deviation_is_learned() -> None:
+    """In logarithms: 10 % slower once is a factor of 1.1^(1/4)."""
+    assert after(1.1) == pytest.approx(1.1**0.25)
+    assert after(1 / 1.1) == pytest.approx(1.1**-0.25)
+
+
+@pytest.mark.parametrize(("log_ratio", "fits"), [(0.149, True), (0.151, False), (-0.151, False)])
+def test_a_deviation_of_more_than_fifteen_percent_is_large(log_ratio: float, fits: bool) -> None:
+    assert MachineSpeed().add(math.exp(log_ratio)) is fits
+
+
+def test_the_median_of_four_large_deviations_is_taken() -> None:
+    """Of 2, 2, 4 and 8 it lies between 2 and 4."""
+    assert after(8.0, 2.0, 4.0, 2.0) == pytest.approx(math.sqrt(8.0))
+
+
+def test_after_a_change_the_next_one_needs_four_steps_again() -> None:
+    assert after(*[2.0] * 4, *[4.0] * 3) == pytest.approx(2.0)
+    assert after(*[2.0] * 4, *[4.0] * 4) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("log_ratio", "counted"), [(0.1, 0.1), (-0.1, 0.1), (2.0, 0.15)])
+def test_a_fiftieth_of_a_deviation_is_learned_as_noise(log_ratio: float, counted: float) -> None:
+    """A large one counts as 0.15. The mean deviation of normal noise is sqrt(2 / pi) of it."""
+    speed = MachineSpeed()
+    speed.add(math.exp(log_ratio))
+    assert speed.noise == pytest.approx(0.98 * 0.05 + 0.02 * counted * math.sqrt(math.pi / 2))
+
+
+@pytest.mark.parametrize(
+    ("deviation", "limit"), [(0.02, 0.15), (0.064, 3 * 0.064 * math.sqrt(math.pi / 2)), (0.3, 0.5)]
+)
+def test_large_is_three_standard_deviations_from_15_to_50_percent(
+    deviation: float, limit: float
+) -> None:
+    speed = MachineSpeed()
+    for step in range(2000):
+        speed.add(speed.factor * math.exp(deviation * (-1) ** step))
+    assert copy.deepcopy(speed).add(speed.factor * math.exp(0.99 * limit))
+    assert not copy.deepcopy(speed).add(speed.factor * math.exp(1.01 * limit))
