@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
@@ -106,3 +109,44 @@ def test_a_probe_that_wins_ends_with_its_own_verification() -> None:
     for one in (step(2, 1, 0.011), step(1, 2, 0.013), step(1, 1, 0.040)):
         settlement.observe(one)
     assert budget.paid_s == pytest.approx(0.007 + 0.004)
+
+
+@pytest.mark.parametrize(("num_others", "paid_s"), [(15, 0.007), (16, 0.004)])
+def test_the_steps_of_a_probe_are_awaited_for_sixteen_samples(
+    num_others: int, paid_s: float
+) -> None:
+    others = [step(0, 0, 0.010)] * num_others
+    found = settled(*others, step(1, 0, 0.012), step(0, 1, 0.015))
+    assert found == pytest.approx(paid_s)
+
+
+def test_the_wait_starts_again_with_each_step_that_is_paid() -> None:
+    """Ten samples after the first payment and ten after the second; then both steps arrive."""
+    budget = Credit()
+    settlement = Settlement(budget)
+    for _ in range(2):
+        settlement.pay(0.004, length=1, token_s=TOKEN_S)
+        for _ in range(10):
+            settlement.observe(step(0, 0, 0.010))
+    for one in (step(1, 0, 0.012), step(1, 1, 0.017), step(0, 1, 0.015)):
+        settlement.observe(one)
+    assert budget.paid_s == pytest.approx(0.014)
+
+
+def test_a_stall_in_a_burst_costs_a_few_prices_of_all_its_steps() -> None:
+    steps = (step(1, 0, 0.012), step(1, 1, 3.0), step(0, 1, 0.015))
+    assert settled(*steps, num_paid=2) == pytest.approx(4 * 0.008)
+
+
+@pytest.mark.parametrize("changes", [{"is_clean": False}, {"duration_s": None}])
+def test_a_step_that_was_not_measured_wastes_half_of_the_forecast(changes: dict[str, Any]) -> None:
+    """Its accepted tokens are a gain as well: one of 2.5 ms."""
+    drafts = replace(step(1, 0, 0.012), **changes)
+    assert settled(drafts, step(0, 1, 0.015)) == pytest.approx(0.002 + 0.005)
+    verifies = replace(step(0, 1, 0.5), num_requests=1, drafted=(1,), accepted=(1,), **changes)
+    assert settled(step(1, 0, 0.013), verifies) == pytest.approx(0.003 + 0.002 - 0.0025)
+
+
+def test_a_step_that_drafts_and_verifies_wastes_a_whole_price() -> None:
+    steps = (step(1, 0, 0.012), replace(step(1, 1, 0.5), is_clean=False), step(0, 1, 0.015))
+    assert settled(*steps, num_paid=2) == pytest.approx(0.002 + 0.004 + 0.005)
