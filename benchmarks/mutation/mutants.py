@@ -118,8 +118,9 @@ def _delete_statement() -> Any:
                 yield node.start_pos, node.end_pos
 
         def mutate(self, node: Any, index: int) -> Any:
-            first = node.get_first_leaf()
-            return parso.parse(f"{first.prefix}pass\n").children[0]
+            nothing = parso.parse("pass\n").children[0]
+            nothing.get_first_leaf().prefix = node.get_first_leaf().prefix
+            return nothing
 
         @classmethod
         def examples(cls) -> Any:
