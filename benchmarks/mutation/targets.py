@@ -43,6 +43,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "governor/estimates/cost.py": (
         "governor/estimates/test_cost_lengths.py",
+        "governor/estimates/test_cost_prior.py",
         "governor/estimates/test_cost.py",
     ),
     "governor/estimates/step_forecast.py": (
