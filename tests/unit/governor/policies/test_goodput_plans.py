@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.policies import goodput
 from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 LOAD = EngineLoad(4, 1000, 0, 0, 8)
 STEP_S = 0.02
@@ -306,3 +307,27 @@ def test_first_token_verdicts_are_requested_and_paid_while_off(now: list[StepFor
     policy = Goodput(1)
     assert not policy.plan(load).requests_first_tokens
     assert policy.purse.paid == []
+
+
+@dataclass
+class Learner:
+    """Keeps the samples that it is given."""
+
+    seen: list[StepSample] = field(default_factory=list)
+
+    def observe(self, sample: StepSample) -> None:
+        self.seen.append(sample)
+
+
+def test_every_part_learns_from_each_sample() -> None:
+    policy = GoodputPolicy(8)
+    parts = ("acceptance", "cost", "answers", "adjacent_probe", "bursts", "replay_scoring")
+    learners = {part: Learner() for part in parts}
+    for part, learner in learners.items():
+        setattr(policy, f"_{part}", learner)
+    samples = [ordinary_sample(), ordinary_sample(is_clean=False)]
+    for sample in samples:
+        policy.observe(sample)
+    assert {part: learner.seen for part, learner in learners.items()} == dict.fromkeys(
+        parts, samples
+    )
