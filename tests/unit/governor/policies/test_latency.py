@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.policies import latency
 from paceline.governor.policies.goodput import GoodputPolicy
@@ -73,6 +74,39 @@ def test_without_a_verdict_on_differences_it_is_goodput_with_unweighted_verdicts
     """The formula itself accounts for differences, so verdicts count alike."""
     assert not LatencyPolicy.uses_request_weights
     assert GoodputPolicy.uses_request_weights
+
+
+@pytest.mark.parametrize(("num_waiting", "is_goodput"), [(0, False), (1, True)])
+def test_a_single_waiting_request_makes_goodput_the_objective(
+    num_waiting: int, is_goodput: bool
+) -> None:
+    """Where requests differ by all of the variance."""
+    policy = LatencyPolicy(8)
+    policy._dispersion.share = 1.0
+    forecast = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])
+    weighed = policy._weigh(EngineLoad(4, 900, 0, num_waiting, 8), forecast)
+    assert weighed.values == ([200.0, 200.0] if is_goodput else pytest.approx([200.0, 4 / 0.03]))
+
+
+def test_it_learns_costs_and_differences_from_each_sample() -> None:
+    """Of four requests two always have more accepted: their share is known after nine steps."""
+    policy = LatencyPolicy(8)
+    for _ in range(9):
+        policy.observe(
+            ordinary_sample(
+                drafted=(3,) * 4,
+                accepted=(3, 0, 3, 0),
+                verified_draft_tokens=12,
+                judged=("a", "b", "c", "d"),
+            )
+        )
+    assert policy._dispersion.share > 0.4
+    assert policy._cost.is_ready
+
+
+def test_an_objective_for_the_gap_between_chunks_is_kept() -> None:
+    with pytest.raises(ValueError, match=r"max_step_s is 0\.0; it must be positive"):
+        LatencyPolicy(8, max_step_s=0.0)
 
 
 def test_the_example_in_the_docstring_runs() -> None:
