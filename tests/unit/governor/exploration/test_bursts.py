@@ -39,9 +39,16 @@ class Budget(ExplorationBudget):
 class Loop:
     """Bursts in an engine at length 0, whose verdicts come one step after the draft."""
 
-    def __init__(self, num_requests: int = 4, *, catch_up_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        num_requests: int = 4,
+        *,
+        catch_up_s: float = 0.0,
+        allowed: tuple[int, ...] | None = None,
+    ) -> None:
         """`catch_up_s`: what the first step of a burst takes longer where the drafter rests."""
         self.catch_up_s = catch_up_s
+        self.allowed = allowed
         self.budget = Budget()
         self.bursts = Bursts(self.budget, CostModel())
         self.num_requests = num_requests
@@ -49,7 +56,7 @@ class Loop:
 
     def step(self, accepted: int = 0, *, catches_up: bool = False) -> int:
         """The length of the next step; `accepted` of the drafts of the one before."""
-        load = EngineLoad(self.num_requests, 900, 0, 0, 2)
+        load = EngineLoad(self.num_requests, 900, 0, 0, 2, allowed_lengths=self.allowed)
         plan = self.bursts.probe(load, forecast(self.num_requests))
         length = 0 if plan is None else plan.draft_length
         if plan is not None:
@@ -175,3 +182,20 @@ def test_catching_up_is_paid_as_measured_and_in_advance_from_then_on() -> None:
     assert loop.budget.asked == [pytest.approx(2 * 0.005 + 0.050)]
     assert loop.budget.paid[0] == pytest.approx(0.050)
     assert sum(loop.budget.paid) == pytest.approx(0.005 + 0.050)
+
+
+def test_a_burst_drafts_the_shortest_length_that_is_allowed() -> None:
+    assert Loop(8, allowed=(0, 2, 5)).lengths(26) == [0] * 23 + [2, 0, 0]
+
+
+def test_where_no_length_is_allowed_nothing_is_tried() -> None:
+    assert Loop(allowed=(0,)).lengths(100) == [0] * 100
+
+
+@pytest.mark.parametrize(("accepted", "continues"), [(2, True), (1, False)])
+def test_only_a_length_that_is_allowed_is_promising(accepted: int, continues: bool) -> None:
+    """Length 1 would win at an acceptance of 1/3, length 2 above 0.37 only: with 2 of 3."""
+    loop = Loop(3, allowed=(0, 2))
+    loop.until_burst()
+    assert loop.step(accepted) == 2
+    assert loop.step(accepted) == (2 if continues else 0)
