@@ -53,6 +53,29 @@ TESTS: dict[str, tuple[str, ...]] = {
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
     "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
+    "gateway/admission/waiting_requests.py": ("gateway/admission/test_queue.py",),
+    "gateway/continuation/chunks.py": (
+        "gateway/continuation/test_relays.py",
+        "gateway/continuation/test_resumable_stream.py",
+    ),
+    "gateway/continuation/continued_relay.py": ("gateway/continuation/test_relays.py",),
+    "gateway/continuation/stream_tail.py": ("gateway/continuation/test_relays.py",),
+    "gateway/continuation/tracked_relay.py": ("gateway/continuation/test_relays.py",),
+    "gateway/proxy/answer.py": (
+        "gateway/proxy/test_cut_sends.py",
+        "gateway/proxy/test_request_runner.py",
+    ),
+    "gateway/proxy/attempt_end.py": (
+        "gateway/proxy/test_attempt.py",
+        "gateway/proxy/test_attempt_history.py",
+    ),
+    "gateway/proxy/replica_chooser.py": ("gateway/proxy/test_request_runner.py",),
+    "gateway/routing/ranker.py": ("gateway/routing/test_rankers.py",),
+    "gateway/routing/rankers/least_load.py": ("gateway/routing/test_rankers.py",),
+    "gateway/routing/replica_slots.py": (
+        "gateway/routing/test_router.py",
+        "gateway/workers/test_idle_slots.py",
+    ),
 }
 
 NOT_JUDGED: dict[str, str] = {
@@ -60,6 +83,8 @@ NOT_JUDGED: dict[str, str] = {
     "engine/scheduler/governor_start.py": "tested on real engines",
     "governor/contract/samples.py": "data for the checks of the contract, not behaviour",
     "governor/policy.py": "declares a protocol",
+    "gateway/admission/slot_source.py": "declares a protocol",
+    "gateway/proxy/services.py": "names the shared objects",
 }
 """Modules without mutants, with the reason."""
 
