@@ -1,7 +1,7 @@
 """Which engine tests share a worker of pytest, and the order in which the workers get them.
 
 With `--dist loadfile` one worker runs a whole group: the tests of a file, or of several files that
-share a server. Each worker takes the next group when it has finished one.
+share a server or an import. Each worker takes the next group when it has finished one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ _SHARED = {
     "test_serve.py": "paceline serve",
 }
 """Files of one group, in order: the files that end the server come last."""
+_SHARED_FOLDERS = {
+    "in_process": "vLLM in the test process",
+    "any_length": "vLLM in the test process",
+}
+"""Folders whose tests import vLLM, which takes 8 s of processor time per worker."""
 _LONGEST_FIRST = (
     "paceline serve",
     "test_verdicts.py",
@@ -25,6 +30,7 @@ _LONGEST_FIRST = (
     "test_gateway_engine.py",
     "test_vllm_command.py",
     "test_drafters.py",
+    "vLLM in the test process",
 )
 """A long group at the end would keep one worker busy and leave the other idle."""
 
@@ -57,4 +63,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group_of(file: Path) -> str:
-    return _SHARED.get(file.name, file.name)
+    return _SHARED.get(file.name) or _SHARED_FOLDERS.get(file.parent.name, file.name)

@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 async def test_streams_survive_killed_engines(tmp_path: Path) -> None:
     chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
-    texts = [one["messages"][0]["content"] for one in chats[:4]]
+    texts = [one["messages"][0]["content"] for one in chats[:3]]
     config = {"engine": {"replicas": 2}, "server": {"granted_fields": ["ignore_eos"]}}
     with start_gateway(tmp_path, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
-        run = KillingRun(gateway, "paceline-demo", texts, max_tokens=192, seed=0)
+        run = KillingRun(gateway, "paceline-demo", texts, max_tokens=128, seed=0)
         await run.run([Victim.CORE], num_streams=12)
         differences = await run.differences()
     summary = run.summary()
