@@ -238,3 +238,10 @@ def test_an_expectation_is_a_number_or_absent(expected: float | None) -> None:
     )
     assert controller.plan(LOAD).draft_length == 3
     assert controller.state()["expected_goodput_tokens_per_s"] == expected
+
+
+def test_drafts_are_counted() -> None:
+    controller = make_controller()
+    controller.count_drafts((3, 2), (2, 0))
+    state = controller.state()
+    assert (state["drafted_tokens_total"], state["accepted_tokens_total"]) == (5, 2)

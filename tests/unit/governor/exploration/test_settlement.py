@@ -150,3 +150,42 @@ def test_a_step_that_was_not_measured_wastes_half_of_the_forecast(changes: dict[
 def test_a_step_that_drafts_and_verifies_wastes_a_whole_price() -> None:
     steps = (step(1, 0, 0.012), replace(step(1, 1, 0.5), is_clean=False), step(0, 1, 0.015))
     assert settled(*steps, num_paid=2) == pytest.approx(0.002 + 0.004 + 0.005)
+
+
+def test_without_a_probe_nothing_is_settled() -> None:
+    budget = Credit()
+    Settlement(budget).observe(step(1, 1, 0.5))
+    assert budget.paid_s == 0.0
+
+
+def test_a_probe_of_another_length_ends_the_one_before() -> None:
+    """The first one stays at its forecast; the second takes 1 ms and 3 ms more."""
+    budget = Credit()
+    settlement = Settlement(budget)
+    for length in (1, 2):
+        settlement.pay(0.005, length=length, token_s=TOKEN_S)
+    for one in (step(2, 0, 0.011), step(0, 2, 0.013)):
+        settlement.observe(one)
+    assert budget.paid_s == pytest.approx(0.005 + 0.004)
+
+
+def test_each_probe_of_the_same_length_is_settled_by_its_own_steps() -> None:
+    budget = Credit()
+    settlement = Settlement(budget)
+    for _ in range(2):
+        settlement.pay(0.004, length=1, token_s=TOKEN_S)
+        for one in (step(1, 0, 0.012), step(0, 1, 0.015)):
+            settlement.observe(one)
+    assert budget.paid_s == pytest.approx(2 * 0.007)
+
+
+def test_other_steps_before_and_between_are_no_part_of_a_probe() -> None:
+    """Drafts of the same length from before are verified, and one step verifies nothing."""
+    steps = (step(0, 1, 0.5), step(1, 0, 0.012), step(0, 0, 0.5), step(0, 1, 0.015))
+    assert settled(*steps) == pytest.approx(0.007)
+
+
+def test_a_step_beyond_those_paid_for_wastes_no_drafting() -> None:
+    """The probe has won, and the step that verifies it drafts as many tokens again."""
+    verifies = replace(step(1, 1, 0.5), is_clean=False)
+    assert settled(step(1, 0, 0.012), verifies) == pytest.approx(0.002 + 0.004 / 2)
