@@ -100,6 +100,16 @@ def test_one_standard_error_counts_two_more_verdicts() -> None:
     assert model.optimistic_survival(1) == pytest.approx(OFFER * upper)
 
 
+def test_the_standard_error_is_that_of_the_position_itself() -> None:
+    """Position 2 has three verdicts, one of them accepted; position 1 has four."""
+    model = AcceptanceModel(2)
+    model.observe(step(2, (2, 0), (2, 1), (2, 1), (2, 2)))
+    first, second = model.survival
+    accept = second / first / (model.offered[1] / model.offered[0])
+    upper = accept + math.sqrt(accept * (1.0 - accept) / (3.0 + 2.0))
+    assert model.optimistic_survival(2) == pytest.approx(second * upper / accept)
+
+
 def test_no_acceptance_is_believed_to_be_above_one() -> None:
     """One of one: 0.73 and more, and one standard error up is above 1."""
     model = AcceptanceModel(1)
@@ -166,8 +176,10 @@ def test_a_model_without_positions_learns_nothing() -> None:
 def test_a_request_of_a_higher_rate_weighs_less_unless_weights_are_off() -> None:
     """Of two requests one has all accepted; after it has been seen, its verdict weighs less."""
     learned = {}
-    for uses_weights in (True, False):
-        model = AcceptanceModel(1, uses_request_weights=uses_weights)
+    for uses_weights, model in (
+        (True, AcceptanceModel(1)),
+        (False, AcceptanceModel(1, uses_request_weights=False)),
+    ):
         for _ in range(50):
             model.observe(replace(step(1, (1, 1), (1, 0)), judged=("fast", "slow")))
         learned[uses_weights] = model.survival[0]

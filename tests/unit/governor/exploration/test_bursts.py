@@ -199,3 +199,17 @@ def test_only_a_length_that_is_allowed_is_promising(accepted: int, continues: bo
     loop.until_burst()
     assert loop.step(accepted) == 2
     assert loop.step(accepted) == (2 if continues else 0)
+
+
+def test_a_burst_is_settled_with_the_time_and_the_tokens_of_its_steps() -> None:
+    """8 requests, 2.5 ms a token at length 0: 5 ms more for drafting, and one token is accepted."""
+    loop = Loop(8)
+    loop.until_burst()
+    assert [loop.step(accepted=1), loop.step()] == [0, 0]
+    assert sum(loop.budget.paid) == pytest.approx(0.005 - 0.0025)
+
+
+def test_a_single_verdict_is_enough_to_continue() -> None:
+    loop = Loop(1)
+    loop.until_burst()
+    assert loop.lengths(3, accepted=1) == [1, 1, 1]
