@@ -162,7 +162,7 @@ def _good_body(drawn: random.Random, *, max_tokens: int) -> bytes:
 
 def _request(body: bytes) -> bytes:
     return (
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         b"content-length: %d\r\n\r\n%b" % (len(body), body)
     )
 

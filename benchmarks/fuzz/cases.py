@@ -213,10 +213,14 @@ def _bytes(rng: random.Random, kind: str, model: str) -> Case:
 
 
 def _shape(rng: random.Random, kind: str, model: str) -> Case:
-    """Deep, wide and long bodies, repeated keys, and bodies that are not objects."""
+    """Deep, wide and long bodies, repeated keys, and bodies that are not objects.
+
+    One in eight of the wide ones has more values than the gateway decodes.
+    """
     route = rng.choice(ROUTES)
     depth = rng.choice((60, 63, 64, 65, 66, 500, 2000))
     width = rng.choice((100, 3000, 25_000))
+    many = 400_000 if rng.random() < 0.125 else width
     entries = b",".join(b'"%d":0' % n for n in range(width))
     valid = _encode(_valid(rng, route, model))
     body = rng.choice(
@@ -224,6 +228,10 @@ def _shape(rng: random.Random, kind: str, model: str) -> Case:
             valid[:-1] + b',"metadata":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}",
             valid[:-1] + b',"tools":' + b"[" * depth + b"]" * depth + b"}",
             b"[" * depth,
+            valid[:-1] + b',"stop":[' + b"[]," * many + b"[]]}",
+            valid[:-1] + b',"stop":[' + b"{}," * many + b"{}]}",
+            valid[:-1] + b',"stop_token_ids":[' + b"7," * many + b"7]}",
+            valid[:-1] + b',"user":"' + b"[:,{" * many + b'"}',
             valid[:-1] + b',"metadata":{' + entries + b"}}",
             valid[:-1] + b',"logit_bias":{' + entries + b"}}",
             valid[:-1] + b',"user":"' + b"x" * rng.choice((999, 1000, 1001, 50_000)) + b'"}',
@@ -286,7 +294,9 @@ def _headers(rng: random.Random, kind: str, model: str) -> Case:
 def _framing(rng: random.Random, kind: str, model: str) -> Case:
     """Wrong lengths, invalid chunks, two requests in one."""
     body = _encode(_valid(rng, COMPLETIONS, model))
-    head = f"POST {COMPLETIONS.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = (
+        f"POST {COMPLETIONS.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    )
     length = f"content-length: {len(body)}\r\n"
     chunked = "transfer-encoding: chunked\r\n"
     text = body.decode()
@@ -307,6 +317,12 @@ def _framing(rng: random.Random, kind: str, model: str) -> Case:
             head + chunked + "\r\nfffffffffffffffff\r\n",
             head + chunked + "\r\n1\r\nab\r\n0\r\n\r\n",
             head + chunked + "\r\n0\r\nGET /metrics HTTP/1.1\r\n\r\n",
+            head + chunked + f"\r\n{len(body):x}\r\n{text}\r\n0\r\nx: y\r\n\r\n",
+            head + chunked + "\r\n0\r\nx: " + "a" * 200_000,
+            head + chunked + "\r\n1;" + "a" * 200_000,
+            head + length + "\r\n" + text + "\r\n" * rng.choice((1, 2, 50_000)),
+            head + length + "\r\n" + text + rng.choice(("GET", "\x00", "x" * 70_000)),
+            (head + length + "\r\n" + text) * 2,
             head.replace("HTTP/1.1", "HTTP/1.0") + chunked + "\r\n0\r\n\r\n",
             head.replace("HTTP/1.1", "HTTP/9.9") + length + "\r\n" + text,
             head.replace("HTTP/1.1", "") + length + "\r\n" + text,
@@ -335,7 +351,7 @@ def _post(kind: str, route: Route, body: bytes) -> Case:
 
 
 def _request(method: str, path: str, body: bytes, content_type: str, extra: str = "") -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\n{extra}"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{extra}"
     if content_type:
         head += f"content-type: {content_type}\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body

@@ -51,11 +51,26 @@ class ServerSettings(_Frozen):
     `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics, governors and replicas; 0 for any free port."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Host names under which clients may address the data port while it requires no key (a name
+    that a proxy passes on, for example). localhost and IP addresses are always allowed. On an
+    address other than loopback, Host headers are checked only if this is set."""
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
     """Number of processes that serve the data port. `auto`: one if engines compute on this
     machine's CPUs or it has fewer than 8 cores, else one for every 8 cores, at most 4."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
     """Longest request body, in bytes; a longer one gets a 413."""
+    max_json_values: int = Field(default=262_144, ge=1024)
+    """Most JSON values in a request body; every token id of a prompt is one. A body with more gets
+    a 400 before it is decoded: the gateway decodes about 5 million values per second."""
+    max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=16 * 1024 * 1024)
+    """Most memory, in bytes, for the requests and answers that the gateway holds at a time, over
+    all workers. A request that exceeds it gets a 503 at once."""
+    max_tenant_buffered_fraction: float = Field(default=0.5, gt=0, le=1)
+    """Share of `max_buffered_bytes` that the requests of one tenant may take; a request that
+    exceeds it gets a 429."""
+    max_connections: int = Field(default=4096, ge=16)
+    """Most client connections of each port and process; further ones get a 503."""
     max_choices: int = Field(default=8, ge=1, le=128)
     """Largest `n` of a request: the number of answers that it asks for."""
     granted_fields: frozenset[str] = frozenset()
@@ -230,6 +245,9 @@ class KeysSettings(_Frozen):
     use; by default `file` with `.salt` appended. Gateways of one fleet must share it."""
     metrics_need_key: bool = False
     """Whether `/metrics` requires the admin key too."""
+    audit_file: Path | None = None
+    """File to which every change on the admin port is appended, as a line of JSON; without it the
+    lines are in the log."""
 
 
 class FleetSettings(_Frozen):

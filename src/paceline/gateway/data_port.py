@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.housekeeping import Housekeeping
+from paceline.gateway.http.byte_budget import ByteBudget
+from paceline.gateway.http.decoding_turns import DecodingTurns
 from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
@@ -108,6 +110,8 @@ class DataPort:
             settings=settings,
             source=source,
             access=DataAccess(settings),
+            decoding_turns=DecodingTurns(),
+            bytes_held=self._byte_budget(),
             admissions=AdmissionQueues(settings.admission, slots_of, self._metrics, self._peers),
             router=router,
             leases=self.traffic,
@@ -117,6 +121,19 @@ class DataPort:
                 failures.continuation_fraction, failures.continuation_reserve
             ),
             metrics=self._metrics,
+        )
+
+    def _byte_budget(self) -> ByteBudget:
+        """This process's part of the budget."""
+        settings = self._settings
+        of_process = settings.max_buffered_bytes // settings.workers
+        of_tenant = int(settings.max_tenant_buffered_fraction * of_process)
+        has_tenants = settings.keys.file is not None
+        return ByteBudget(
+            of_process,
+            of_tenant if has_tenants else None,
+            settings.retry_after_s,
+            self._metrics.buffered_bytes_changed,
         )
 
 

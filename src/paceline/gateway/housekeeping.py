@@ -6,11 +6,14 @@ It drops what is remembered of replicas that left or restarted.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
 from paceline.gateway.time_limits import HOUSEKEEPING_PERIOD_S
+
+logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
@@ -28,11 +31,15 @@ class Housekeeping:
         self._states: dict[str, ReplicaState] = {}
 
     async def run(self) -> None:
+        """Run a round every second until cancelled. A round that fails does not end the others."""
         while True:
             await asyncio.sleep(HOUSEKEEPING_PERIOD_S)
-            self.run_once()
-            known = {replica.address for replica in self._source.replicas()}
-            await self._upstreams.keep_only(known | self._leases.addresses())
+            try:
+                self.run_once()
+                known = {replica.address for replica in self._source.replicas()}
+                await self._upstreams.keep_only(known | self._leases.addresses())
+            except Exception:
+                logger.exception("a round of housekeeping failed; the next one follows")
 
     def run_once(self) -> None:
         """Reset a replica that is ready again; forget those gone."""

@@ -6,18 +6,40 @@ import contextlib
 import gc
 import logging
 import sys
+import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 _GC_THRESHOLD = 50_000
 """Net new containers that start a collection. Python's default, 700, is reached by about five
 requests in flight. Chosen empirically: about 10 MB, should failing requests leave cycles."""
 
 
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
+"""Control characters, and what the log shows instead: a line end, for example, as \\n."""
+_ESCAPES |= {0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+class OneLineFormatter(logging.Formatter):
+    """Keeps each message on one line: it may quote what a replica or a client sent.
+
+    A line end could make a quoted text look like an entry of its own, and an escape sequence
+    changes what a terminal shows. The traceback of an exception follows on lines of its own.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(_ESCAPES)
+
+    def formatException(self, ei: Any) -> str:
+        """The traceback, indented: no line of it can look like an entry."""
+        return textwrap.indent(super().formatException(ei), "    ", lambda line: True)
+
+
 def start_logging() -> None:
     """Log warnings and errors to standard error, in the same form for all processes."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="paceline: %(levelname)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter("paceline: %(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.outcomes import Outcome
@@ -13,7 +17,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings
-from unit.gateway.conftest import SETTINGS, FixedReplicas
+from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
@@ -35,3 +39,28 @@ async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_
     source.current = [R0]
     housekeeping.run_once()
     assert leases.breaker_states() == {}
+
+
+async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("paceline.gateway.housekeeping.HOUSEKEEPING_PERIOD_S", 0.001)
+    leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FailingOnce([R0])
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS))
+    running = asyncio.create_task(housekeeping.run())
+    await until(lambda: source.num_calls > 3)
+    running.cancel()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "broken source" in caplog.text
+
+
+class FailingOnce(FixedReplicas):
+    """A source whose first answer is an exception."""
+
+    num_calls = 0
+
+    def replicas(self) -> Sequence[Replica]:
+        self.num_calls += 1
+        if self.num_calls == 1:
+            raise RuntimeError("broken source")
+        return self.current

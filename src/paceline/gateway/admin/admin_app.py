@@ -1,16 +1,17 @@
 """The ASGI application of the admin port: metrics, governors and replicas.
 
 Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
-stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests).
+stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests). A key has a
+role; every change is written to the audit log, also one that was refused.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
+from paceline.gateway.admin.audit import AuditEntry, AuditLog
 from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
@@ -32,18 +33,24 @@ from paceline.gateway.http.errors import (
     unavailable,
 )
 from paceline.gateway.http.strict_json import parse_object
-from paceline.gateway.keys.access import AdminAccess
+from paceline.gateway.keys.access import AdminAccess, Operator
+from paceline.gateway.keys.hosts import is_trusted_host
+from paceline.gateway.keys.roles import Role
 from paceline.gateway.metrics.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 
-_METHODS = {
-    "/metrics": ("GET", "HEAD"),
-    "/admin/governor": ("GET", "HEAD", "PATCH"),
-    "/admin/replicas": ("GET", "HEAD", "POST", "PATCH", "DELETE"),
-}
+_READ = {"GET": Role.READ, "HEAD": Role.READ}
+_METHODS: Mapping[str, Mapping[str, Role]] = {
+    "/metrics": _READ,
+    "/admin/governor": {**_READ, "PATCH": Role.OPERATE},
+    "/admin/replicas": {
+        **_READ, "POST": Role.ADMIN, "PATCH": Role.OPERATE, "DELETE": Role.ADMIN,
+    },
+}  # fmt: skip
+"""By path and method, the role that the request needs."""
 
 
 class AdminApp:
@@ -66,21 +73,30 @@ class AdminApp:
         self._changes = changes
         self._fetch_worker_samples = fetch_worker_samples
         self._access = AdminAccess(settings)
+        self._audit = AuditLog(settings.keys.audit_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = AuditEntry.begin(scope)
         try:
-            await self._dispatch(scope, receive, send)
+            await self._dispatch(scope, receive, send, entry)
         except ClientGone:
-            return
+            entry.error = "client_gone"
         except Refusal as refusal:
             problem = refusal.problem
+            entry.status, entry.error = problem.status, problem.code
             await send_body(send, problem.status, problem.body(), headers=problem.headers())
+        finally:
+            if entry.method not in _READ:
+                self._audit.write(entry)
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _dispatch(
+        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
+    ) -> None:
         path, method = scope["path"], scope["method"]
-        is_authenticated = self._access.authenticate(scope)
-        if not is_authenticated and not _is_trusted_host(
-            header(scope, b"host"), self._settings.admin_host
+        operator = self._access.authenticate(scope)
+        entry.holder, entry.key_id, entry.role = operator.name, operator.key_id, operator.role
+        if not operator.may_name_any_host and not is_trusted_host(
+            header(scope, b"host"), (self._settings.admin_host.lower(),)
         ):
             raise Refusal(
                 Problem(
@@ -95,12 +111,14 @@ class AdminApp:
             raise Refusal(not_found(path))
         if method not in methods:
             raise Refusal(method_not_allowed(method, path, ", ".join(methods)))
+        if not operator.role.includes(methods[method]):
+            raise Refusal(_role_missing(operator, method, path, methods[method]))
         if path == "/metrics":
             await self._send_metrics(send)
         elif path == "/admin/replicas":
-            await self._answer_replicas(scope, receive, send)
+            await self._answer_replicas(scope, receive, send, entry)
         elif method == "PATCH":
-            await self._set_governor(scope, receive, send)
+            await self._set_governor(scope, receive, send, entry)
         else:
             replicas = _selected(self._fleet.replicas(), scope)
             answers = await send_to_governors(
@@ -121,8 +139,10 @@ class AdminApp:
         text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 
-    async def _set_governor(self, scope: Scope, receive: Receive, send: Send) -> None:
-        change = check_governor_change(await self._read(scope, receive))
+    async def _set_governor(
+        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
+    ) -> None:
+        change = check_governor_change(await self._read(scope, receive, entry))
         replicas = _selected(self._fleet.replicas(), scope)
         # Without ?replica=, a change is for all replicas with a governor; remote ones have none.
         governed = [replica for replica in replicas if replica.control_socket is not None]
@@ -142,27 +162,43 @@ class AdminApp:
             if any(answer.is_refusal for answer in failed):
                 raise invalid(message, code="governor_refused")
             raise Refusal(unavailable(message, self._settings.retry_after_s))
+        entry.status = 200
         await send_json(send, 200, {"replicas": _by_name(answers)})
 
-    async def _answer_replicas(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_replicas(
+        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
+    ) -> None:
         num_in_flight = self._traffic.num_in_flight
         status = 200
         if scope["method"] == "POST":
-            status, content = 201, add_replica(self._fleet, await self._read(scope, receive))
+            status, content = 201, add_replica(self._fleet, await self._read(scope, receive, entry))
         elif scope["method"] == "PATCH":
-            request = await self._read(scope, receive)
+            request = await self._read(scope, receive, entry)
             content = drain_replica(self._fleet, request, num_in_flight)
         elif scope["method"] == "DELETE":
             names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
             content = remove_replica(self._fleet, names, num_in_flight)
         else:
             content = describe_fleet(self._fleet, num_in_flight)
+        entry.status = status
         await send_json(send, status, content)
 
-    async def _read(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+    async def _read(self, scope: Scope, receive: Receive, entry: AuditEntry) -> dict[str, Any]:
         check_headers(scope, self._settings)
         body = await read_body(receive, self._settings)
-        return parse_object(body, self._settings.max_json_depth, self._settings.max_json_keys)
+        parsed = parse_object(body.data, self._settings.json_limits, body.num_keys)
+        entry.set_change(parsed)
+        return parsed
+
+
+def _role_missing(operator: Operator, method: str, path: str, needed: Role) -> Problem:
+    return Problem(
+        403,
+        f"The key has the role {operator.role}; {method} {path} needs {needed}. Create a key with "
+        f"paceline keys create --admin --role {needed}.",
+        "role_missing",
+        closes_connection=True,
+    )
 
 
 def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
@@ -189,17 +225,3 @@ def _by_name(answers: Sequence[ControlAnswer]) -> dict[str, object]:
         answer.replica: answer.state if answer.state is not None else {"error": answer.error}
         for answer in answers
     }
-
-
-def _is_trusted_host(host: str | None, admin_host: str) -> bool:
-    """Whether the Host header is safe. In a DNS rebinding attack it holds the attacker's name."""
-    if host is None:
-        return False
-    name = host.rsplit("]", 1)[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-    if name.lower() in ("localhost", admin_host.lower()):
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -208,7 +208,11 @@ class Fleet:
     # Joining and leaving
 
     def _join(self, name: str, address: str, entry: ReplicaEntry) -> RemoteReplica:
-        remote = RemoteReplica(name, address, entry, self._settings, _jitter)
+        # An address that was added at run time may be any host: operators do not get to read it.
+        is_configured = entry in self._settings.entries
+        remote = RemoteReplica(
+            name, address, entry, self._settings, _jitter, quotes_errors=is_configured
+        )
         self._remotes[name] = remote
         self._tasks.start(name, remote.run())
         return remote

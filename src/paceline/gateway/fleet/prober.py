@@ -53,8 +53,15 @@ class ListedModel:
 class Prober:
     """HTTP client for one replica. An async context manager; each call has its own time limit."""
 
-    def __init__(self, address: str, dialect: Dialect, key: str | None = None) -> None:
-        """`address` is a URL without a path, or the path of a Unix socket."""
+    def __init__(
+        self, address: str, dialect: Dialect, key: str | None = None, *, quotes_errors: bool = True
+    ) -> None:
+        """`address` is a URL without a path, or the path of a Unix socket.
+
+        With `quotes_errors` the message of `ReplicaProbeFailed` may quote what the server sent, up
+        to 300 characters.
+        """
+        self._quotes_errors = quotes_errors
         self._is_unix = address.startswith("/")
         self._address = address
         self._base = "http://engine" if self._is_unix else address
@@ -163,10 +170,13 @@ class Prober:
             raise ReplicaProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             failure = ReplicaProbeNotSent if is_own_limit(error) else ReplicaProbeFailed
-            raise failure(f"{path} cannot be reached: {_short(error)}") from None
+            reason = _short(error) if self._quotes_errors else type(error).__name__
+            raise failure(f"{path} cannot be reached: {reason}") from None
 
     def _describe(self, path: str, status: int, body: bytes) -> str:
-        message, _ = error_message_of(self._dialect.name, status, body)
+        message = ""
+        if self._quotes_errors:
+            message, _ = error_message_of(self._dialect.name, status, body)
         return f"{path} answered {status}" + (f": {message[:_MAX_REASON_CHARS]}" if message else "")
 
 

@@ -38,8 +38,14 @@ class RemoteReplica:
         entry: ReplicaEntry,
         settings: FleetSettings,
         jitter: Callable[[float], float],
+        *,
+        quotes_errors: bool,
     ) -> None:
-        """`jitter` varies a period, so that several gateways do not poll at the same moments."""
+        """`jitter` varies a period, so that several gateways do not poll at the same moments.
+
+        `quotes_errors` says whether operators may read what the replica answers to a probe.
+        """
+        self._quotes_errors = quotes_errors
         self.name = name
         self.address = address
         self.entry = entry
@@ -92,7 +98,12 @@ class RemoteReplica:
 
     async def run(self) -> None:
         """Poll the replica until cancelled."""
-        async with Prober(self.address, DIALECTS[self.entry.dialect], self.entry.key) as prober:
+        async with Prober(
+            self.address,
+            DIALECTS[self.entry.dialect],
+            self.entry.key,
+            quotes_errors=self._quotes_errors,
+        ) as prober:
             while True:
                 try:
                     await self._poll(prober)

@@ -1,4 +1,4 @@
-"""Read a request's body within limits of size and time, and check its encoding by the headers.
+"""Read a request's body within limits of size, time and structure; check its encoding.
 
 `strict_json` parses the bytes and `requests.validation` checks the fields.
 """
@@ -6,15 +6,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from paceline.gateway.http.asgi import Receive, Scope, header
 from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.http.json_structure import JsonStructure
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import REFUSED_BODY_S
 
 
 class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A whole body whose structure is within the limits."""
+
+    data: bytes
+    num_keys: int
+    """Keys of its JSON; meaningless where it is not valid."""
+    decoded_bytes: int = 0
+    """Most memory that its decoded form takes."""
 
 
 def check_headers(scope: Scope, settings: GatewaySettings) -> None:
@@ -35,9 +49,23 @@ def check_headers(scope: Scope, settings: GatewaySettings) -> None:
         raise _too_large(settings.max_body_bytes)
 
 
-async def read_body(receive: Receive, settings: GatewaySettings) -> bytes:
-    """The whole body. Raises `Refusal` (413, 408) or `ClientGone`."""
+def announced_bytes(scope: Scope) -> int:
+    """Length of the body according to the headers; 0 when they do not tell."""
+    return int(header(scope, b"content-length") or 0)
+
+
+async def read_body(
+    receive: Receive,
+    settings: GatewaySettings,
+    num_reserved: int = 0,
+    reserve: Callable[[int], None] = lambda num_bytes: None,
+) -> Body:
+    """The whole body. Raises `Refusal` (413, 408, 400) or `ClientGone`, and what `reserve` raises.
+
+    `reserve` is called with each number of bytes that comes after the first `num_reserved`.
+    """
     parts: list[bytes] = []
+    structure = JsonStructure(settings.json_limits)
     num_bytes = 0
     try:
         async with asyncio.timeout(settings.body_timeout_s):
@@ -49,9 +77,19 @@ async def read_body(receive: Receive, settings: GatewaySettings) -> bytes:
                 num_bytes += len(part)
                 if num_bytes > settings.max_body_bytes:
                     raise _too_large(settings.max_body_bytes)
+                has_more = message.get("more_body", False)
+                try:
+                    if num_bytes > num_reserved:
+                        reserve(num_bytes - num_reserved)
+                        num_reserved = num_bytes
+                    structure.feed(part)
+                except Refusal as refusal:
+                    problem = replace(refusal.problem, closes_connection=has_more)
+                    raise Refusal(problem, refusal.outcome) from None
                 parts.append(part)
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
+                if not has_more:
+                    data = parts[0] if len(parts) == 1 else b"".join(parts)
+                    return Body(data, structure.num_keys, structure.decoded_bytes(data))
     except TimeoutError:
         raise Refusal(
             Problem(

@@ -1,8 +1,11 @@
 """`GuardedProtocol`: uvicorn's HTTP protocol with limits per connection.
 
-It limits the size of a request's head, the time in which the head must arrive, and the time for
-which a client may leave written bytes unread. Its errors have the gateway's shape. `body` limits
-request bodies.
+It limits the size of a request's head and of the framing around its body, the time in which the
+head must arrive, and the time for which a client may leave written bytes unread. Its errors have
+the gateway's shape, and none is ever written into an answer. `body` limits request bodies.
+
+Requests are not pipelined: one that is complete before the last answer is not served, and the
+connection closes after that answer.
 """
 
 from __future__ import annotations
@@ -21,12 +24,29 @@ from paceline.gateway.http.joined_head import JoinedHead
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers. Chosen empirically: web servers allow 8 to 64 KiB."""
 
+MAX_FRAMING_BYTES = 64 * 1024
+"""Bytes of a chunked body that are not body, apart from `_FRAMING_PER_BODY_BYTE`."""
+_FRAMING_PER_BODY_BYTE = 6
+"""The framing of a chunk with one byte takes five: its length, and two line ends."""
+
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER of 0 s: closing the socket drops unsent bytes, also those in the kernel."""
 
 _NOT_HTTP = Problem(400, "The request is not valid HTTP.", "invalid_http")
 _HEAD_TOO_LARGE = Problem(
     431, f"The headers are longer than {MAX_HEAD_BYTES} bytes; send less.", "headers_too_large"
+)
+_FRAMING_TOO_LARGE = Problem(
+    400,
+    f"More than {MAX_FRAMING_BYTES} bytes of the chunked body are no body; send larger chunks, "
+    "without extensions or trailers.",
+    "invalid_http",
+)
+_TOO_MANY_CONNECTIONS = Problem(
+    503,
+    "The gateway has as many connections as it may (server.max_connections); try again later.",
+    "too_many_connections",
+    retry_after_s=5,
 )
 _HEAD_TOO_SLOW = Problem(
     408, "The headers were not complete in time; send them faster.", "headers_timeout"
@@ -37,20 +57,37 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
     def __init__(
-        self, *args: Any, head_timeout_s: float, client_stall_timeout_s: float, **kwargs: Any
+        self,
+        *args: Any,
+        head_timeout_s: float,
+        client_stall_timeout_s: float,
+        min_client_bytes_per_s: float,
+        max_connections: int,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._max_connections = max_connections
+        self._min_bytes_per_check = client_stall_timeout_s * min_client_bytes_per_s
         self._head_timeout_s = head_timeout_s
         self._client_stall_timeout_s = client_stall_timeout_s
         self._stall_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
-        self._num_head_bytes = 0
         self._is_in_head = True
-        self._is_all_head = False  # the bytes just parsed are all part of one head
+        self._has_begun_head = False
+        """More than blank lines of it has arrived."""
+        self._num_head_bytes = 0
+        self._num_body_bytes = 0
+        self._num_framing_bytes = 0
+        self._is_one_phase = False
+        """The bytes being parsed belong to one head or one body."""
+        self._ignores_input = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_head_timer()
+        if len(self.connections) > self._max_connections:
+            self._refuse(_TOO_MANY_CONNECTIONS)
+        else:
+            self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
@@ -58,28 +95,55 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_in_head and self._head_timer is None:
+        if self._ignores_input:
+            return
+        if self._is_in_head and self._head_timer is None and not self._is_answering:
             self._start_head_timer()  # the next request on a kept-alive connection
-        self._is_all_head = self._is_in_head
+        self._is_one_phase = True
+        num_body_bytes_before = self._num_body_bytes
         super().data_received(data)
-        if self._is_all_head:
+        if not self._is_one_phase:
+            return
+        if self._is_in_head:
             self._num_head_bytes += len(data)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self._refuse(_HEAD_TOO_LARGE)
+        else:
+            self._num_framing_bytes += len(data) - (self._num_body_bytes - num_body_bytes_before)
+            allowed = MAX_FRAMING_BYTES + _FRAMING_PER_BODY_BYTE * self._num_body_bytes
+            if self._num_framing_bytes > allowed:
+                self._refuse(_FRAMING_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        self._has_begun_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            raise ValueError("trailers are not accepted")  # answered like any parse error
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        self._is_all_head = False
+        if self._is_answering:
+            raise ValueError("requests are not pipelined")
+        self._is_in_head = self._has_begun_head = False
+        self._is_one_phase = False
         self._num_head_bytes = 0
+        self._num_body_bytes = self._num_framing_bytes = 0
         self._stop_head_timer()
         if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("the parser accepts 0.9 and 2.0 too")  # answered like any parse error
+            raise ValueError("the parser accepts 0.9 and 2.0 too")
         super().on_headers_complete()
         self.cycle.transport = cast(asyncio.Transport, JoinedHead(self.transport))
 
+    def on_body(self, body: bytes) -> None:
+        self._num_body_bytes += len(body)
+        if not self.cycle.response_started:  # else it was refused, and the rest is discarded
+            super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._is_in_head = True
-        self._is_all_head = False
+        self._is_one_phase = False
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -93,18 +157,45 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._watch_client()
         super().on_response_complete()
+        if self._has_begun_head and self._head_timer is None and not self.transport.is_closing():
+            self._start_head_timer()  # part of the next head arrived during the answer
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(_NOT_HTTP)
 
+    @property
+    def _is_answering(self) -> bool:
+        """A request is complete and its answer is not."""
+        return self._is_in_head and self.cycle is not None and not self.cycle.response_complete
+
     def _refuse(self, problem: Problem) -> None:
+        """Send this error and close the connection, or close it after the answer in progress."""
+        self._ignores_input = True
         if self.transport.is_closing():
             return
+        if self._is_answering:
+            self.cycle.keep_alive = False
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle.response_started:  # the body was refused before its end
+                self.cycle.transport.close()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         body = problem.body()
+        retry_after = (
+            b"retry-after: %d\r\n" % problem.retry_after_s if problem.retry_after_s else b""
+        )
         self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s"
             b"connection: close\r\n\r\n%s"
-            % (problem.status, HTTPStatus(problem.status).phrase.encode(), len(body), body)
+            % (
+                problem.status,
+                HTTPStatus(problem.status).phrase.encode(),
+                len(body),
+                retry_after,
+                body,
+            )
         )
         self._watch_client()
         self.transport.close()
@@ -115,9 +206,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._reset()
 
     def _watch_client(self) -> None:
-        """Drop the connection unless the client reads some of the written bytes in each period.
+        """Drop the connection unless the client reads enough of the written bytes in each period.
 
-        Closing it instead would wait until the client has read everything.
+        Enough is `min_client_bytes_per_s`, or everything. Closing it instead would wait until the
+        client has read everything.
         """
         self._stop_stall_timer()
         num_bytes = self.transport.get_write_buffer_size()
@@ -134,7 +226,9 @@ class GuardedProtocol(HttpToolsProtocol):
             or self.cycle is None
             or self.cycle.response_complete
         )
-        if is_all_written and self.transport.get_write_buffer_size() >= num_bytes_before:
+        num_bytes_left = self.transport.get_write_buffer_size()
+        num_bytes_read = num_bytes_before - num_bytes_left
+        if is_all_written and num_bytes_left and num_bytes_read < self._min_bytes_per_check:
             self._reset()
         else:
             self._watch_client()
@@ -151,7 +245,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stall_timer = None
 
     def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self._head_timeout_s, self._refuse, _HEAD_TOO_SLOW)
+        self._head_timer = self.loop.call_later(self._head_timeout_s, self._end_slow_head)
+
+    def _end_slow_head(self) -> None:
+        if self._has_begun_head or self.cycle is None:
+            self._refuse(_HEAD_TOO_SLOW)
+        else:  # blank lines after the last request: there is no request to answer
+            self.transport.close()
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

@@ -13,6 +13,9 @@ from paceline.gateway.http.body import linger
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.usage import Usage
 
+_PIECE_BYTES = 64 * 1024
+"""A long answer is written in such pieces, each after the client has taken most of the last one."""
+
 
 class ClientResponse:
     """One answer to one client."""
@@ -31,9 +34,16 @@ class ClientResponse:
         """The end was sent."""
 
     async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
-        """Send a JSON answer in one piece."""
+        """Send a JSON answer that is complete.
+
+        Suspends until a client that reads slowly has taken all but the last 64 KiB or so.
+        """
         await self._start_whole(status, body, headers or [])
-        await self._finish(body)
+        last = max(0, len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
+        for start in range(0, last, _PIECE_BYTES):
+            piece = body[start : start + _PIECE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._finish(body[last:])
 
     async def whole_answer(self, body: bytes, usage: Usage | None) -> None:
         """Send an engine's answer in one piece; it counts as delivered."""

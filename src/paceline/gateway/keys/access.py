@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
-from paceline.gateway.http.asgi import Scope
+from paceline.gateway.http.asgi import Scope, header
 from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.keys.file import KeyFile
+from paceline.gateway.keys.hosts import is_trusted_host
 from paceline.gateway.keys.ring import Tenant, unauthorized
+from paceline.gateway.keys.roles import Role
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
 from paceline.gateway.settings import GatewaySettings, is_loopback
 
 logger = logging.getLogger(__name__)
+
+_HOST_NOT_ALLOWED = Problem(
+    403,
+    "The Host header must name localhost, an IP address, server.host or one of "
+    "server.allowed_hosts, because this port requires no key (keys.file).",
+    "host_not_allowed",
+    closes_connection=True,
+)
 
 
 class DataAccess:
@@ -24,6 +35,10 @@ class DataAccess:
     def __init__(self, settings: GatewaySettings) -> None:
         keys = settings.keys
         self._keys = None if keys.file is None else KeyFile(keys.file)
+        self._checks_host = keys.file is None and (
+            is_loopback(settings.host) or bool(settings.allowed_hosts)
+        )
+        self._hosts = {settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
         self._secret = None if keys.salt_path is None else read_or_create_secret(keys.salt_path)
         if self._keys is None and not is_loopback(settings.host):
             logger.warning(
@@ -33,7 +48,9 @@ class DataAccess:
             )
 
     def authenticate(self, scope: Scope) -> Tenant | None:
-        """The tenant of this request; None when no keys are set. Raises `Refusal` (401)."""
+        """The tenant of this request; None when no keys are set. Raises `Refusal` (401, 403)."""
+        if self._checks_host and not is_trusted_host(header(scope, b"host"), self._hosts):
+            raise Refusal(_HOST_NOT_ALLOWED)
         return None if self._keys is None else _authenticate(self._keys, scope)
 
     def cache_salt(self, tenant: Tenant | None) -> str | None:
@@ -41,6 +58,18 @@ class DataAccess:
         if tenant is None or self._secret is None:
             return None
         return salt_of(self._secret, tenant.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The sender of a request to the admin port."""
+
+    role: Role
+    may_name_any_host: bool
+    """Whether the Host header needs no check."""
+    name: str | None = None
+    """Holder of the key; None where none is required."""
+    key_id: str | None = None
 
 
 class AdminAccess:
@@ -52,16 +81,18 @@ class AdminAccess:
         self._open_paths = () if settings.keys.metrics_need_key else ("/metrics",)
         self._is_on_network = not is_loopback(settings.admin_host)
 
-    def authenticate(self, scope: Scope) -> bool:
-        """Whether the request may name any host. Raises `Refusal` (401).
+    def authenticate(self, scope: Scope) -> Operator:
+        """The sender of this request. Raises `Refusal` (401).
 
         While the port listens on loopback only, the Host header excludes web pages whose name
         resolves to this machine (DNS rebinding); such a page has no key either.
         """
-        if self._keys is None or scope["path"] in self._open_paths:
-            return self._is_on_network
-        _authenticate(self._keys, scope)
-        return True
+        if self._keys is None:
+            return Operator(Role.ADMIN, self._is_on_network)
+        if scope["path"] in self._open_paths:
+            return Operator(Role.READ, self._is_on_network)
+        holder = _authenticate(self._keys, scope)
+        return Operator(holder.role, True, holder.name, holder.key_id)
 
 
 def _authenticate(keys: KeyFile, scope: Scope) -> Tenant:

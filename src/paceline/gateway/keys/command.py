@@ -27,6 +27,7 @@ from paceline.gateway.keys.record import (
     parse_records,
     render_line,
 )
+from paceline.gateway.keys.roles import Role
 
 _EXAMPLES = """\b
 Examples:
@@ -35,6 +36,7 @@ Examples:
   paceline keys create --tenant acme --grant priority --expires 90d
   paceline keys create --admin --tenant ops
       A key for the admin port (keys.admin_key_file)
+  paceline keys create --admin --tenant watch --role read
   paceline keys list
   paceline keys revoke k3v9x2ab
 """
@@ -83,6 +85,12 @@ def keys() -> None:
     help="An engine field that is refused by default and that this key may use; repeatable.",
 )
 @click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    help="With --admin, what the key may do: read; operate (also governors and draining); admin "
+    "(also add and remove replicas), the default.",
+)
+@click.option(
     "--expires",
     metavar="WHEN",
     help="90d, 12h, or a date such as 2027-01-31 or 2027-01-31T12:00+01:00; UTC without a time "
@@ -92,6 +100,7 @@ def keys() -> None:
 def create(
     tenant: str,
     grants: tuple[str, ...],
+    role: str | None,
     expires: str | None,
     admin: bool,
     file: Path | None,
@@ -101,6 +110,8 @@ def create(
     path = _path(admin, file, config)
     if admin and grants:
         raise click.UsageError("--grant is for the data port; leave it out with --admin")
+    if role is not None and not admin:
+        raise click.UsageError("--role is for the admin port; add --admin, or leave it out")
     now = datetime.now(UTC).replace(microsecond=0)
     expires_at = None if expires is None else _moment(expires, now)
     key_id, secret = make_key()
@@ -112,6 +123,7 @@ def create(
             created_at=now,
             expires_at=expires_at,
             granted_fields=tuple(sorted(set(grants))),
+            role=Role(role or Role.ADMIN) if admin else None,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -140,13 +152,13 @@ def show(admin: bool, file: Path | None, config: Path | None) -> None:
     except KeysUnusable as error:
         raise _failed(path, error) from None
     now = datetime.now(UTC)
-    rows = [("ID", "TENANT", "CREATED", "EXPIRES", "GRANTED")]
+    rows = [("ID", "TENANT", "CREATED", "EXPIRES", "ROLE" if admin else "GRANTED")]
     for record in records:
         expires = "never" if record.expires_at is None else record.expires_at.isoformat()
         if record.expires_at is not None and record.expires_at <= now:
             expires += " (expired)"
-        granted = " ".join(record.granted_fields) or "-"
-        rows.append((record.id, record.tenant, record.created_at.isoformat(), expires, granted))
+        may = (record.role or Role.ADMIN) if admin else " ".join(record.granted_fields) or "-"
+        rows.append((record.id, record.tenant, record.created_at.isoformat(), expires, may))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

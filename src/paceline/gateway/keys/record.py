@@ -17,6 +17,8 @@ from typing import Annotated
 
 import msgspec
 
+from paceline.gateway.keys.roles import Role
+
 MAX_FILE_BYTES = 8 * 1024 * 1024
 """Chosen empirically: 10,000 keys of 250 bytes, with a margin. A longer file is a mistake."""
 MAX_KEYS = 10_000
@@ -46,6 +48,8 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     expires_at: _Moment | None = None
     granted_fields: tuple[str, ...] = ()
     """Engine fields that its holder may use in addition to those that every client may use."""
+    role: Role | None = None
+    """What a key of the admin port may do; None for everything, and for keys of the data port."""
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.keys.record import KeyRecord, hash_secret, split_key
+from paceline.gateway.keys.roles import Role
 
 _NO_HASH = "0" * 64
 """Compared with when the id is unknown, so both cases take equally long. No known secret has this
@@ -23,6 +24,8 @@ class Tenant:
     """Engine fields that this key may use in addition to those that every client may use."""
     key_id: str
     """Public part of the key; may be logged."""
+    role: Role = Role.ADMIN
+    """What it may do on the admin port; without meaning on the data port."""
 
 
 class KeyRing:
@@ -48,7 +51,8 @@ class KeyRing:
             return unauthorized("This API key is unknown; it is wrong or was revoked.")
         if record.expires_at is not None and record.expires_at.timestamp() <= now_s:
             return unauthorized(f"This API key expired at {record.expires_at.isoformat()}.")
-        return Tenant(record.tenant, frozenset(record.granted_fields), record.id)
+        role = Role.ADMIN if record.role is None else record.role
+        return Tenant(record.tenant, frozenset(record.granted_fields), record.id, role)
 
     def __len__(self) -> int:
         return len(self._records)

@@ -244,6 +244,11 @@ class GatewayMetrics:
             "Requests that wait in the gateway for a replica.",
             registry=registry,
         )
+        self._buffered = Gauge(
+            "paceline_buffered_bytes",
+            "Memory reserved for the requests and answers that the gateway holds.",
+            registry=registry,
+        )
         self._not_admitted = Counter(
             "paceline_admission_refused_total",
             "Requests refused because of overload, by reason.",
@@ -297,6 +302,10 @@ class GatewayMetrics:
     def queue_changed(self, by: int) -> None:
         """The number of waiting requests has changed by this, which may be negative."""
         self._waiting.inc(by)
+
+    def buffered_bytes_changed(self, by: int) -> None:
+        """The memory reserved for requests and answers changed by this much."""
+        self._buffered.inc(by)
 
     def admission_refused(self, reason: AdmissionReason) -> None:
         self._not_admitted.labels(reason.value).inc()

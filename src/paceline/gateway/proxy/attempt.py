@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.gateway.delivered import NOTHING
+from paceline.gateway.http.byte_budget import ReservedBytes
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import ABORTED, Relay, are_comments, is_aborted
 from paceline.gateway.proxy.attempt_end import (
@@ -64,13 +65,16 @@ class RequestContext:
     upstreams: Upstreams
     observer: AttemptObserver
     settings: GatewaySettings
+    reserved: ReservedBytes
+    """Memory that the request may use; an answer that is held as a whole adds to it."""
 
 
 class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_lease", "_observer", "_reply", "_request", "_request_id", "_settings", "_upstreams",
+        "_lease", "_observer", "_reply", "_request", "_request_id", "_reserved", "_settings",
+        "_upstreams",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, lease: Lease) -> None:
@@ -80,6 +84,7 @@ class Attempt:
         self._upstreams = context.upstreams
         self._observer = context.observer
         self._settings = context.settings
+        self._reserved = context.reserved
         self._lease = lease
 
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
@@ -91,6 +96,7 @@ class Attempt:
         is_stream = self._request.is_stream
         limit_s = settings.first_byte_timeout_s if is_stream else settings.response_timeout_s
         self._lease.watch_progress(is_stream=is_stream)
+        num_reserved = self._reserved.num_bytes
         try:
             async with StreamTimeout(limit_s) as limit:
                 self._lease.on_cut(limit.expire)
@@ -107,6 +113,8 @@ class Attempt:
             return unreachable(str(error), settings)
         except Broken as error:
             return broken(str(error), settings)
+        finally:
+            self._reserved.grow(num_reserved - self._reserved.num_bytes)  # the answer is gone
 
     async def _exchange(
         self, path: str, body: bytes, relay: Relay, limit: StreamTimeout
@@ -119,7 +127,7 @@ class Attempt:
             return await self._relay_stream(response, relay, limit)
         if self._reply.has_begun:
             raise Broken("the answer that was to continue a stream is no stream")
-        whole = await response.read_all(self._settings.max_response_bytes)
+        whole = await response.read_all(self._settings.max_response_bytes, self._reserved.grow)
         self._lease.got_bytes()
         if is_aborted(whole):
             return self._failed(status_in(ABORTED), ABORTED)

@@ -30,6 +30,11 @@ class AttemptEnd:
         """Whether the replica refused a field that a replica of another kind may serve."""
         return self.problem is not None and self.problem.code == UNSUPPORTED
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the replica refused the request because of its load; an idle one may serve it."""
+        return self.problem is not None and self.problem.status == 429
+
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
 

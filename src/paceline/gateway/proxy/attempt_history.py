@@ -12,7 +12,7 @@ class AttemptHistory:
     """The attempts of one request. The fields of `FailureContext` define the counts."""
 
     __slots__ = (
-        "_is_unsupported", "_num_continuations", "_num_continuations_in_all",
+        "_is_busy", "_is_unsupported", "_num_continuations", "_num_continuations_in_all",
         "_num_repeating_errors", "num_attempts",
     )  # fmt: skip
 
@@ -20,7 +20,7 @@ class AttemptHistory:
         self.num_attempts = 0
         self._num_continuations = self._num_continuations_in_all = 0
         self._num_repeating_errors = 0
-        self._is_unsupported = False
+        self._is_unsupported = self._is_busy = False
 
     def note(self, end: AttemptEnd, *, continues: bool, num_new_tokens: int) -> None:
         """Count one attempt. `continues`: it continued a stream instead of beginning an answer.
@@ -36,6 +36,7 @@ class AttemptHistory:
                 self._num_continuations = 0 if has_progress else self._num_continuations + 1
         self._num_repeating_errors += end.repeats
         self._is_unsupported = end.is_unsupported
+        self._is_busy = end.is_busy
 
     def failure_context(
         self,
@@ -52,6 +53,7 @@ class AttemptHistory:
         return FailureContext(
             outcome=outcome,
             is_unsupported=self._is_unsupported,
+            is_busy=self._is_busy,
             has_client_bytes=has_client_bytes,
             can_continue=can_continue,
             num_attempts=self.num_attempts,

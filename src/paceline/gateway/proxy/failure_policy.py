@@ -33,6 +33,7 @@ class RetryReason(StrEnum):
     COMPLETED = "completed"
     ENGINE_REFUSED = "engine_refused"
     UNSUPPORTED_THERE = "unsupported_there"
+    BUSY_THERE = "busy_there"
     CONTINUATION_REFUSED = "continuation_refused"
     CLIENT_GONE = "client_gone"
     STOPPING = "stopping"
@@ -61,6 +62,8 @@ class FailureContext:
     """How the attempt ended. Never the request's own deadline, which ends the request."""
     is_unsupported: bool
     """Whether it ended with a refusal that is due to how the replica is configured."""
+    is_busy: bool
+    """Whether it ended with a refusal that is due to the replica's load, a 429."""
     has_client_bytes: bool
     """Whether the client has received anything of the answer, from any attempt."""
     can_continue: bool
@@ -106,8 +109,9 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
        fault itself, whole answer too slow or too large: GIVE_UP. A 4xx is never tried again, but a
        client that has bytes cannot be given it as its answer: GIVE_UP. The exception is a refusal
-       that is due to how the replica is configured: RETRY_ELSEWHERE while attempts, budget and
-       another replica are left.
+       that is due to how the replica is configured, or to its load: RETRY_ELSEWHERE while attempts,
+       budget and another replica are left. A stream that has begun is continued after a refusal
+       that is due to a replica's load.
     2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
     3. An error that repeats has occurred twice: GIVE_UP. The second engine shows that the request
        is the cause; a third would only repeat the work.
@@ -118,12 +122,16 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
        be the one that timed out or failed.
     7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
     """
-    if end.outcome is Outcome.ENGINE_REFUSED and end.has_client_bytes:
+    is_refused = end.outcome is Outcome.ENGINE_REFUSED
+    is_busy_continuation = is_refused and end.is_busy and end.has_client_bytes
+    if is_refused and end.has_client_bytes and not is_busy_continuation:
         return _give_up(RetryReason.CONTINUATION_REFUSED)
     if end.is_unsupported and _may_retry(end, settings):
         return Decision(Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE)
+    if is_refused and end.is_busy and _may_retry(end, settings):
+        return Decision(Step.RETRY_ELSEWHERE, RetryReason.BUSY_THERE)
     decided = _ENDS.get(end.outcome)
-    if decided is not None:
+    if decided is not None and not is_busy_continuation:
         return decided
     if end.has_client_bytes and not end.can_continue:
         return _give_up(RetryReason.NOT_CONTINUABLE)

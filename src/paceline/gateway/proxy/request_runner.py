@@ -13,7 +13,14 @@ import time
 from paceline.gateway.admission import Overloaded, RefusalReason
 from paceline.gateway.admission.queue import Slot
 from paceline.gateway.http.asgi import Receive, Scope
-from paceline.gateway.http.body import ClientGone, check_headers, read_body
+from paceline.gateway.http.body import (
+    Body,
+    ClientGone,
+    announced_bytes,
+    check_headers,
+    read_body,
+)
+from paceline.gateway.http.byte_budget import ReservedBytes
 from paceline.gateway.http.client_watch import ClientWatch
 from paceline.gateway.http.errors import INTERNAL, STOPPING, Problem, Refusal
 from paceline.gateway.http.response import ClientResponse
@@ -112,18 +119,20 @@ class RequestRunner:
     async def _serve(self) -> Outcome:
         """The eight steps. A step that ends the request early raises."""
         tenant = self._authenticate()
-        body = await self._read_body()
-        request = self._check_request(body, tenant)
-        plan = self._check_served(request, tenant)
-        async with (
-            ClientWatch(self._receive),
-            self._deadline,
-            self._wait_for_slots(plan) as slot,
-        ):
-            end = None
-            while (lease := await self._choose_replica(slot, end)) is not None:
-                end = await self._attempt(lease)
-            return await self._finish(end)
+        name = None if tenant is None else tenant.name
+        with self._services.bytes_held.request(name) as reserved:
+            body = await self._read_body(reserved)
+            request = await self._check_request(body, tenant, reserved)
+            plan = self._check_served(request, tenant, reserved)
+            async with (
+                ClientWatch(self._receive),
+                self._deadline,
+                self._wait_for_slots(plan) as slot,
+            ):
+                end = None
+                while (lease := await self._choose_replica(slot, end)) is not None:
+                    end = await self._attempt(lease)
+                return await self._finish(end)
 
     # The steps
 
@@ -131,19 +140,32 @@ class RequestRunner:
         """Step 1: the tenant whose key the request carries; None when keys are off."""
         return self._services.access.authenticate(self._scope)
 
-    async def _read_body(self) -> bytes:
-        """Step 2: check the headers, start the deadline, and read the whole body."""
+    async def _read_body(self, reserved: ReservedBytes) -> Body:
+        """Step 2: check the headers, start the deadline, and read the whole body.
+
+        Memory is reserved before anything is read: for the body, the copy that a replica gets,
+        and the decoded form, which is as long for plain text.
+        """
         settings = self._services.settings
         check_headers(self._scope, settings)
         self._deadline = Deadline(deadline_of(self._scope, settings.admission))
-        return await read_body(self._receive, settings)
+        num_bytes = announced_bytes(self._scope)
+        reserved.resize(3 * num_bytes)
+        return await read_body(self._receive, settings, num_bytes, reserved.grow)
 
-    def _check_request(self, body: bytes, tenant: Tenant | None) -> CheckedRequest:
+    async def _check_request(
+        self, body: Body, tenant: Tenant | None, reserved: ReservedBytes
+    ) -> CheckedRequest:
         """Step 3: refuse a request that no engine should see."""
-        self._times = RequestTimes(self._services.metrics)
-        return check_request(self._route, body, self._services.settings, tenant)
+        services = self._services
+        self._times = RequestTimes(services.metrics)
+        reserved.resize(2 * len(body.data) + body.decoded_bytes)
+        async with services.decoding_turns.turn(len(body.data)):
+            return check_request(self._route, body.data, services.settings, tenant, body.num_keys)
 
-    def _check_served(self, request: CheckedRequest, tenant: Tenant | None) -> RequestPlan:
+    def _check_served(
+        self, request: CheckedRequest, tenant: Tenant | None, reserved: ReservedBytes
+    ) -> RequestPlan:
         """Step 4: refuse at once, before any wait, what no replica can serve now; plan the rest."""
         services, settings = self._services, self._services.settings
         replicas = services.source.replicas()
@@ -157,7 +179,9 @@ class RequestRunner:
             cache_salt=services.access.cache_salt(tenant),
         )
         self._answer = Answer(
-            RequestContext(request, plan, self._reply, services.upstreams, self._times, settings)
+            RequestContext(
+                request, plan, self._reply, services.upstreams, self._times, settings, reserved
+            )
         )
         self._chooser = ReplicaChooser(services.router, settings, plan, self._reply)
         return plan

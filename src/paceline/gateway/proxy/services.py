@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.gateway.admission import AdmissionQueues
+from paceline.gateway.http.byte_budget import ByteBudget
+from paceline.gateway.http.decoding_turns import DecodingTurns
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Lease, LeaseTable
@@ -22,6 +24,8 @@ class GatewayServices:
     settings: GatewaySettings
     source: ReplicaSource
     access: DataAccess
+    decoding_turns: DecodingTurns
+    bytes_held: ByteBudget
     admissions: AdmissionQueues[Lease]
     router: Router
     leases: LeaseTable

@@ -48,10 +48,17 @@ class CheckedRequest:
 
 
 def check_request(
-    route: Route, body: bytes, settings: GatewaySettings, tenant: Tenant | None = None
+    route: Route,
+    body: bytes,
+    settings: GatewaySettings,
+    tenant: Tenant | None = None,
+    num_keys: int | None = None,
 ) -> CheckedRequest:
-    """Parse the body and refuse what this tenant may not send to an engine."""
-    request = parse_object(body, settings.max_json_depth, settings.max_json_keys)
+    """Parse the body and refuse what this tenant may not send to an engine.
+
+    `num_keys` is the count made while the body was read, see `parse_object`.
+    """
+    request = parse_object(body, settings.json_limits, num_keys)
     granted = granted_to(tenant, settings.granted_fields)
     for name, value in request.items():
         if name not in granted:

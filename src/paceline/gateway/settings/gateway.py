@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from paceline.gateway.settings.admission import AdmissionSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
+from paceline.gateway.settings.json_limits import JsonLimits
 from paceline.gateway.settings.keys import KeySettings
 
 
@@ -23,6 +24,9 @@ class GatewaySettings:
     """Address of the admin port; an address other than loopback needs `keys.admin_key_file`."""
     admin_port: int = 8001
     """Admin port; 0 for any free one."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Host names under which clients may address a data port that requires no key. On loopback,
+    localhost and IP addresses are always allowed."""
     workers: int = 1
     """Processes that serve the data port. With 1, this process serves it. With more, child
     processes serve it, and this process watches the replicas and serves the admin port."""
@@ -31,10 +35,17 @@ class GatewaySettings:
     """Longest request body; 8 MiB holds about two million tokens of text."""
     body_timeout_s: float = 30.0
     """Time limit for the headers of a request, and again for its body."""
-    max_json_depth: int = 64
-    """Deepest nesting of a request body; tool schemas in use have about 20 levels."""
-    max_json_keys: int = 20_000
-    """Most object keys in a request body, over all levels."""
+    max_json_values: int = 262_144
+    """Most JSON values in a request body, over all levels; each token id is one."""
+    max_buffered_bytes: int = 1024 * 1024 * 1024
+    """Most memory for the requests and answers that the gateway holds at a time, over all workers;
+    a request that exceeds it is refused at once."""
+    max_tenant_buffered_fraction: float = 0.5
+    """Share of `max_buffered_bytes` that the requests of one tenant may take."""
+    max_connections: int = 4096
+    """Most connections per port and process; others get a 503 and are closed."""
+    min_client_bytes_per_s: float = 400.0
+    """A client that reads an answer more slowly, over `client_stall_timeout_s`, is dropped."""
     max_choices: int = 8
     """Largest `n`; with vLLM's own limit of 16,384, one request could fill the engine."""
     max_prompts: int = 64
@@ -86,8 +97,10 @@ class GatewaySettings:
             raise ValueError(f"workers is {self.workers}; it must be at least 1")
         for name in (one.name for one in fields(self)):
             value = getattr(self, name)
-            if name.startswith("max_") and value < 1:
+            if name.startswith("max_") and isinstance(value, int) and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
+            if name.endswith("_fraction") and not 0 < value <= 1:
+                raise ValueError(f"{name} is {value}; it must be more than 0 and at most 1")
             if name.endswith("_timeout_s") and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be more than 0 seconds")
         if not 1 <= self.retry_after_s <= 120:
@@ -100,6 +113,11 @@ class GatewaySettings:
                 "port, and there is no key for it; set keys.admin_key_file (paceline keys create "
                 "--admin creates the file), or set admin_host to 127.0.0.1"
             )
+
+    @property
+    def json_limits(self) -> JsonLimits:
+        """Bounds of a request body's structure."""
+        return JsonLimits(max_values=self.max_json_values)
 
 
 def is_loopback(host: str) -> bool:

@@ -19,6 +19,9 @@ class KeySettings:
     metrics_need_key: bool = False
     """Whether `/metrics` requires the admin key too."""
 
+    audit_file: Path | None = None
+    """File of the changes made on the admin port; None to write them to the log."""
+
     def __post_init__(self) -> None:
         if self.metrics_need_key and self.admin_key_file is None:
             raise ValueError(

@@ -87,7 +87,7 @@ class Connection:
         """Status of the answer to a request without a body."""
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"{method} {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
         self._writer.write(head.encode("latin-1"))
         async with asyncio.timeout(5):
             start, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
@@ -224,7 +224,7 @@ async def test_an_upgrade_is_ignored(served: Served, listener: Listener) -> None
         for path in ("/v1/realtime", "/v1/models"):
             answer = await exchange(
                 served,
-                f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close, upgrade\r\n"
+                f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close, upgrade\r\n"
                 f"upgrade: {protocol}\r\nsec-websocket-version: 13\r\n"
                 "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
                 "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n".encode(),
@@ -242,7 +242,7 @@ SMUGGLED = b"POST /v1/chat/completions HTTP/1.1\r\nhost: y\r\n" + JSON + LENGTH 
 
 
 def post(fields: bytes, body: bytes, version: bytes = b"HTTP/1.1") -> bytes:
-    start = b"POST /v1/chat/completions " + version + b"\r\nhost: x\r\n" + JSON
+    start = b"POST /v1/chat/completions " + version + b"\r\nhost: localhost\r\n" + JSON
     return start + fields + b"\r\n" + body
 
 

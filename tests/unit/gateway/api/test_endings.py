@@ -50,7 +50,9 @@ async def test_a_client_that_leaves_while_sending_reaches_no_engine(
     served: Served,
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n")
+    writer.write(
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n"
+    )
     writer.write(b"content-type: application/json\r\n\r\n{")
     await writer.drain()
     await asyncio.sleep(0.02)
@@ -70,7 +72,7 @@ async def test_a_hundred_clients_that_leave_at_random_leave_no_request_open(serv
     async def send_and_leave(delay_s: float, is_stream: bool) -> None:
         body = json.dumps(chat(stream=is_stream)).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
         writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body))
         writer.write(body)
         await asyncio.sleep(delay_s)
@@ -193,7 +195,7 @@ async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -
         served.engine.mode = "flood"
         body = json.dumps(chat(stream=True)).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port, limit=1000)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
         writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body))
         writer.write(body)
         await until(lambda: served.engine.num_flooded > 0)
@@ -215,7 +217,7 @@ def unread(port: int, body: bytes, num_requests: int = 1) -> socket.socket:
     client.settimeout(2)
     client.connect(("127.0.0.1", port))
     head = (
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
         b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
     )
     client.sendall((head + body) * num_requests)
@@ -308,7 +310,7 @@ async def test_a_refusal_keeps_its_outcome_when_the_gateway_stops_as_it_is_sent(
     port = DataPort(SETTINGS, metrics)
     async with port.serving(FixedReplicas([]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
         writer.write(b"content-type: text/plain\r\ncontent-length: 9\r\n\r\n")
         await reader.readuntil(b"}}")
     writer.close()

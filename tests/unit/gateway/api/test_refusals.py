@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from paceline.gateway.requests.routes import CHAT, COMPLETIONS
-from unit.gateway.conftest import SETTINGS, Served, chat
+from unit.gateway.conftest import SETTINGS, Serve, Served, chat
 from unit.gateway.fake_engine import MODEL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -308,3 +308,27 @@ async def test_no_bad_request_reached_the_engine(shared: Served) -> None:
     counts = await shared.outcomes()
     assert set(counts) <= {"completed", "refused"}
     assert shared.engine.num_begun == counts.get("completed", 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [(b"[]," * 2_500_000, "too_many_containers"), (b"123456," * 1_000_000, "too_many_values")],
+)
+async def test_a_body_of_millions_of_values_is_refused_before_it_is_complete(
+    serve: Serve, values: bytes, code: str
+) -> None:
+    """Decoding such a body takes 0.4 to 2 s, in which no stream continues."""
+    async with serve(max_body_bytes=8 * 1024 * 1024) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+        writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n"
+            b"content-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n" % (len(values) + 1) + b'{"model":"tiny","prompt":['
+        )
+        writer.write(values[: len(values) // 2])
+        async with asyncio.timeout(5):
+            answer = await reader.readuntil(b"}}")
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == code
+        assert served.engine.num_begun == 0

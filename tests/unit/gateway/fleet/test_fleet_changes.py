@@ -187,3 +187,32 @@ async def test_adding_and_removing_replicas_leaks_no_tasks() -> None:
 
 def _fleet_tasks() -> int:
     return sum(task.get_name().startswith("fleet: ") for task in asyncio.all_tasks())
+
+
+async def test_an_address_added_at_run_time_is_not_quoted() -> None:
+    """It may be any host that this machine reaches; one in the configuration is quoted."""
+    async with FakeRemote() as remote:
+        remote.mode = "refuse"
+        remote.refusal = (500, {"error": {"message": "s3cret text"}})
+        configured = ReplicaEntry(url=remote.url, name="configured")
+        async with running(configured) as it:
+            url = remote.url.replace("127.0.0.1", "localhost")
+            await it.admin.post("/admin/replicas", json={"url": url, "name": "added"})
+            await it.until_state("added", "down")
+            await it.until_state("configured", "down")
+            described = await it.replicas()
+            assert described["configured"]["reason"].endswith("answered 500: s3cret text")
+            assert described["added"]["reason"].endswith("answered 500")
+
+
+async def test_a_server_that_is_not_http_is_not_quoted_either() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-s3cret\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running() as it:
+        await it.admin.post("/admin/replicas", json={"url": f"http://127.0.0.1:{port}"})
+        await it.until_state(f"127.0.0.1:{port}", "down")
+        assert "s3cret" not in (await it.admin.get("/admin/replicas")).text

@@ -35,7 +35,14 @@ async def test_polls_without_descriptors_do_not_take_a_replica_down(
     caplog.set_level(logging.WARNING)
     entry = ReplicaEntry(url="http://127.0.0.1:1", name="r0")
     settings = FleetSettings(poll_period_s=0.01, failures_before_down=2)
-    remote = RemoteReplica("r0", "http://127.0.0.1:1", entry, settings, lambda period_s: period_s)
+    remote = RemoteReplica(
+        "r0",
+        "http://127.0.0.1:1",
+        entry,
+        settings,
+        lambda period_s: period_s,
+        quotes_errors=True,
+    )
     with no_descriptors():
         polling = asyncio.create_task(remote.run())
         await until(lambda: caplog.text.count("was not polled") >= 3)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from paceline.gateway.http import body_edit
 from paceline.gateway.http.body_edit import with_fields
 from paceline.gateway.http.strict_json import parse_object
+from paceline.gateway.settings import JsonLimits
 
 _NAMES = st.one_of(
     st.sampled_from(["cache_salt", "return_token_ids", "a", ""]), st.text(max_size=9)
@@ -52,17 +53,17 @@ def _bodies(draw: st.DrawFn) -> bytes:
     ),
 )
 def test_the_result_is_the_object_with_the_fields_set(body: bytes, fields: dict[str, Any]) -> None:
-    parsed = parse_object(body, 64, 1000)
+    parsed = parse_object(body, JsonLimits())
     edited = with_fields(body, parsed.keys(), fields)
     assert json.loads(edited) == {**json.loads(body), **fields}
     # No key is repeated: the strict parser would refuse it.
-    assert parse_object(edited, 64, 1000).keys() == parsed.keys() | fields.keys()
+    assert parse_object(edited, JsonLimits()).keys() == parsed.keys() | fields.keys()
 
 
 @settings(deadline=None)
 @given(body=_bodies())
 def test_what_the_client_wrote_stays_byte_for_byte(body: bytes) -> None:
-    names = parse_object(body, 64, 1000).keys()
+    names = parse_object(body, JsonLimits()).keys()
     edited = with_fields(body, names, {"paceline_new": [1, "x"]})
     at = edited.index(b'"paceline_new":[1,"x"]')
     assert edited.replace(b'"paceline_new":[1,"x"]' + (b"," if names else b""), b"", 1) == body
@@ -84,7 +85,7 @@ def test_what_the_client_wrote_stays_byte_for_byte(body: bytes) -> None:
     ],
 )  # fmt: skip
 def test_known_bodies(body: bytes, fields: dict[str, object], expected: bytes) -> None:
-    assert with_fields(body, parse_object(body, 64, 1000).keys(), fields) == expected
+    assert with_fields(body, parse_object(body, JsonLimits()).keys(), fields) == expected
 
 
 def test_the_examples_run() -> None:

@@ -75,7 +75,7 @@ async def test_nothing_is_written_to_a_closed_connection() -> None:
 async def test_the_first_read_of_an_answer_brings_its_body_too(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
-        writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         async with asyncio.timeout(3):
             first = await reader.read(65536)
     finally:
@@ -88,7 +88,8 @@ async def test_a_client_that_expects_100_continue_gets_it(served: Served) -> Non
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         writer.write(
-            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n"
+            b"content-type: application/json\r\n"
             b"content-length: 2\r\nexpect: 100-continue\r\n\r\n"
         )
         async with asyncio.timeout(3):

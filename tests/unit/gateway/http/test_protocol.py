@@ -8,7 +8,7 @@ import json
 import pytest
 
 from paceline.gateway.http.protocol import MAX_HEAD_BYTES
-from unit.gateway.conftest import Served
+from unit.gateway.conftest import Served, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,11 +31,11 @@ async def raw(served: Served, *parts: bytes) -> tuple[int, dict[str, object]]:
     "request_bytes",
     [
         b"hello\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n"
+        b"GET /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n"
         b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n"
         b"content-length: 6\r\n\r\nhello",
     ],
 )
@@ -60,7 +60,7 @@ async def test_a_connection_may_be_idle_between_requests(served: Served) -> None
     """The time limit for the headers (0.8 s here) starts with their first byte."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     for _ in range(2):
-        writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         async with asyncio.timeout(2):
             assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
         await asyncio.sleep(1.0)
@@ -70,7 +70,125 @@ async def test_a_connection_may_be_idle_between_requests(served: Served) -> None
 async def test_a_body_announced_as_too_long_is_refused_without_reading_it(served: Served) -> None:
     status, answer = await raw(
         served,
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         b"expect: 100-continue\r\ncontent-length: 99999999999\r\n\r\n",
     )
     assert (status, answer["error"]["code"]) == (413, "body_too_large")  # type: ignore[index]
+
+
+BODY = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 9, "stream": True}).encode()
+HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+STREAM = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n"
+END = b"data: [DONE]\n\n\r\n0\r\n\r\n"
+
+
+async def until_end(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(5):
+        return await reader.readuntil(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "stray", [b"\r\n", b"\r\n" * 40_000, b"GET /hea", b"\x00garbage", b"x" * 70_000]
+)
+async def test_no_error_is_written_into_an_answer(served: Served, stray: bytes) -> None:
+    """The stream takes longer than the time limit for headers, 0.8 s here."""
+    served.engine.mode, served.engine.tokens = "drip", ["a"] * 60
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(STREAM)
+    await asyncio.sleep(0.1)
+    writer.write(stray)
+    answer = await until_end(reader)
+    assert answer.endswith(END)
+    assert answer.count(b"HTTP/1.1") == 1
+    writer.close()
+
+
+async def test_a_blank_line_after_a_body_is_no_request(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    for _ in range(2):
+        writer.write(STREAM + b"\r\n")
+        assert (await until_end(reader)).endswith(END)
+    writer.write(b"\r\n")
+    async with asyncio.timeout(3):
+        assert await reader.read() == b""  # no 408: nothing was asked
+    writer.close()
+
+
+async def test_the_rest_of_a_head_may_follow_after_the_answer(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(STREAM + b"GET /health HT")
+    assert (await until_end(reader)).endswith(END)
+    writer.write(b"TP/1.1\r\nhost: localhost\r\n\r\n")
+    async with asyncio.timeout(3):
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_the_time_for_a_head_that_began_during_an_answer_is_limited(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(STREAM + b"GET /health HT")
+    assert (await until_end(reader)).endswith(END)
+    async with asyncio.timeout(3):
+        assert (await reader.read()).startswith(b"HTTP/1.1 408")
+    writer.close()
+
+
+async def test_a_pipelined_request_is_not_served(served: Served) -> None:
+    """The connection closes after the first answer, so that the client sends the second again."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(STREAM + STREAM)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    assert answer.endswith(END)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert served.engine.num_begun == 1
+    writer.close()
+
+
+@pytest.mark.parametrize("num_requests", [1, 2, 50])
+async def test_a_client_that_pipelines_and_leaves_is_noticed(
+    served: Served, num_requests: int
+) -> None:
+    served.engine.mode = "hang"
+    _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    writer.write(STREAM * num_requests)
+    await until(lambda: served.engine.num_begun == 1)
+    writer.close()
+    await until(lambda: served.engine.num_aborted == 1)
+    await until(lambda: served.num_in_flight == 0)
+    assert served.engine.num_begun == 1
+
+
+async def test_trailers_are_a_400(served: Served) -> None:
+    status, answer = await raw(served, CHUNKED + b"0\r\nx-checksum: 5\r\n\r\n")
+    assert (status, answer["error"]["code"]) == (400, "invalid_http")  # type: ignore[index]
+    assert served.engine.num_begun == 0
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"0\r\nx: " + b"a" * 100_000,
+        b"0\r\n" + b"x: a\r\n" * 20_000,
+        b"1;" + b"a" * 100_000,
+        b"1;a=b\r\nx\r\n" * 100_000,
+        b"0" * 100_000,
+    ],
+)
+async def test_the_framing_of_a_chunked_body_is_limited(served: Served, framing: bytes) -> None:
+    """Sent in small pieces, as bytes that arrive with the end of a head are not counted."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+    answering = asyncio.create_task(reader.readuntil(b"}}"))
+    writer.write(CHUNKED)
+    for start in range(0, len(framing), 10_000):
+        writer.write(framing[start : start + 10_000])
+        await asyncio.sleep(0.002)
+        if answering.done():
+            break
+    async with asyncio.timeout(3):
+        answer = await answering
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+    assert served.engine.num_begun == 0
+    writer.close()

@@ -253,3 +253,40 @@ async def test_no_secret_is_ever_logged(
     for key_id in (ACME, BETA, OPS):
         assert secret_of(key_id) not in ours
         assert hash_secret(secret_of(key_id)) not in ours
+
+
+REBOUND = {"host": "evil.example:8000"}
+
+
+async def test_a_data_port_without_keys_refuses_web_pages_of_other_sites(serve: Serve) -> None:
+    """After DNS rebinding, a page's own name resolves to this machine."""
+    async with serve() as served:
+        for answer in (
+            await served.http.post(CHAT, json=chat(), headers=REBOUND),
+            await served.http.get("/v1/models", headers=REBOUND),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_not_allowed")
+        assert served.engine.num_begun == 0
+        assert (await served.http.get("/health", headers=REBOUND)).status_code == 200
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:1"):
+            answer = await served.http.post(CHAT, json=chat(), headers={"host": host})
+            assert answer.status_code == 200
+
+
+async def test_allowed_hosts_are_served_and_checked_on_any_address(serve: Serve) -> None:
+    async with serve(host="0.0.0.0", allowed_hosts=frozenset({"LLM.internal"})) as served:
+        url = f"http://127.0.0.1:{served.gateway.port}{CHAT}"
+        for host, status in (("llm.internal:80", 200), ("evil.example", 403)):
+            answer = await served.http.post(url, json=chat(), headers={"host": host})
+            assert answer.status_code == status
+
+
+async def test_keys_and_addresses_on_the_network_allow_any_host(
+    serve: Serve, keys: KeySettings
+) -> None:
+    async with serve(keys=keys) as served:
+        answer = await served.http.post(CHAT, json=chat(), headers={**bearer(ACME), **REBOUND})
+        assert answer.status_code == 200
+    async with serve(host="0.0.0.0") as served:
+        url = f"http://127.0.0.1:{served.gateway.port}{CHAT}"
+        assert (await served.http.post(url, json=chat(), headers=REBOUND)).status_code == 200

@@ -15,6 +15,7 @@ from paceline.cli import main
 from paceline.gateway.keys.file import KeyFile
 from paceline.gateway.keys.record import split_key
 from paceline.gateway.keys.ring import Tenant
+from paceline.gateway.keys.roles import Role
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +78,17 @@ def test_admin_keys_have_a_file_of_their_own() -> None:
     assert run("revoke", "--admin", key[3:11]).exit_code == 0
 
 
+def test_admin_keys_have_a_role_and_others_have_none() -> None:
+    for arguments, role in (((), Role.ADMIN), (("--role", "read"), Role.READ)):
+        found = holder("admin-keys", create("--admin", "--tenant", "ops", *arguments))
+        assert isinstance(found, Tenant)
+        assert found.role is role
+    listed = [line.split() for line in run("list", "--admin").stdout.splitlines()]
+    assert [row[-1] for row in listed] == ["ROLE", "admin", "read"]
+    create("--tenant", "a")
+    assert '"role":null' in Path("api-keys").read_text()
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -103,6 +115,8 @@ def test_expiry_is_a_span_or_a_date(given: str, expected: timedelta | datetime) 
         (("create", "--tenant", "a", "--grant", "cache_salt"), "cannot be granted"),
         (("create", "--tenant", "a", "--grant", "a-b"), "not the name of a field"),
         (("create", "--tenant", "a", "--admin", "--grant", "priority"), "leave it out"),
+        (("create", "--tenant", "a", "--role", "read"), "add --admin"),
+        (("create", "--tenant", "a", "--admin", "--role", "root"), "not one of"),
         (("create", "--tenant", "a", "--expires", "soon"), "it must be a number of days"),
         (("create", "--tenant", "a", "--expires", "99999d"), None),
         (("create", "--tenant", "a", "--expires", "2001-01-31"), "which has passed"),

@@ -17,6 +17,8 @@ NAMES = {
     "paceline_admission_queue_length", "paceline_admission_refused_total",
     "paceline_breaker_state", "paceline_cached_prompt_tokens_total",
     "paceline_continuations_total",
+    "paceline_buffered_bytes",
+
     "paceline_governor_accepted_fraction", "paceline_governor_accepted_tokens_total",
     "paceline_governor_draft_length", "paceline_governor_draft_length_ceiling",
     "paceline_governor_draft_length_changes_total", "paceline_governor_drafted_tokens_total",

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.proxy.attempt import Attempt, RequestContext
@@ -79,6 +80,7 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
             cast(Upstreams, Engine(Answer(*reads))),
             Observer(),
             settings,
+            ByteBudget(2**30).request(None),
         )
         attempt = Attempt(context, lease)
         assert await attempt.run("/v1/completions", body, EventRelay(1000)) == COMPLETED
@@ -129,6 +131,7 @@ async def test_events_before_the_first_token_are_no_answer() -> None:
             cast(Upstreams, Engine(Watched(created, delta, completed))),
             observer,
             settings,
+            ByteBudget(2**30).request(None),
         )
         relay = EventRelay(1000, RESPONSES.marks)
         assert await Attempt(context, lease).run("/v1/responses", body, relay) == COMPLETED

@@ -56,3 +56,12 @@ def test_only_the_last_refusal_says_whether_the_replica_supports_the_request() -
     assert context(history).is_unsupported
     history.note(BROKEN, continues=False, num_new_tokens=0)
     assert not context(history).is_unsupported
+
+
+def test_only_the_last_refusal_says_whether_the_replica_is_busy() -> None:
+    history = AttemptHistory()
+    busy = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(429, "Slow down.", "rate_limited"))
+    history.note(busy, continues=False, num_new_tokens=0)
+    assert context(history).is_busy
+    history.note(BROKEN, continues=False, num_new_tokens=0)
+    assert not context(history).is_busy

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.answer import Answer
@@ -125,7 +126,11 @@ async def answer_to(client: SlowClient, *, events_per_read: int = 1) -> bytes:
     leases = LeaseTable(Breakers(FAILURES), ProgressWatch())
     engines = cast(Upstreams, Engines(events_per_read))
     request = check_request(COMPLETIONS, body, SETTINGS)
-    answer = Answer(RequestContext(request, plan(), reply, engines, Observer(), SETTINGS))
+    answer = Answer(
+        RequestContext(
+            request, plan(), reply, engines, Observer(), SETTINGS, ByteBudget(2**30).request(None)
+        )
+    )
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
         await client.is_waited_for.wait()

@@ -30,6 +30,7 @@ FAILURES = (
 FIRST = FailureContext(
     outcome=Outcome.UNREACHABLE,
     is_unsupported=False,
+    is_busy=False,
     has_client_bytes=False,
     can_continue=False,
     num_attempts=1,
@@ -183,14 +184,47 @@ def test_what_a_replica_does_not_support_is_tried_on_another_one(
     assert next_step(end, SETTINGS) == Decision(step, reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "step", "reason"),
+    [
+        ({}, Step.RETRY_ELSEWHERE, RetryReason.BUSY_THERE),
+        ({"has_other_replica": False}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"num_attempts": 3}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"num_retries_left": 0}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        (
+            {"has_client_bytes": True, "can_continue": True},
+            Step.CONTINUE_ELSEWHERE,
+            RetryReason.REPLICA_FAILED,
+        ),
+        (
+            {"has_client_bytes": True, "can_continue": True, "has_other_replica": False},
+            Step.WAIT_FOR_REPLICA,
+            RetryReason.NO_REPLICA,
+        ),
+        ({"has_client_bytes": True}, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
+    ],
+)
+def test_what_a_busy_replica_refuses_is_tried_on_another_one(
+    changes: dict[str, object], step: Step, reason: RetryReason
+) -> None:
+    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, is_busy=True)
+    end = replace(refused, **changes)  # type: ignore[arg-type]
+    assert next_step(end, SETTINGS) == Decision(step, reason)
+
+
 def test_no_case_sends_bytes_twice_or_never_ends() -> None:
     """All combinations of the values that matter."""
     flag = (False, True)
-    cases = itertools.product(Outcome, flag, flag, flag, (0, 1, 2, 3, 4), flag, (0, 1), (0.0, 10.0))
-    for outcome, is_unsupported, has_bytes, can_continue, num, has_other, left, waited_s in cases:
+    refusals = ((False, False), (True, False), (False, True))
+    cases = itertools.product(
+        Outcome, refusals, flag, flag, (0, 1, 2, 3, 4), flag, (0, 1), (0.0, 10.0)
+    )
+    for outcome, refusal, has_bytes, can_continue, num, has_other, left, waited_s in cases:
+        is_unsupported, is_busy = refusal
         end = FailureContext(
             outcome=outcome,
             is_unsupported=is_unsupported,
+            is_busy=is_busy,
             has_client_bytes=has_bytes,
             can_continue=can_continue,
             num_attempts=num,

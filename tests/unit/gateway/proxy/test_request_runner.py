@@ -222,3 +222,20 @@ async def test_a_half_open_replica_is_tried_by_one_request_alone() -> None:
         both.source.current = [first]
         answers = await asyncio.gather(*waiting)
         assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_a_429_is_tried_on_an_idle_replica() -> None:
+    async with pair() as both:
+        both.one.mode, both.one.refusal = "refuse", (429, {"error": {"message": "busy"}})
+        answers = [await both.http.post(CHAT, json=chat()) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert both.two.num_finished == 4
+
+
+async def test_a_429_of_every_replica_reaches_the_client() -> None:
+    async with pair() as both:
+        for engine in (both.one, both.two):
+            engine.mode, engine.refusal = "refuse", (429, {"error": {"message": "busy"}})
+        answer = await both.http.post(CHAT, json=chat())
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limited")
+        assert both.one.num_begun + both.two.num_begun == 2

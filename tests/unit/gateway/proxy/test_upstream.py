@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -101,6 +102,18 @@ async def test_the_start_of_a_long_body_is_read() -> None:
         assert await response.read_start(5) == b"hello"
     async with answering(SIZED + b"hello", b" world") as response:
         assert await response.read_start(100) == b"hello world"
+
+
+async def test_a_replica_cannot_send_ahead_of_a_client_that_does_not_read() -> None:
+    """The kernel would enlarge the receive buffer of a reader to several MB, once it has read."""
+    async with answering(CLOSED_ENDS, *[b"x" * 2**20] * 16) as response:
+        for _ in range(64):
+            await response.read_some()  # 1 to 2 MB
+        connection = response._response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        opened = connection.transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 256 * 1024
 
 
 @pytest.mark.parametrize("address", ["/run/no/such.sock", "http://127.0.0.1:1"])

@@ -1,0 +1,121 @@
+"""`ByteBudget`: bound the memory of all requests and answers that one process holds.
+
+A request reserves bytes before it is read, and whatever its answer needs as that arrives; a request
+that finds no room is refused at once. Slots bound the number of requests, this bounds their size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.outcomes import Outcome
+
+REQUEST_BYTES = 128 * 1024
+"""Reserved for every request: its objects, and the buffers that a stream fills whose client reads
+slowly (64 KiB to the client, as much from the replica)."""
+
+
+class ByteBudget:
+    """The bytes reserved by all requests. `repr` shows them.
+
+    State changes only in `_change`, between awaits.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        max_tenant_bytes: int | None = None,
+        retry_after_s: int = 5,
+        on_change: Callable[[int], None] = lambda by: None,
+    ) -> None:
+        """`max_tenant_bytes` bounds the requests of one tenant; None for no bound of its own.
+
+        `on_change` is called with every change of the number of bytes; it must not raise.
+        """
+        self._on_change = on_change
+        self._max_bytes = max_bytes
+        self._max_tenant_bytes = max_tenant_bytes
+        self._retry_after_s = retry_after_s
+        self._by_tenant: Counter[str] = Counter()
+        self.num_bytes = 0
+
+    def request(self, tenant: str | None) -> ReservedBytes:
+        """A reservation for one request, a context manager; `tenant` is None without keys."""
+        return ReservedBytes(self, tenant)
+
+    def _change(self, tenant: str | None, by: int) -> None:
+        if by > 0:
+            self._check(tenant, by)
+        self.num_bytes += by
+        self._on_change(by)
+        if tenant is not None:
+            self._by_tenant[tenant] += by
+            if not self._by_tenant[tenant]:
+                del self._by_tenant[tenant]
+
+    def _check(self, tenant: str | None, by: int) -> None:
+        if self.num_bytes + by > self._max_bytes:
+            raise self._refusal(
+                503, "The gateway holds as much as it may of requests and answers", "buffers_full"
+            )
+        if tenant is None or self._max_tenant_bytes is None:
+            return
+        if self._by_tenant[tenant] + by > self._max_tenant_bytes:
+            raise self._refusal(
+                429,
+                "Your requests and answers together are as long as one tenant's may be",
+                "tenant_buffers_full",
+            )
+
+    def _refusal(self, status: int, message: str, code: str) -> Refusal:
+        return Refusal(
+            Problem(
+                status,
+                f"{message} (server.max_buffered_bytes); send fewer or shorter requests at a time.",
+                code,
+                retry_after_s=self._retry_after_s,
+                closes_connection=True,
+            ),
+            Outcome.OVERLOADED,
+        )
+
+    def __repr__(self) -> str:
+        return f"ByteBudget({self.num_bytes} of {self._max_bytes})"
+
+
+class ReservedBytes:
+    """The bytes of one request. Entering reserves `REQUEST_BYTES`; leaving releases everything.
+
+    Entering and `grow` raise `Refusal` (503, 429) when there is no room; nothing is reserved then.
+    """
+
+    __slots__ = ("_budget", "_tenant", "num_bytes")
+
+    def __init__(self, budget: ByteBudget, tenant: str | None) -> None:
+        self._budget = budget
+        self._tenant = tenant
+        self.num_bytes = 0
+
+    def grow(self, by: int) -> None:
+        """Reserve more, or release some when negative."""
+        self._budget._change(self._tenant, by)
+        self.num_bytes += by
+
+    def resize(self, num_bytes: int) -> None:
+        """Reserve this many instead, in addition to `REQUEST_BYTES`."""
+        self.grow(REQUEST_BYTES + num_bytes - self.num_bytes)
+
+    def __enter__(self) -> ReservedBytes:
+        self.grow(REQUEST_BYTES)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.grow(-self.num_bytes)

@@ -1,0 +1,37 @@
+"""`DecodingTurns`: large bodies are decoded one at a time, and streams are served between two.
+
+Decoding holds Python's interpreter lock, so a thread would not shorten the pause of the streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+_LARGE_BYTES = 64 * 1024
+"""A shorter body is decoded at once: within 1 ms."""
+
+
+class DecodingTurns:
+    """First come, first served."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, num_bytes: int) -> AsyncIterator[None]:
+        """Enter it to decode a body of this length in the block, without an await.
+
+        After a large body, the event loop serves everything else for as long as the block took
+        before the next one gets its turn: many bodies at once slow the streams down to half their
+        rate, and pause them no longer than one body does.
+        """
+        if num_bytes < _LARGE_BYTES:
+            yield
+            return
+        async with self._lock:
+            began_s = time.monotonic()
+            yield
+            await asyncio.sleep(time.monotonic() - began_s)

@@ -1,0 +1,181 @@
+"""Memory, connections and slow readers are bounded; a refused request is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paceline.gateway.http.byte_budget import REQUEST_BYTES
+from paceline.gateway.http.listening import bind
+from paceline.gateway.keys.file import change_text
+from paceline.gateway.keys.record import join_key, render_line
+from paceline.gateway.settings import KeySettings
+from unit.gateway.conftest import Serve, Served, chat, until
+from unit.gateway.keys.records import SECRET, record
+
+CHAT = "/v1/chat/completions"
+JSON = {"content-type": "application/json"}
+MIB = 1024 * 1024
+HEAD = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+
+
+async def buffered_bytes(served: Served) -> float:
+    lines = (await served.admin.get("/metrics")).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("paceline_buffered_"))
+
+
+def long_chat(num_bytes: int) -> bytes:
+    body = json.dumps(chat(messages=[{"role": "user", "content": "x" * num_bytes}]))
+    return body.encode()
+
+
+async def test_a_body_without_room_is_refused_before_it_is_sent(serve: Serve) -> None:
+    async with serve(max_buffered_bytes=2 * MIB, max_body_bytes=8 * MIB) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+        writer.write(HEAD + b"content-length: 1000000\r\n\r\n{")
+        async with asyncio.timeout(2):
+            answer = await reader.readuntil(b"}}")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 5\r\n" in answer
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "buffers_full"
+        writer.close()
+        fits = await served.http.post(CHAT, content=long_chat(300_000), headers=JSON)
+        assert fits.status_code == 200
+        assert await served.outcomes() == {"overloaded": 1, "completed": 1}
+        assert await buffered_bytes(served) == 0
+
+
+async def test_a_chunked_body_is_refused_when_the_room_ends(serve: Serve) -> None:
+    async with serve(max_buffered_bytes=2 * MIB, max_body_bytes=8 * MIB) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+        answering = asyncio.create_task(reader.readuntil(b"}}"))
+        writer.write(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+        for _ in range(60):
+            writer.write(b"c350\r\n" + b" " * 50_000 + b"\r\n")
+            await asyncio.sleep(0.001)
+        async with asyncio.timeout(2):
+            assert (await answering).startswith(b"HTTP/1.1 503 ")
+        writer.close()
+        assert await buffered_bytes(served) == 0
+
+
+async def test_what_waits_counts_until_it_is_answered(serve: Serve) -> None:
+    async with serve(max_buffered_bytes=3 * REQUEST_BYTES, max_body_bytes=8 * MIB) as served:
+        served.engine.mode = "hang"
+        waiting = [
+            asyncio.create_task(served.http.post(CHAT, json=chat(), timeout=30)) for _ in range(2)
+        ]
+        await until(lambda: served.engine.num_begun == 2)
+        assert await buffered_bytes(served) > 2 * REQUEST_BYTES
+        answer = await served.http.post(CHAT, json=chat())
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "buffers_full")
+        for task in waiting:
+            task.cancel()
+        await until(lambda: served.num_in_flight == 0)
+        served.engine.mode = "answer"
+        assert (await served.http.post(CHAT, json=chat())).status_code == 200
+        assert await buffered_bytes(served) == 0
+
+
+async def test_one_tenant_leaves_room_for_the_others(serve: Serve, tmp_path: Path) -> None:
+    lines = [render_line(record(id=name * 4, tenant=name)) for name in ("aa", "bb")]
+    change_text(tmp_path / "keys", lambda _: "".join(lines))
+    keys = KeySettings(file=tmp_path / "keys")
+    async with serve(keys=keys, max_buffered_bytes=4 * MIB, max_body_bytes=8 * MIB) as served:
+        statuses = {}
+        for name in ("aa", "bb"):
+            bearer = {"authorization": f"Bearer {join_key(name * 4, SECRET)}", **JSON}
+            for num_bytes in (100_000, 700_000):
+                answer = await served.http.post(CHAT, content=long_chat(num_bytes), headers=bearer)
+                statuses[name, num_bytes] = answer.status_code
+                if answer.status_code == 429:
+                    assert answer.json()["error"]["code"] == "tenant_buffers_full"
+        assert statuses == {
+            ("aa", 100_000): 200, ("aa", 700_000): 429, ("bb", 100_000): 200, ("bb", 700_000): 429,
+        }  # fmt: skip
+
+
+async def test_an_answer_without_room_is_a_503_and_no_fault_of_the_replica(serve: Serve) -> None:
+    async with serve(max_buffered_bytes=2 * MIB) as served:
+        served.engine.tokens = ["x" * 4 * MIB]
+        answer = await served.http.post(CHAT, json=chat())
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "buffers_full")
+        assert served.gateway.traffic.breaker_states()["r0"] == "closed"
+        assert served.engine.num_begun == 1
+        assert await served.outcomes() == {"overloaded": 1}
+        assert await buffered_bytes(served) == 0
+
+
+async def test_a_long_answer_counts_while_its_client_reads_it(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.tokens = ["x" * 8 * MIB]
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port, limit=1000)
+        body = json.dumps(chat()).encode()
+        writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+        await reader.readexactly(100)
+        assert await buffered_bytes(served) > 8 * MIB
+        async with asyncio.timeout(5):
+            while b"}]" not in await reader.read(100_000):
+                pass
+        writer.close()
+        assert await buffered_bytes(served) < MIB
+
+
+async def test_connections_beyond_the_limit_get_a_503(serve: Serve) -> None:
+    async with serve(max_connections=3) as served:
+        url = httpx.URL(served.gateway.url)
+        opened = [await asyncio.open_connection("127.0.0.1", url.port) for _ in range(3)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
+        async with asyncio.timeout(2):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"too_many_connections" in answer
+        writer.close()
+        for _, other in opened:
+            other.close()
+            await other.wait_closed()
+        assert (await served.http.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_client_that_reads_too_slowly_is_dropped(serve: Serve, is_stream: bool) -> None:
+    """It reads a little in every period."""
+    limits = {"client_stall_timeout_s": 0.4, "min_client_bytes_per_s": 100_000}
+    async with serve(**limits, response_timeout_s=60, stall_timeout_s=60) as served:
+        served.engine.mode = "flood" if is_stream else "answer"
+        served.engine.tokens = ["x" * 16 * MIB]
+        body = json.dumps(chat(stream=is_stream)).encode()
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", served.gateway.port))
+            client.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+            client.setblocking(False)
+            async with asyncio.timeout(8):
+                while not await served.outcomes():
+                    with contextlib.suppress(BlockingIOError, ConnectionError):
+                        client.recv(500)
+                    await asyncio.sleep(0.05)
+        assert await served.outcomes() == {"client_gone": 1}
+        assert await buffered_bytes(served) == 0
+
+
+def test_the_buffers_of_a_connection_in_the_kernel_are_bounded() -> None:
+    """The kernel would let them grow to several MB each, outside of every budget."""
+    with bind("127.0.0.1", 0, "port") as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                assert accepted.getsockopt(socket.SOL_SOCKET, option) <= 1024 * 1024
+            accepted.setblocking(False)
+            num_sent = 0
+            with contextlib.suppress(BlockingIOError):
+                while num_sent < 64 * MIB:
+                    num_sent += accepted.send(b"x" * 65_536)
+            assert num_sent < MIB

@@ -1,0 +1,84 @@
+"""Requests reserve bytes, are refused without room, and release what they reserved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget
+from paceline.gateway.http.errors import Refusal
+from paceline.gateway.http.json_structure import JsonStructure
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.settings import JsonLimits
+
+MIB = 1024 * 1024
+
+
+def test_bytes_are_reserved_until_the_request_ends() -> None:
+    changes: list[int] = []
+    budget = ByteBudget(MIB, on_change=changes.append)
+    with budget.request(None) as reserved:
+        reserved.resize(100)
+        reserved.resize(50)
+        reserved.grow(7)
+        assert budget.num_bytes == reserved.num_bytes == REQUEST_BYTES + 57
+    assert budget.num_bytes == sum(changes) == 0
+
+
+def test_without_room_nothing_is_reserved() -> None:
+    budget = ByteBudget(2 * REQUEST_BYTES)
+    with budget.request("a") as first, budget.request("b"):
+        with pytest.raises(Refusal) as refused:
+            first.grow(1)
+        assert budget.num_bytes == 2 * REQUEST_BYTES
+        with pytest.raises(Refusal), budget.request("c"):
+            pass
+        assert budget.num_bytes == 2 * REQUEST_BYTES
+    problem = refused.value.problem
+    assert (problem.status, problem.code, problem.retry_after_s) == (503, "buffers_full", 5)
+    assert refused.value.outcome is Outcome.OVERLOADED
+    assert budget.num_bytes == 0
+
+
+def test_a_tenant_is_bounded_and_leaves_room_for_the_others() -> None:
+    budget = ByteBudget(10 * REQUEST_BYTES, 3 * REQUEST_BYTES)
+    with budget.request("greedy") as reserved:
+        reserved.grow(2 * REQUEST_BYTES)
+        with pytest.raises(Refusal) as refused, budget.request("greedy"):
+            pass
+        assert (refused.value.problem.status, refused.value.problem.code) == (
+            429, "tenant_buffers_full",
+        )  # fmt: skip
+        with budget.request("other"):
+            pass
+    with budget.request("greedy"):
+        pass
+
+
+_TEXTS = st.text(alphabet="ab中é😀\n", max_size=30)
+_DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_TEXTS, inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_DOCUMENTS, st.booleans())
+def test_decoded_bytes_are_an_upper_bound(document: object, is_ascii: bool) -> None:
+    body = json.dumps(document, ensure_ascii=is_ascii).encode()
+    structure = JsonStructure(JsonLimits())
+    structure.feed(body)
+    assert memory_of(json.loads(body)) <= structure.decoded_bytes(body)
+
+
+def memory_of(node: Any) -> int:
+    """Bytes that the node and everything below it take."""
+    below = [*node, *node.values()] if isinstance(node, dict) else node
+    children = below if isinstance(node, dict | list) else []
+    return sys.getsizeof(node) + sum(memory_of(child) for child in children)
