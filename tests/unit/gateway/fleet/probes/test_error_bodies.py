@@ -9,7 +9,7 @@ import pytest
 
 from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
 
-ERRORS = json.loads((Path(__file__).with_name("data") / "dialects" / "errors.json").read_text())
+ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text())
 
 
 @pytest.mark.parametrize("sample", ERRORS, ids=[sample["dialect"] for sample in ERRORS])

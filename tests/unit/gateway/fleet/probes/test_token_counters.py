@@ -14,7 +14,7 @@ from paceline.gateway.fleet.status import LoadReading
 from paceline.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
 from paceline.gateway.signals import ReplicaSignals
 
-RECORDED = Path(__file__).parents[2] / "mock_vllm/http/data/vllm-0.32.0-metrics.txt"
+RECORDED = Path(__file__).parents[3] / "mock_vllm/http/data/vllm-0.32.0-metrics.txt"
 BEFORE = TokenCounters(100, 1.0, drafted_tokens=40, accepted_tokens=10)
 
 

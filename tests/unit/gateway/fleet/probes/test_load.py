@@ -9,7 +9,7 @@ import pytest
 from paceline.gateway.fleet.dialects import DIALECTS, CounterRatio, Series
 from paceline.gateway.fleet.load import ReplicaLoad, parse_load
 
-DATA = Path(__file__).with_name("data") / "dialects"
+DATA = Path(__file__).parents[1] / "data" / "dialects"
 
 
 def load_of(dialect: str, *samples: str) -> ReplicaLoad:
