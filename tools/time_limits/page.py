@@ -47,7 +47,7 @@ def _set_in_file() -> Iterator[str]:
     """Settings of `paceline.yaml`."""
     for section, field in Settings.model_fields.items():
         for name, setting in getattr(field.annotation, "model_fields", {}).items():
-            if name.endswith("_s"):
+            if _is_time(name):
                 where = f"`{section}.{name}`"
                 yield _row(where, setting.default, "s", setting.description, f"{where} in the file")
 
@@ -64,7 +64,7 @@ def _set_in_python() -> Iterator[str]:
         kind = type(value)
         described = _descriptions(importlib.import_module(kind.__module__), kind.__name__)
         for field in dataclasses.fields(value):
-            if field.name.endswith("_s") and field.name not in in_file:
+            if _is_time(field.name) and field.name not in in_file:
                 yield _row(
                     f"`{kind.__name__}.{field.name}`",
                     getattr(value, field.name),
@@ -72,6 +72,11 @@ def _set_in_python() -> Iterator[str]:
                     described[field.name],
                     "fixed in `paceline serve`; a field in Python",
                 )
+
+
+def _is_time(name: str) -> bool:
+    """Whether a setting of this name is a time in seconds, and not a rate."""
+    return name.endswith("_s") and not name.endswith("_per_s")
 
 
 def _constants() -> Iterator[str]:

@@ -36,3 +36,7 @@ def test_no_other_module_of_the_gateway_defines_a_time_limit() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 assert not _LIMIT.fullmatch(node.targets[0].id), path
+
+
+def test_a_rate_is_no_time_limit() -> None:
+    assert "_per_s`" not in render_page()

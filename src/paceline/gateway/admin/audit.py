@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _SECRET_FIELDS = ("key",)
 _MAX_QUERY_CHARS = 500
+_MAX_CHANGE_BYTES = 4096
+"""A valid change is shorter; a body may have 8 MiB."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class AuditEntry:
     key_id: str | None = None
     role: str | None = None
     change: dict[str, Any] | None = None
-    """The body, without secrets; None when it was not read."""
+    """The body, without secrets, and cut when it is long; None when it was not read."""
     status: int = 500
     """Of the answer."""
     error: str | None = None
@@ -57,10 +59,13 @@ class AuditEntry:
         )
 
     def set_change(self, body: dict[str, Any]) -> None:
-        """Keep the body, with secrets replaced."""
+        """Keep the body, with secrets replaced. Of a long one, keep the start of its JSON."""
         self.change = {
             name: "(secret)" if name in _SECRET_FIELDS else value for name, value in body.items()
         }
+        text = msgspec.json.encode(self.change)
+        if len(text) > _MAX_CHANGE_BYTES:
+            self.change = {"start": text[:_MAX_CHANGE_BYTES].decode(errors="replace")}
 
 
 class AuditLog:

@@ -89,7 +89,7 @@ async def read_body(
                 parts.append(part)
                 if not has_more:
                     data = parts[0] if len(parts) == 1 else b"".join(parts)
-                    return Body(data, structure.num_keys, structure.decoded_bytes(data))
+                    return Body(data, structure.num_keys, structure.decoded_bytes)
     except TimeoutError:
         raise Refusal(
             Problem(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 
 from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.outcomes import Outcome
@@ -43,7 +42,7 @@ class ByteBudget:
         self.num_bytes = 0
 
     def request(self, tenant: str | None) -> ReservedBytes:
-        """A reservation for one request, a context manager; `tenant` is None without keys."""
+        """A reservation for one request, not begun; `tenant` is None without keys."""
         return ReservedBytes(self, tenant)
 
     def _change(self, tenant: str | None, by: int) -> None:
@@ -87,9 +86,10 @@ class ByteBudget:
 
 
 class ReservedBytes:
-    """The bytes of one request. Entering reserves `REQUEST_BYTES`; leaving releases everything.
+    """The bytes of one request: none until `begin`, and none after `release`.
 
-    Entering and `grow` raise `Refusal` (503, 429) when there is no room; nothing is reserved then.
+    `begin`, `resize` and `grow` raise `Refusal` (503, 429) when there is no room; the number of
+    bytes is unchanged then.
     """
 
     __slots__ = ("_budget", "_tenant", "num_bytes")
@@ -99,6 +99,18 @@ class ReservedBytes:
         self._tenant = tenant
         self.num_bytes = 0
 
+    def begin(self) -> None:
+        """Reserve `REQUEST_BYTES`."""
+        self.grow(REQUEST_BYTES)
+
+    def drop_contents(self) -> None:
+        """Release all but `REQUEST_BYTES`: body and answer are gone."""
+        self.grow(min(0, REQUEST_BYTES - self.num_bytes))
+
+    def release(self) -> None:
+        """Release everything. May be repeated."""
+        self.grow(-self.num_bytes)
+
     def grow(self, by: int) -> None:
         """Reserve more, or release some when negative."""
         self._budget._change(self._tenant, by)
@@ -107,15 +119,3 @@ class ReservedBytes:
     def resize(self, num_bytes: int) -> None:
         """Reserve this many instead, in addition to `REQUEST_BYTES`."""
         self.grow(REQUEST_BYTES + num_bytes - self.num_bytes)
-
-    def __enter__(self) -> ReservedBytes:
-        self.grow(REQUEST_BYTES)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.grow(-self.num_bytes)

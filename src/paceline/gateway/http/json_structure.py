@@ -12,10 +12,12 @@ from paceline.gateway.settings import JsonLimits
 _SLICE_BYTES = 16 * 1024
 """Bounds the list that a slice full of quotes is split into. Chosen empirically."""
 
-_NON_BMP = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4", b"\\ud", b"\\uD")
-"""First bytes of characters beyond 16 bits, in UTF-8 and as surrogates."""
-_VALUE_BYTES = 64
-"""A number or the head of a string, and its reference."""
+_LONG_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
+"""First bytes of characters beyond 16 bits in UTF-8."""
+_SURROGATES = (b"\\ud", b"\\uD")
+"""First bytes of such characters as escapes."""
+_VALUE_BYTES = {1: 64, 2: 88, 4: 88}
+"""A number or the head of a string, and its reference, by the bytes of the widest character."""
 _CONTAINER_BYTES = 256
 """A small dict with its table of keys; a list takes less."""
 
@@ -37,7 +39,8 @@ class JsonStructure:
     """
 
     __slots__ = (
-        "_depth", "_held", "_is_in_string", "_limits", "num_containers", "num_keys", "num_values",
+        "_char_bytes", "_depth", "_held", "_is_in_string", "_last_bytes", "_limits", "_num_bytes",
+        "num_containers", "num_keys", "num_values",
     )  # fmt: skip
 
     def __init__(self, limits: JsonLimits) -> None:
@@ -47,12 +50,21 @@ class JsonStructure:
         self._is_in_string = False
         self._depth = 0
         """At the end of the last slice. Deeper nesting inside one is left to the decoder."""
+        self._num_bytes = 0
+        self._char_bytes = 1
+        """Of the widest character so far, in a string of Python."""
+        self._last_bytes = b""
+        """The last two of the last part: the next one may complete an escape."""
         self.num_keys = 0
         self.num_containers = 0
         self.num_values = 1
 
     def feed(self, part: bytes) -> None:
         """Count the next part. Raises `Refusal` (400) when the text exceeds a limit."""
+        self._num_bytes += len(part)
+        if self._char_bytes < 4:
+            self._measure_chars(self._last_bytes + part)
+            self._last_bytes = (self._last_bytes + part[-2:])[-2:]
         for start in range(0, len(part), _SLICE_BYTES):
             self._count(part[start : start + _SLICE_BYTES])
             self._check()
@@ -73,17 +85,22 @@ class JsonStructure:
         self.num_containers += num_containers
         self.num_values += outside.count(b",") + num_containers
 
-    def decoded_bytes(self, text: bytes) -> int:
-        """Most memory that the decoded text takes; `text` is all that was fed.
+    def _measure_chars(self, part: bytes) -> None:
+        """Python stores a string with 1, 2 or 4 bytes per character, by its widest one."""
+        is_ascii, has_escapes = part.isascii(), b"\\u" in part
+        if (not is_ascii and any(lead in part for lead in _LONG_LEADS)) or (
+            has_escapes and any(surrogate in part for surrogate in _SURROGATES)
+        ):
+            self._char_bytes = 4
+        elif has_escapes or not is_ascii:
+            self._char_bytes = 2
 
-        Python stores a string with 1, 2 or 4 bytes per character, by its widest one.
-        """
-        if any(lead in text for lead in _NON_BMP):
-            width = 4
-        else:
-            width = 1 if text.isascii() and b"\\u" not in text else 2
-        values = _VALUE_BYTES * self.num_values + _CONTAINER_BYTES * self.num_containers
-        return width * len(text) + values
+    @property
+    def decoded_bytes(self) -> int:
+        """Most memory that the decoded text takes."""
+        value_bytes = _VALUE_BYTES[self._char_bytes]
+        values = value_bytes * self.num_values + _CONTAINER_BYTES * self.num_containers
+        return self._char_bytes * self._num_bytes + values
 
     def _check(self) -> None:
         limits = self._limits

@@ -24,6 +24,9 @@ from paceline.gateway.http.joined_head import JoinedHead
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers. Chosen empirically: web servers allow 8 to 64 KiB."""
 
+MAX_HEADERS = 100
+"""Each makes two Python objects, whatever its length. Chosen empirically: web servers allow 100."""
+
 MAX_FRAMING_BYTES = 64 * 1024
 """Bytes of a chunked body that are not body, apart from `_FRAMING_PER_BODY_BYTE`."""
 _FRAMING_PER_BODY_BYTE = 6
@@ -35,6 +38,9 @@ _RESET = struct.pack("ii", 1, 0)
 _NOT_HTTP = Problem(400, "The request is not valid HTTP.", "invalid_http")
 _HEAD_TOO_LARGE = Problem(
     431, f"The headers are longer than {MAX_HEAD_BYTES} bytes; send less.", "headers_too_large"
+)
+_TOO_MANY_HEADERS = Problem(
+    431, f"There are more than {MAX_HEADERS} headers; send fewer.", "headers_too_large"
 )
 _FRAMING_TOO_LARGE = Problem(
     400,
@@ -81,6 +87,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_one_phase = False
         """The bytes being parsed belong to one head or one body."""
         self._ignores_input = False
+        self._parse_problem = _NOT_HTTP
+        """What to answer when a callback of the parser raises."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -121,6 +129,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             raise ValueError("trailers are not accepted")  # answered like any parse error
+        if len(self.headers) >= MAX_HEADERS:
+            self._parse_problem = _TOO_MANY_HEADERS
+            raise ValueError("too many headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -161,7 +172,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_head_timer()  # part of the next head arrived during the answer
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(_NOT_HTTP)
+        self._refuse(self._parse_problem)
 
     @property
     def _is_answering(self) -> bool:

@@ -87,13 +87,15 @@ class Answer:
     async def _continue(self, attempt: Attempt, lease: Lease) -> AttemptEnd:
         """Have this replica generate the rest of the stream."""
         stream, replica, settings = self._stream, lease.replica, self._context.settings
+        reserved, num_reserved = self._context.reserved, self._context.reserved.num_bytes
         assert stream is not None
 
         async def ask(path: str, body: bytes) -> tuple[int, bytes]:
             upstreams, request_id = self._context.upstreams, self._context.plan.request_id
             response = await upstreams.post(replica, path, body, request_id)
             lease.own(response)
-            return response.status, await response.read_all(_MAX_DETOKENISE_ANSWER_BYTES)
+            text = await response.read_all(_MAX_DETOKENISE_ANSWER_BYTES, reserved.grow)
+            return response.status, text
 
         try:
             async with asyncio.timeout(DETOKENISE_TIMEOUT_S):
@@ -111,6 +113,8 @@ class Answer:
             return unreachable(str(error), settings)
         except TimeoutError:
             return timed_out(DETOKENISE_TIMEOUT_S)
+        finally:
+            reserved.grow(min(0, num_reserved - reserved.num_bytes))  # the answers are gone
         if isinstance(resumption, AnswerPart):
             await self._reply.end_stream(resumption)
             return COMPLETED

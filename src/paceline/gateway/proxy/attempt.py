@@ -114,7 +114,8 @@ class Attempt:
         except Broken as error:
             return broken(str(error), settings)
         finally:
-            self._reserved.grow(num_reserved - self._reserved.num_bytes)  # the answer is gone
+            # The answer is gone.
+            self._reserved.grow(min(0, num_reserved - self._reserved.num_bytes))
 
     async def _exchange(
         self, path: str, body: bytes, relay: Relay, limit: StreamTimeout

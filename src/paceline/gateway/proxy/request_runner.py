@@ -20,7 +20,6 @@ from paceline.gateway.http.body import (
     check_headers,
     read_body,
 )
-from paceline.gateway.http.byte_budget import ReservedBytes
 from paceline.gateway.http.client_watch import ClientWatch
 from paceline.gateway.http.errors import INTERNAL, STOPPING, Problem, Refusal
 from paceline.gateway.http.response import ClientResponse
@@ -54,10 +53,12 @@ class RequestRunner:
         "_deadline",
         "_failure",
         "_history",
+        "_outcome",
         "_plan",
         "_receive",
         "_reply",
         "_request_id",
+        "_reserved",
         "_route",
         "_scope",
         "_services",
@@ -86,6 +87,9 @@ class RequestRunner:
         self._receive = receive
         self._reply = reply
         self._history = AttemptHistory()
+        self._outcome = Outcome.INTERNAL_ERROR
+        self._reserved = services.bytes_held.request(None)
+        """Nothing, until the tenant is known."""
         self._failure = ""
         """The last failed attempt, for the log."""
 
@@ -94,41 +98,51 @@ class RequestRunner:
 
         Raises only the cancellation with which the server ends it.
         """
-        outcome = Outcome.INTERNAL_ERROR
         try:
-            outcome = await self._serve()
+            problem = await self._try_to_serve()
+            if problem is not None:
+                self._drop_contents()
+                await self._send(problem)
+        finally:
+            self._reserved.release()
+            self._services.metrics.request_ended(self._outcome)
+            self._services.metrics.tokens_used(self._reply.delivered.usage)
+
+    async def _try_to_serve(self) -> Problem | None:
+        """Serve the request; the problem that ended it early, which is still to be sent."""
+        try:
+            self._outcome = await self._serve()
         except ClientGone:
-            outcome = Outcome.CLIENT_GONE
+            self._outcome = Outcome.CLIENT_GONE
         except Refusal as refusal:
-            outcome = refusal.outcome
-            await self._send(refusal.problem)
+            self._outcome = refusal.outcome
+            return refusal.problem
         except Overloaded as overloaded:
-            outcome, problem = self._explain(overloaded)
-            await self._send(problem)
+            self._outcome, problem = self._explain(overloaded)
+            return problem
         except asyncio.CancelledError:
-            outcome = Outcome.SHUT_DOWN
+            self._outcome = Outcome.SHUT_DOWN
             await self._reply.problem(STOPPING)
             raise
         except Exception:
             logger.exception("request %s: fault in the gateway", self._request_id)
-            await self._reply.problem(INTERNAL)
-        finally:
-            self._services.metrics.request_ended(outcome)
-            self._services.metrics.tokens_used(self._reply.delivered.usage)
+            return INTERNAL
+        return None
+
+    def _drop_contents(self) -> None:
+        """Let go of the body, for a client that may be slow to read why it was refused."""
+        if hasattr(self, "_answer"):
+            del self._answer
+        self._reserved.drop_contents()
 
     async def _serve(self) -> Outcome:
         """The eight steps. A step that ends the request early raises."""
         tenant = self._authenticate()
-        name = None if tenant is None else tenant.name
-        with self._services.bytes_held.request(name) as reserved:
-            body = await self._read_body(reserved)
-            request = await self._check_request(body, tenant, reserved)
-            plan = self._check_served(request, tenant, reserved)
-            async with (
-                ClientWatch(self._receive),
-                self._deadline,
-                self._wait_for_slots(plan) as slot,
-            ):
+        body = await self._read_body(tenant)
+        async with ClientWatch(self._receive), self._deadline:
+            request = await self._check_request(body, tenant)
+            plan = self._check_served(request, tenant)
+            async with self._wait_for_slots(plan) as slot:
                 end = None
                 while (lease := await self._choose_replica(slot, end)) is not None:
                     end = await self._attempt(lease)
@@ -140,32 +154,31 @@ class RequestRunner:
         """Step 1: the tenant whose key the request carries; None when keys are off."""
         return self._services.access.authenticate(self._scope)
 
-    async def _read_body(self, reserved: ReservedBytes) -> Body:
+    async def _read_body(self, tenant: Tenant | None) -> Body:
         """Step 2: check the headers, start the deadline, and read the whole body.
 
         Memory is reserved before anything is read: for the body, the copy that a replica gets,
         and the decoded form, which is as long for plain text.
         """
         settings = self._services.settings
+        reserved = self._services.bytes_held.request(None if tenant is None else tenant.name)
+        reserved.begin()
+        self._reserved = reserved
         check_headers(self._scope, settings)
         self._deadline = Deadline(deadline_of(self._scope, settings.admission))
         num_bytes = announced_bytes(self._scope)
         reserved.resize(3 * num_bytes)
         return await read_body(self._receive, settings, num_bytes, reserved.grow)
 
-    async def _check_request(
-        self, body: Body, tenant: Tenant | None, reserved: ReservedBytes
-    ) -> CheckedRequest:
+    async def _check_request(self, body: Body, tenant: Tenant | None) -> CheckedRequest:
         """Step 3: refuse a request that no engine should see."""
         services = self._services
         self._times = RequestTimes(services.metrics)
-        reserved.resize(2 * len(body.data) + body.decoded_bytes)
+        self._reserved.resize(2 * len(body.data) + body.decoded_bytes)
         async with services.decoding_turns.turn(len(body.data)):
             return check_request(self._route, body.data, services.settings, tenant, body.num_keys)
 
-    def _check_served(
-        self, request: CheckedRequest, tenant: Tenant | None, reserved: ReservedBytes
-    ) -> RequestPlan:
+    def _check_served(self, request: CheckedRequest, tenant: Tenant | None) -> RequestPlan:
         """Step 4: refuse at once, before any wait, what no replica can serve now; plan the rest."""
         services, settings = self._services, self._services.settings
         replicas = services.source.replicas()
@@ -180,7 +193,13 @@ class RequestRunner:
         )
         self._answer = Answer(
             RequestContext(
-                request, plan, self._reply, services.upstreams, self._times, settings, reserved
+                request,
+                plan,
+                self._reply,
+                services.upstreams,
+                self._times,
+                settings,
+                self._reserved,
             )
         )
         self._chooser = ReplicaChooser(services.router, settings, plan, self._reply)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from paceline.gateway import serve_gateway
+from paceline.gateway.admin.audit import AuditEntry
 from paceline.gateway.keys.file import change_text
 from paceline.gateway.keys.record import KeysUnusable, join_key, render_line
 from paceline.gateway.keys.roles import Role
@@ -102,6 +103,14 @@ async def test_every_change_is_in_the_audit_log_once_and_no_secret(
     assert keys.audit_file is not None
     assert SECRET not in keys.audit_file.read_text()
     assert stat.S_IMODE(keys.audit_file.stat().st_mode) == 0o600
+
+
+def test_of_a_long_change_the_start_is_kept_without_secrets() -> None:
+    entry = AuditEntry("now", "POST", "/admin/replicas", "", None)
+    entry.set_change({"key": SECRET, "name": "x" * 100_000})
+    assert entry.change is not None
+    assert len(str(entry.change)) < 5000
+    assert SECRET not in str(entry.change)
 
 
 async def test_a_change_that_fails_is_in_the_audit_log_with_its_error(

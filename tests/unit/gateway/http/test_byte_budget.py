@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget
+from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget, ReservedBytes
 from paceline.gateway.http.errors import Refusal
 from paceline.gateway.http.json_structure import JsonStructure
 from paceline.gateway.outcomes import Outcome
@@ -19,25 +21,46 @@ from paceline.gateway.settings import JsonLimits
 MIB = 1024 * 1024
 
 
+@contextmanager
+def reserving(budget: ByteBudget, tenant: str | None = None) -> Iterator[ReservedBytes]:
+    reserved = budget.request(tenant)
+    reserved.begin()
+    try:
+        yield reserved
+    finally:
+        reserved.release()
+
+
 def test_bytes_are_reserved_until_the_request_ends() -> None:
     changes: list[int] = []
     budget = ByteBudget(MIB, on_change=changes.append)
-    with budget.request(None) as reserved:
+    with reserving(budget) as reserved:
         reserved.resize(100)
         reserved.resize(50)
         reserved.grow(7)
         assert budget.num_bytes == reserved.num_bytes == REQUEST_BYTES + 57
+        reserved.drop_contents()
+        assert budget.num_bytes == reserved.num_bytes == REQUEST_BYTES
     assert budget.num_bytes == sum(changes) == 0
+
+
+def test_a_reservation_that_has_not_begun_takes_and_releases_nothing() -> None:
+    budget = ByteBudget(REQUEST_BYTES)
+    with reserving(budget):
+        other = budget.request("b")
+        other.drop_contents()
+        other.release()
+        assert budget.num_bytes == REQUEST_BYTES
 
 
 def test_without_room_nothing_is_reserved() -> None:
     budget = ByteBudget(2 * REQUEST_BYTES)
-    with budget.request("a") as first, budget.request("b"):
+    with reserving(budget, "a") as first, reserving(budget, "b"):
         with pytest.raises(Refusal) as refused:
             first.grow(1)
         assert budget.num_bytes == 2 * REQUEST_BYTES
-        with pytest.raises(Refusal), budget.request("c"):
-            pass
+        with pytest.raises(Refusal):
+            budget.request("c").begin()
         assert budget.num_bytes == 2 * REQUEST_BYTES
     problem = refused.value.problem
     assert (problem.status, problem.code, problem.retry_after_s) == (503, "buffers_full", 5)
@@ -47,16 +70,16 @@ def test_without_room_nothing_is_reserved() -> None:
 
 def test_a_tenant_is_bounded_and_leaves_room_for_the_others() -> None:
     budget = ByteBudget(10 * REQUEST_BYTES, 3 * REQUEST_BYTES)
-    with budget.request("greedy") as reserved:
+    with reserving(budget, "greedy") as reserved:
         reserved.grow(2 * REQUEST_BYTES)
-        with pytest.raises(Refusal) as refused, budget.request("greedy"):
-            pass
+        with pytest.raises(Refusal) as refused:
+            budget.request("greedy").begin()
         assert (refused.value.problem.status, refused.value.problem.code) == (
             429, "tenant_buffers_full",
         )  # fmt: skip
-        with budget.request("other"):
+        with reserving(budget, "other"):
             pass
-    with budget.request("greedy"):
+    with reserving(budget, "greedy"):
         pass
 
 
@@ -69,12 +92,32 @@ _DOCUMENTS = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
-@given(_DOCUMENTS, st.booleans())
-def test_decoded_bytes_are_an_upper_bound(document: object, is_ascii: bool) -> None:
+@given(_DOCUMENTS, st.booleans(), st.integers(1, 9))
+def test_decoded_bytes_are_an_upper_bound(
+    document: object, is_ascii: bool, bytes_per_part: int
+) -> None:
     body = json.dumps(document, ensure_ascii=is_ascii).encode()
     structure = JsonStructure(JsonLimits())
-    structure.feed(body)
-    assert memory_of(json.loads(body)) <= structure.decoded_bytes(body)
+    for start in range(0, len(body), bytes_per_part):
+        structure.feed(body[start : start + bytes_per_part])
+    assert memory_of(json.loads(body)) <= structure.decoded_bytes
+
+
+@pytest.mark.parametrize(
+    ("char", "char_bytes"), [("a", 1), ("中", 2), ("\\u4e2d", 2), ("😀", 4), ("\\ud83d\\ude00", 4)]
+)
+@pytest.mark.parametrize("bytes_per_part", [1, 2, 3, 1000])
+def test_the_widest_character_counts_however_the_text_is_cut(
+    char: str, char_bytes: int, bytes_per_part: int
+) -> None:
+    decoded = []
+    for num_chars in (50, 150):
+        body = f'{{"x":"{"a" * num_chars}{char}"}}'.encode()
+        structure = JsonStructure(JsonLimits())
+        for start in range(0, len(body), bytes_per_part):
+            structure.feed(body[start : start + bytes_per_part])
+        decoded.append(structure.decoded_bytes)
+    assert decoded[1] - decoded[0] == 100 * char_bytes
 
 
 def memory_of(node: Any) -> int:

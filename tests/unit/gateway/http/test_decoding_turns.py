@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -13,7 +14,7 @@ MIB = 1024 * 1024
 
 
 async def test_other_work_runs_between_two_large_bodies() -> None:
-    """A stream that needs three turns of the event loop per chunk gets them after each body."""
+    """A stream gets its chunk after each body."""
     turns = DecodingTurns()
     order: list[str] = []
 
@@ -22,14 +23,31 @@ async def test_other_work_runs_between_two_large_bodies() -> None:
             time.sleep(0.005)  # noqa: ASYNC251 - decoding blocks the event loop
             order.append("body")
 
-    async def stream() -> None:
-        while order.count("body") < 5:
-            for _ in range(3):
-                await asyncio.sleep(0)
-            order.append("chunk")
-
-    await asyncio.gather(*(decode() for _ in range(5)), stream())
+    await asyncio.gather(*(decode() for _ in range(5)), chunks_between(order))
     assert "body body" not in " ".join(order)
+
+
+async def test_other_work_runs_between_two_large_bodies_that_are_refused() -> None:
+    turns = DecodingTurns()
+    order: list[str] = []
+
+    async def decode() -> None:
+        with contextlib.suppress(ValueError):
+            async with turns.turn(MIB):
+                time.sleep(0.005)  # noqa: ASYNC251 - decoding blocks the event loop
+                order.append("body")
+                raise ValueError("refused")
+
+    await asyncio.gather(*(decode() for _ in range(5)), chunks_between(order))
+    assert "body body" not in " ".join(order)
+
+
+async def chunks_between(order: list[str]) -> None:
+    """A stream that needs three turns of the event loop per chunk."""
+    while order.count("body") < 5:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        order.append("chunk")
 
 
 async def test_a_small_body_does_not_wait() -> None:

@@ -56,6 +56,19 @@ async def test_headers_that_are_too_slow_are_a_408(served: Served) -> None:
     assert (status, answer["error"]["code"]) == (408, "headers_timeout")  # type: ignore[index]
 
 
+@pytest.mark.parametrize(("num_headers", "status"), [(90, 200), (200, 431)])
+async def test_the_number_of_headers_is_limited(
+    served: Served, num_headers: int, status: int
+) -> None:
+    """Short ones: 64 KiB of them would take 2 MB as Python objects."""
+    headers = b"".join(b"x%d: 1\r\n" % number for number in range(num_headers))
+    head = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + headers
+    answered, answer = await raw(served, head + b"\r\n")
+    assert answered == status
+    if status == 431:
+        assert answer["error"]["code"] == "headers_too_large"  # type: ignore[index]
+
+
 async def test_a_connection_may_be_idle_between_requests(served: Served) -> None:
     """The time limit for the headers (0.8 s here) starts with their first byte."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)

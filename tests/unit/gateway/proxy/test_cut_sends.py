@@ -7,6 +7,7 @@ sent that part, so another replica must generate it again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -87,7 +88,7 @@ class Whole:
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    async def read_all(self, max_bytes: int) -> bytes:
+    async def read_all(self, max_bytes: int, reserve: Callable[[int], None]) -> bytes:
         return self._body
 
     def close(self) -> None:
