@@ -5,8 +5,9 @@
 The gateway and two mock vLLM servers run in processes of their own. This process reads eight
 streams of one token per 10 ms from one of them. Another process sends ten bodies of one kind at the
 same moment, each just below `server.max_body_bytes`, for the model of the other server. A pause is
-the time between two chunks of one stream. The exit code is 1 if any pause with bodies exceeds
-100 ms.
+the time between two chunks of one stream. After each round comes a control: the same process
+generates the same bodies and connects, and sends only a small request on each connection. The exit
+code is 1 if any pause with bodies exceeds 100 ms.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NUM_STREAMS = 8
 TPOT_MS = 10
 _MAX_BODY_BYTES = 8 * 1024 * 1024 - 1024
 _MAX_VALUES = 262_000
-_NUM_TOKENS = 30_000
+_NUM_TOKENS = 60_000
 """The streams outlast the measurement."""
 
 
@@ -74,9 +75,9 @@ BODIES: Mapping[str, Callable[[], bytes]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="rounds per kind of body")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per kind of body")
     parser.add_argument("--json", type=Path, help="write the result to this file")
-    parser.add_argument("--send", nargs=2, metavar=("KIND", "URL"), help=argparse.SUPPRESS)
+    parser.add_argument("--send", nargs=3, metavar=("KIND", "ARM", "URL"), help=argparse.SUPPRESS)
     add_allow_dirty(parser)
     arguments = parser.parse_args()
     if arguments.send:
@@ -104,22 +105,30 @@ def main() -> int:
 
 
 async def _measure(fleet: Fleet, num_rounds: int) -> list[dict[str, Any]]:
-    """For each kind, the longest pause of each round and the statuses of the answers."""
+    """For each kind, the longest pause of each round and control, and the statuses of answers."""
     gaps_ms: list[float] = []
     streams = [asyncio.create_task(_read_stream(fleet, gaps_ms)) for _ in range(NUM_STREAMS)]
     await asyncio.sleep(1.0)
     found = []
-    for kind in ["none", *BODIES]:
-        longest_ms, statuses = [], Counter[str]()
+    for kind in BODIES:
+        longest_ms: dict[str, list[float]] = {"hostile": [], "control": []}
+        statuses = Counter[str]()
         for _ in range(num_rounds):
-            await asyncio.sleep(0.5)
-            gaps_ms.clear()
-            if kind == "none":
-                await asyncio.sleep(1.0)
-            else:
-                statuses.update(await _run_sender(kind, fleet.gateway.url))
-            longest_ms.append(round(max(gaps_ms), 1))
-        found.append({"bodies": kind, "longest_ms": longest_ms, "statuses": dict(statuses)})
+            for arm, of_arm in longest_ms.items():
+                await asyncio.sleep(0.5)
+                gaps_ms.clear()
+                answered = await _run_sender(kind, arm, fleet.gateway.url)
+                of_arm.append(round(max(gaps_ms), 1))
+                if arm == "hostile":
+                    statuses.update(answered)
+        found.append(
+            {
+                "bodies": kind,
+                "longest_ms": longest_ms["hostile"],
+                "control_longest_ms": longest_ms["control"],
+                "statuses": dict(statuses),
+            }
+        )
         print(found[-1], file=sys.stderr)
     for stream in streams:
         stream.cancel()
@@ -139,17 +148,20 @@ async def _read_stream(fleet: Fleet, gaps_ms: list[float]) -> None:
         last_s = now_s
 
 
-async def _run_sender(kind: str, url: str) -> list[str]:
+async def _run_sender(kind: str, arm: str, url: str) -> list[str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--send", kind, url, stdout=subprocess.PIPE
+        sys.executable, __file__, "--send", kind, arm, url, stdout=subprocess.PIPE
     )
     out, _ = await process.communicate()
     return out.decode().split()
 
 
-async def _send_bodies(kind: str, url: str) -> None:
+async def _send_bodies(kind: str, arm: str, url: str) -> None:
     """Send all bodies at once, and print the status of each answer; 0 for none."""
-    body = b'{"model":"%s","max_tokens":1,"prompt":' % OTHER_MODEL.encode() + BODIES[kind]() + b"}"
+    start = b'{"model":"%s","max_tokens":1,"prompt":' % OTHER_MODEL.encode()
+    body = start + BODIES[kind]() + b"}"
+    if arm == "control":
+        body = start + b'"x"}'
 
     async def send() -> int:
         reader, writer = await _connect(url)
