@@ -81,17 +81,11 @@ class CellRegression:
         self._solution: Floats = np.zeros(num_features)  # the same as an array
         self._cells: dict[Shape, _Cell] = {}
         self._weight_now = 1.0
-        self._noise = 1.0
 
-    def set_noise(self, noise: float) -> None:
-        """The relative standard deviation of one duration, above 0, which weighs samples against
-        the prior."""
-        self._noise = noise
-
-    def set_prior(self, mean: Floats, spread: Floats, unit_s: float) -> None:
-        """Hold each coefficient to within `spread` of `mean`, both in units of `unit_s` seconds. A
-        later call replaces it."""
-        weight = 1.0 / (spread * unit_s) ** 2
+    def set_prior(self, mean: Floats, weight: Floats, unit_s: float) -> None:
+        """Hold the coefficients to `mean`, each with a weight against one sample's; both in units
+        of `unit_s` seconds. A later call replaces it."""
+        weight = weight / unit_s**2
         self._prior[:, :-1] = np.diag(weight)
         self._prior[:, -1] = weight * mean * unit_s
         if not self._cells:
@@ -107,6 +101,11 @@ class CellRegression:
         fitted_s = float(self._solution @ step[:-1])
         cell_s = float(self._solution @ cell.mean[:-1])
         return cell.mean_s * (fitted_s / cell_s if fitted_s > 0.0 < cell_s else 1.0)
+
+    def num_samples(self, shape: Shape) -> float:
+        """How many steps of a shape its cell averages over; 0 without a cell."""
+        cell = self._cells.get(shape)
+        return 0.0 if cell is None else cell.num_samples
 
     def mean_s(self, shape: Shape) -> float:
         """The mean duration of the steps of a shape with a cell."""
@@ -146,7 +145,7 @@ class CellRegression:
     def solve(self) -> list[float]:
         """The coefficients after the steps entered so far, shape (num_features,)."""
         equations = self._sums[:-1] * (1.0 / self._weight_now)
-        equations += self._noise**2 * self._prior
+        equations += self._prior
         gram, right_side = equations[:, :-1], equations[:, -1]
         equations.reshape(-1)[:: len(equations) + 2] *= _RIDGE  # the diagonal of `gram`
         held = self._held

@@ -21,8 +21,7 @@ taken out of a duration before the coefficients are fitted, and put on again in 
 machine that slows down makes all lengths slower in the same proportion, also those not in use.
 
 `cell_regression` fits the coefficients. Prior: each coefficient lies near a proportion of the first
-step's time (`_PRIOR`), within a stated spread, which is compared with the measured noise of the
-durations. Observations leave much undetermined: at one request
+step's time (`_PRIOR`), within a stated spread. Observations leave much undetermined: at one request
 a draft pass, a draft token and a verified token all grow with k alone, and a fit that attributed
 the time to draft tokens would predict a cost 256 times as high at 256 requests. The prior
 determines to which of them most of the time is attributed. Its unit is lowered when a step with no
@@ -36,7 +35,7 @@ slows down some kinds of step more than others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1
+from math import expm1, inf
 from operator import mul
 
 import numpy as np
@@ -71,7 +70,10 @@ _PRIOR = (
 )
 _NUM_FEATURES = len(_PRIOR)
 _PRIOR_MEAN = np.array([mean for _, mean, _ in _PRIOR])
-_PRIOR_SPREAD = np.array([spread for _, _, spread in _PRIOR])
+_NOISE = 0.05
+"""Relative standard deviation of one duration, which weighs samples against the prior. Chosen
+empirically."""
+_PRIOR_WEIGHT = (_NOISE / np.array([spread for _, _, spread in _PRIOR])) ** 2
 _NUM_NONNEGATIVE = _NUM_FEATURES - 1
 """All but the last coefficient, `prompt`."""
 
@@ -130,7 +132,6 @@ class CostModel:
             self.is_ready = True
         expected_s = self._fit.expected_s(shape, step)
         fits = expected_s is None or self._speed.add(sample.duration_s / expected_s)
-        self._fit.set_noise(self._speed.noise)
         step[-1] /= self._speed.factor
         if self._fit.add(shape, step, is_outlier=not fits):
             shapes = list(self._fit.shapes)
@@ -223,6 +224,13 @@ class CostModel:
         measured = self._measured if self.prefills.fraction <= 0.5 else self._measured_mixed
         return (length, num_requests.bit_length()) in measured
 
+    def num_undrafted(self, num_requests: int) -> float:
+        """How many steps of about this size without drafts, and without prompt tokens, the cost
+        model averages over. Where most steps have prompt tokens: infinite once any was measured."""
+        if self.prefills.fraction > 0.5:
+            return inf if self.is_measured(num_requests, 0) else 0.0
+        return self._fit.num_samples((0, num_requests.bit_length(), 0, 0))
+
     def _revise_unit(self, unit_s: float) -> None:
         """Lower the prior's unit when a step of no less work than the first takes less time: the
         first steps of an engine are slow."""
@@ -231,7 +239,7 @@ class CostModel:
 
     def _set_unit(self, unit_s: float) -> None:
         self._unit_s = unit_s
-        self._fit.set_prior(_PRIOR_MEAN, _PRIOR_SPREAD, unit_s)
+        self._fit.set_prior(_PRIOR_MEAN, _PRIOR_WEIGHT, unit_s)
 
     def _undrafted_s(self, num_requests: int, context_tokens: int) -> float:
         base, request, _, context, *_ = self._coefficients

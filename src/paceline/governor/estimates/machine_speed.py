@@ -35,7 +35,7 @@ _LARGE = 0.15
 _MOST_LARGE = 0.5
 _LARGE_NOISES = 3.0
 _CONFIRMED = 4
-_LEAST_NOISE = 0.05
+_FIRST_NOISE = 0.05
 _NOISE_GAIN = 0.02
 _MEAN_TO_DEVIATION = math.sqrt(math.pi / 2.0)
 
@@ -48,18 +48,16 @@ class MachineSpeed:
         self._large: deque[float] = deque(maxlen=_CONFIRMED)
         self.factor = 1.0
         """Duration now over duration when learned; positive. Read only."""
-        self.noise = _LEAST_NOISE
-        """Relative standard deviation of one duration, at least 0.05. Read only."""
-        self._noise = _LEAST_NOISE
+        self.noise = _FIRST_NOISE
+        """Relative standard deviation of one duration. Read only."""
 
     def add(self, ratio: float) -> bool:
         """Learn from a duration over its expectation at factor 1, both positive. Returns whether
         the step fits the factor; one that does not is a stall, or the first of a change."""
         residual = math.log(ratio) - self._log_factor
-        large = min(max(_LARGE, _LARGE_NOISES * self._noise), _MOST_LARGE)
+        large = min(max(_LARGE, _LARGE_NOISES * self.noise), _MOST_LARGE)
         deviation = _MEAN_TO_DEVIATION * min(abs(residual), large)
-        self._noise += _NOISE_GAIN * (deviation - self._noise)
-        self.noise = max(self._noise, _LEAST_NOISE)
+        self.noise += _NOISE_GAIN * (deviation - self.noise)
         if abs(residual) <= large:
             self._large.clear()
             self._move(_GAIN * residual)

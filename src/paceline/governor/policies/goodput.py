@@ -7,11 +7,11 @@ where the drafter rested also needs a gain over `_DWELL_STEPS` that exceeds the 
 to catch up; or steps at length 0 whose forgone gain adds up to that time (as in the ski rental
 problem: the loss against knowing the dwell is then bounded by a factor of two).
 
-The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Afterwards
-exploration keeps the estimates of unused lengths current, all of it paid from one
-`ExplorationBudget`: replay scoring where the engine supports it, at any length; otherwise bursts
-while off, unless the engine reports first-token verdicts for free; and single steps at an adjacent
-length (`adjacent_length_probe`).
+The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Afterwards exploration
+keeps the estimates of unused lengths current, all of it paid from one `ExplorationBudget`: replay
+scoring where the engine supports it, at any length; otherwise bursts while off, unless the engine
+reports first-token verdicts for free; single steps at an adjacent length (`adjacent_length_probe`),
+and steps without drafts (`undrafted_trial`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
@@ -33,6 +33,7 @@ from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthPr
 from paceline.governor.exploration.bursts import Bursts
 from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
 from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
+from paceline.governor.exploration.undrafted_trial import UndraftedTrial
 from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
@@ -65,6 +66,7 @@ class GoodputPolicy:
         self._answers = AnswerLength()
         self._budget = ExplorationBudget()
         self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
+        self._undrafted_trial = UndraftedTrial(self._cost, self._budget)
         self._bursts = Bursts(self._budget, self._cost)
         self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
@@ -77,6 +79,7 @@ class GoodputPolicy:
         self._cost.observe(sample)
         self._answers.observe(sample)
         self._adjacent_probe.observe(sample)
+        self._undrafted_trial.observe(sample)
         self._bursts.observe(sample)
         self._replay_scoring.observe(sample)
 
@@ -152,7 +155,8 @@ class GoodputPolicy:
         if len(forecast.values) == 1:
             return None  # no other length is allowed
         if self._length > 0:
-            return self._adjacent_probe.probe(load, forecast, self._length)
+            trial = self._undrafted_trial.probe(load, forecast, self._length)
+            return trial or self._adjacent_probe.probe(load, forecast, self._length)
         if load.has_replay_scoring:
             return None
         if load.has_first_token_verdicts:

@@ -66,21 +66,13 @@ def test_noise_leaves_it_near_one() -> None:
 
 
 def test_steps_of_a_noisy_machine_are_not_stalls() -> None:
-    """20 % noise: its standard deviation is learned, and all but a few steps fit."""
+    """20 % noise: once its size is learned, all but a few steps fit."""
     draw = random.Random(0)
     speed = MachineSpeed()
     for _ in range(200):
         speed.add(draw.lognormvariate(0.0, 0.2))
-    assert speed.noise == pytest.approx(0.2, rel=0.2)
     fits = [speed.add(draw.lognormvariate(0.0, 0.2)) for _ in range(400)]
     assert fits.count(True) >= 390
-
-
-def test_noise_is_at_least_that_of_a_quiet_machine() -> None:
-    speed = MachineSpeed()
-    for _ in range(200):
-        speed.add(1.0)
-    assert speed.noise == 0.05
 
 
 def test_a_quarter_of_a_small_deviation_is_learned() -> None:

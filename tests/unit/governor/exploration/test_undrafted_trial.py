@@ -1,0 +1,93 @@
+"""When length 0 is tried while drafting, for how long and for which price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from paceline.governor.estimates.step_forecast import StepForecast
+from paceline.governor.exploration.exploration_budget import ExplorationBudget
+from paceline.governor.exploration.undrafted_trial import UndraftedTrial
+from paceline.governor.values import DraftPlan, EngineLoad
+
+LOAD = EngineLoad(4, 900, 0, 0, 2)
+
+
+def forecast(gain: float) -> StepForecast:
+    """Drafting two tokens yields `gain` times the tokens per second of length 0."""
+    return StepForecast([4.0, 6.0, 8.0], [0.020, 0.030, 0.040 / gain], [200.0, 200.0, 200.0 * gain])
+
+
+@dataclass
+class Cost:
+    known: float = 0.0
+
+    def num_undrafted(self, num_requests: int) -> float:
+        assert num_requests == LOAD.num_requests
+        return self.known
+
+
+class Budget(ExplorationBudget):
+    def __init__(self, is_rich: bool = True) -> None:
+        super().__init__()
+        self.is_rich = is_rich
+        self.asked: list[tuple[float, float]] = []
+        self.paid: list[float] = []
+
+    def covers(self, price_s: float, step_s: float) -> bool:
+        self.asked.append((price_s, step_s))
+        return self.is_rich
+
+    def pay(self, price_s: float) -> None:
+        self.paid.append(price_s)
+
+
+def trials(
+    num_steps: int, *, known: float = 0.0, gain: float = 1.1, budget: Budget | None = None
+) -> list[int]:
+    """The steps, from 1, at which length 0 is tried."""
+    trial = UndraftedTrial(Cost(known), budget or Budget())  # type: ignore[arg-type]
+    plans = [trial.probe(LOAD, forecast(gain), 2) for _ in range(num_steps)]
+    return [step for step, plan in enumerate(plans, 1) if plan is not None]
+
+
+@pytest.mark.parametrize("known", [0.0, 2.0])
+def test_an_unknown_load_is_tried_after_every_four_steps(known: float) -> None:
+    assert trials(16, known=known) == [4, 5, 9, 10, 14, 15]
+
+
+def test_a_known_load_is_tried_after_48_steps() -> None:
+    assert trials(100, known=3.0) == [48, 49, 97, 98]
+
+
+@pytest.mark.parametrize(
+    ("known", "gain", "is_tried"),
+    [(0.0, 1.49, True), (0.0, 1.51, False), (3.0, 1.24, True), (3.0, 1.26, False)],
+)
+def test_where_drafting_wins_by_far_there_are_no_trials(
+    known: float, gain: float, is_tried: bool
+) -> None:
+    assert bool(trials(100, known=known, gain=gain)) is is_tried
+
+
+def test_a_trial_pays_for_both_of_its_steps() -> None:
+    """At equal rates a step costs the least price, 2 % of a step at the length in force."""
+    budget = Budget()
+    trials(5, gain=1.0, budget=budget)
+    ((price_s, step_s),) = budget.asked
+    assert price_s == pytest.approx(2 * 0.02 * 0.040)
+    assert step_s == 0.040
+    assert budget.paid == [pytest.approx(0.02 * 0.040)] * 2
+
+
+def test_a_budget_that_does_not_cover_it_is_not_spent() -> None:
+    budget = Budget(is_rich=False)
+    assert trials(50, budget=budget) == []
+    assert budget.paid == []
+
+
+def test_the_plan_says_what_it_is() -> None:
+    trial = UndraftedTrial(Cost(), Budget())  # type: ignore[arg-type]
+    *_, plan = (trial.probe(LOAD, forecast(1.0), 2) for _ in range(4))
+    assert plan == DraftPlan(0, "trial: no drafts instead of 2", is_exploring=True)
