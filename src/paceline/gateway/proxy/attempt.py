@@ -132,6 +132,7 @@ class Attempt:
         self._lease.got_bytes()
         if is_aborted(whole):
             return self._failed(status_in(ABORTED), ABORTED)
+        self._lease.received_all()
         limit.suspend()
         await self._reply.whole_answer(whole, usage_in(whole))
         return COMPLETED
@@ -148,6 +149,8 @@ class Attempt:
                 raise Broken(str(error)) from error
             if relay.has_tokens:
                 self._lease.got_bytes()
+            if relay.saw_done:
+                self._lease.received_all()
             if part.data:
                 if not self._reply.has_begun:
                     await self._reply.begin_stream()

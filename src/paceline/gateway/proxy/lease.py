@@ -53,8 +53,8 @@ class Lease:
     before, if `LeaseTable.claim` opened it."""
 
     __slots__ = (
-        "_end_attempt", "_outcome", "_state", "_table", "_ticket", "_upstream", "_watched", "cost",
-        "has_answered", "replica",
+        "_end_attempt", "_has_received_all", "_outcome", "_state", "_table", "_ticket",
+        "_upstream", "_watched", "cost", "has_answered", "replica",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, cost: RequestCost, table: LeaseTable) -> None:
@@ -67,6 +67,7 @@ class Lease:
         self._end_attempt: Callable[[], None] | None = None
         self._ticket: Ticket | None = None
         self._watched: WatchedAttempt | None = None
+        self._has_received_all = False
         self.has_answered = False
         """The first bytes of a good answer arrived."""
 
@@ -100,6 +101,11 @@ class Lease:
         assert self._watched is not None
         self._table._progress.note_sent(self._watched, time.monotonic())
 
+    def received_all(self) -> None:
+        """The replica has sent its whole answer. Whatever happens to it, the attempt is not cut
+        any more: a client may still read the end."""
+        self._has_received_all = True
+
     @property
     def is_cut(self) -> bool:
         """The attempt was ended from outside."""
@@ -110,7 +116,9 @@ class Lease:
         self._end_attempt = end_attempt
 
     def cut(self, outcome: Outcome) -> None:
-        """End the attempt from outside."""
+        """End the attempt from outside, unless the replica has sent its whole answer."""
+        if self._has_received_all:
+            return
         self.end(outcome)
         if self._end_attempt is not None:
             self._end_attempt()
