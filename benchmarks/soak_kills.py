@@ -1,18 +1,19 @@
-"""Kill simulated replicas 200 times under 64 streams; check that no answer is lost or changed.
+"""Kill or stop mock replicas 200 times under 64 streams of every kind; nothing may be lost.
 
     python benchmarks/soak_kills.py
+    python benchmarks/soak_kills.py --fault hangs
 
-Streams with known answers run continuously over four replicas. One replica at a time, drawn at
-random, gets a SIGKILL and is started again. Every stream is compared with its expected answer,
-token by token, and with the requests that the replicas recorded. The exit code is 1 if any
-differs.
+Greedy and sampled streams, streams of the responses route, with tools and with a JSON schema run
+continuously over four replicas; some clients read slowly. Replicas drawn at random get a SIGKILL
+and are started again, or a SIGSTOP for 2 s. Every stream is compared with its known answer. One
+that the gateway cannot continue (see docs/gateway.md) may end with an error event after its first
+token; its text must be the beginning of its answer. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import sys
 import time
 from collections import Counter
@@ -23,23 +24,25 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import aiohttp
-from chaos.expected_requests import (
-    ExpectedRequest,
-    expected_request,
-    find_errors,
-    num_failed_over,
-)
 from chaos.fleet import Fleet, running_fleet
-from chaos.transcript import Ending, Transcript, send_request
+from chaos.mixed_load.load_report import count_by_kind, find_stream_errors
+from chaos.mixed_load.replica_faults import kill_replicas, stop_replicas
+from chaos.mixed_load.stream_load import LoadShape, run_streams
+from chaos.transcript import Ending
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 
+FAULTS = {"kills": kill_replicas, "hangs": stop_replicas}
+SLOW_MAX_TOKENS = 1500
+"""More than fit into the buffers between replica and client, some 800."""
+SLOW_PAUSE_S = (6.0, 12.0)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--fault", choices=FAULTS, default="kills")
+    parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=200)
@@ -49,14 +52,14 @@ def main() -> int:
     arguments = parser.parse_args()
     environment = describe_environment(sys.argv)
     result = ResultFile(
-        arguments.results / f"soak-kills-{environment.date_utc[:10]}.json",
+        arguments.results / f"soak-{arguments.fault}-{environment.date_utc[:10]}.json",
         allow_dirty=arguments.allow_dirty,
     )
     with running_fleet(arguments.replicas, "--tpot-ms", str(arguments.tpot_ms)) as fleet:
         document = asyncio.run(_run(fleet, arguments))
     document = {
         "schema_version": 1,
-        "kind": "soak: kills over simulated replicas",
+        "kind": f"soak: {arguments.fault} of mock replicas",
         "environment": asdict(environment),
         **document,
     }
@@ -66,47 +69,24 @@ def main() -> int:
 
 
 async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
-    requests: list[ExpectedRequest] = []
-    transcripts: list[Transcript] = []
-    is_over = asyncio.Event()
-
-    async def load(session: aiohttp.ClientSession, worker: int) -> None:
-        number = 0
-        while not is_over.is_set():
-            # No number is in flight twice, so that the recorded requests identify the streams.
-            request = expected_request(
-                worker + arguments.streams * number, max_tokens=arguments.max_tokens
-            )
-            url = fleet.gateway.url + request.path
-            transcript = await send_request(session, url, request.body, f"kills-{worker}-{number}")
-            requests.append(request)
-            transcripts.append(transcript)
-            number += 1
-
+    shape = LoadShape(
+        arguments.streams, arguments.max_tokens, SLOW_MAX_TOKENS, slow_pause_s=SLOW_PAUSE_S
+    )
     began_s = time.monotonic()
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        workers = [asyncio.create_task(load(session, n)) for n in range(arguments.streams)]
-        try:
-            num_in_flight = await _kill_all(fleet, arguments.kills)
-        finally:
-            is_over.set()
-            await asyncio.gather(*workers)
-    errors = find_errors(fleet, requests, transcripts)
+    streams = await run_streams(fleet, shape, FAULTS[arguments.fault](fleet, arguments.times))
+    duration_s = time.monotonic() - began_s
+    errors = find_stream_errors(fleet, streams)
+    transcripts = [stream.transcript for stream in streams]
     endings = Counter(transcript.ending for transcript in transcripts)
     metrics = fleet.gateway.metrics()
     return {
-        "duration_s": round(time.monotonic() - began_s, 1),
-        "num_kills": arguments.kills,
-        "num_in_flight_on_the_killed": {
-            "mean": sum(num_in_flight) / len(num_in_flight),
-            "min": min(num_in_flight),
-            "max": max(num_in_flight),
-        },
+        "duration_s": round(duration_s, 1),
+        "fault": arguments.fault,
+        "num_faults_injected": arguments.times,
+        "num_found_hung": fleet.gateway.log.read_text().count(" sent no data for "),
         "num_streams": len(transcripts),
-        "num_streams_of_several_replicas": num_failed_over(fleet, transcripts),
+        "kinds": count_by_kind(fleet, streams),
         "endings": dict(endings),
-        "completed_fraction": endings[Ending.COMPLETED] / len(transcripts),
         "num_lost_before_first_token": sum(
             transcript.ending is not Ending.COMPLETED and not transcript.has_first_token
             for transcript in transcripts
@@ -121,21 +101,6 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         "faults": errors[:100],
         "num_faults": len(errors),
     }
-
-
-async def _kill_all(fleet: Fleet, num_kills: int) -> list[int]:
-    """Kill one replica after the other; the number of requests in flight on each."""
-    drawn = random.Random(0)
-    num_in_flight = []
-    for _ in range(num_kills):
-        await asyncio.sleep(drawn.uniform(0.2, 0.6))
-        await asyncio.to_thread(fleet.gateway.wait_ready, len(fleet.mock_vllms), 60.0)
-        index = drawn.randrange(len(fleet.mock_vllms))
-        replicas = await asyncio.to_thread(fleet.gateway.replicas)
-        num_in_flight += [r["in_flight"] for r in replicas if r["name"] == f"r{index}"]
-        await asyncio.to_thread(fleet.mock_vllms[index].kill)
-        await asyncio.to_thread(fleet.mock_vllms[index].start)
-    return num_in_flight
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ class Transcript:
     """Values of `id` in the chunks; must be one."""
     num_roles: int = 0
     """Chunks of a chat that have a role; must be one."""
+    sequence_numbers: list[int] = field(default_factory=list)
+    """Of the events of a response; must be 0, 1, 2, …"""
     read_error: str = ""
     """The exception that ended reading, such as a broken connection; empty if there was none."""
     start_s: float = 0.0
@@ -81,6 +83,8 @@ class Transcript:
             errors.append(f"role {self.num_roles} times")
         if self.ids and self.usage and self.usage["completion_tokens"] != len(self.ids):
             errors.append(f"usage {self.usage} for {len(self.ids)} tokens")
+        if self.sequence_numbers != list(range(len(self.sequence_numbers))):
+            errors.append(f"sequence numbers {self.sequence_numbers}")
         return errors
 
     def note_line(self, line: bytes) -> None:
@@ -92,10 +96,26 @@ class Transcript:
             self.num_done += 1
             return
         chunk = json.loads(line[6:])
-        if "error" in chunk:
+        if "sequence_number" in chunk:
+            self._note_response_event(chunk)
+        elif "error" in chunk:
             self.error = chunk["error"]
-            return
-        self.note_chunk(chunk)
+        else:
+            self.note_chunk(chunk)
+
+    def _note_response_event(self, event: dict[str, Any]) -> None:
+        """Take in one event of a stream of /v1/responses."""
+        self.sequence_numbers.append(event["sequence_number"])
+        if event["type"] == "response.output_text.delta":
+            self.text += event["delta"]
+        elif event["type"] == "error":
+            self.error = event["error"]
+        elif event["type"] in ("response.completed", "response.incomplete"):
+            response = event["response"]
+            self.is_done = True
+            self.num_done += 1
+            self.finish_reasons.append("stop" if response["status"] == "completed" else "length")
+            self.usage = {"completion_tokens": response["usage"]["output_tokens"]}
 
     def note_chunk(self, chunk: dict[str, Any]) -> None:
         """Take in one chunk of a stream, or a complete answer."""

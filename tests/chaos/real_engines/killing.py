@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
 
+from chaos.attempt_log import read_failed_attempts
 from chaos.engines import Victim, kill_engine
 from chaos.gateway_process import GatewayProcess
 from chaos.real_engines.kill_report import Kill, LoadRequest, Prompt, find_errors, summarize
@@ -26,7 +26,6 @@ READY_WITHIN_S = 400.0
 """A start takes 25 s on two idle cores; four times that was observed on busy ones."""
 STREAMS_DURING_RESTART = 2
 """Streams while the killed engine restarts: with more, a start takes minutes on two cores."""
-_ATTEMPT_FAILURE = re.compile(r"request (\S+): replica (\S+): (\w+): (.*); next: (\w+), (\w+)")
 
 
 class KillingRun:
@@ -132,11 +131,12 @@ class KillingRun:
 
     def _read_failed_attempts(self) -> None:
         """Assign the failed attempts in the gateway's log to their requests."""
-        by_id = {request.transcript.request_id: request for request in self.requests}
-        for line in self._gateway.log.read_text(errors="replace").splitlines():
-            found = _ATTEMPT_FAILURE.search(line)
-            if found and found[1] in by_id:
-                by_id[found[1]].failed_attempts.append(" ".join(found.group(2, 3, 4, 5, 6)))
+        attempts = read_failed_attempts(self._gateway.log)
+        for request in self.requests:
+            request.failed_attempts = [
+                " ".join((one.replica, one.outcome, one.detail, one.step, one.reason))
+                for one in attempts.get(request.transcript.request_id, ())
+            ]
 
     def errors(self) -> list[str]:
         """List everything that must never happen. Changed tokens are in `differences`."""

@@ -1,0 +1,67 @@
+"""What became of the streams of a mixed load: errors, and counts by kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chaos.attempt_log import FailedAttempt, read_failed_attempts
+from chaos.fleet import Fleet
+from chaos.mixed_load.stream_load import LoadedStream
+from chaos.transcript import Ending
+from paceline.mock_vllm import RequestRecord
+
+_CONTINUED_STEPS = ("continue_elsewhere", "closed")
+
+
+@dataclass
+class KindCounts:
+    """The streams of one kind. The field names are keys of the results."""
+
+    num_streams: int = 0
+    num_completed: int = 0
+    num_begun_anew: int = 0
+    """An attempt failed before the client had a token; the stream was begun anew."""
+    num_interrupted: int = 0
+    """An attempt failed when the client had tokens."""
+    num_interrupted_completed: int = 0
+    """Those among them that other replicas completed."""
+    num_error_events: int = 0
+
+
+def find_stream_errors(fleet: Fleet, streams: Sequence[LoadedStream]) -> list[str]:
+    """Everything that must not happen: lost, doubled or changed text, and silent ends."""
+    records: defaultdict[str, list[RequestRecord]] = defaultdict(list)
+    for record in fleet.ended_records():
+        records[record.request_id].append(record)
+    return [
+        f"{stream.transcript.request_id} ({stream.kind_name}): {error}"
+        for stream in streams
+        for error in stream.kind.errors_in(
+            stream.request, stream.transcript, records[stream.transcript.request_id]
+        )
+    ]
+
+
+def count_by_kind(fleet: Fleet, streams: Sequence[LoadedStream]) -> dict[str, dict[str, Any]]:
+    """The counts of every kind, under the keys of the results."""
+    attempts = read_failed_attempts(fleet.gateway.log)
+    counts: defaultdict[str, KindCounts] = defaultdict(KindCounts)
+    for stream in streams:
+        _count(stream, attempts.get(stream.transcript.request_id, ()), counts[stream.kind_name])
+    return {name: asdict(counts[name]) for name in sorted(counts)}
+
+
+def _count(stream: LoadedStream, failed: Sequence[FailedAttempt], counts: KindCounts) -> None:
+    ending = stream.transcript.ending
+    is_interrupted = ending is Ending.ERROR_EVENT or any(
+        attempt.step in _CONTINUED_STEPS for attempt in failed
+    )
+    counts.num_streams += 1
+    counts.num_completed += ending is Ending.COMPLETED
+    counts.num_error_events += ending is Ending.ERROR_EVENT
+    counts.num_begun_anew += any(attempt.step == "retry_elsewhere" for attempt in failed)
+    counts.num_interrupted += is_interrupted
+    counts.num_interrupted_completed += is_interrupted and ending is Ending.COMPLETED
