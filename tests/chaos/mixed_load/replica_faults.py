@@ -1,12 +1,15 @@
-"""Kill or stop replicas again and again, one drawn at random at a time."""
+"""Kill or stop replicas drawn at random, again and again."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 
 from chaos.fleet import Fleet
+from paceline.mock_vllm import SpawnedMockVllm
+
+Inject = Callable[[SpawnedMockVllm], Awaitable[None]]
 
 _PAUSE_S = (0.2, 0.6)
 _STOPPED_S = 2.0
@@ -14,41 +17,45 @@ _STOPPED_S = 2.0
 _READY_WITHIN_S = 60.0
 
 
-async def kill_replicas(fleet: Fleet, num_kills: int, seed: int = 0) -> None:
-    """SIGKILL one replica after the other; each starts again at once, and serves before the next
-    one is killed."""
-    drawn = random.Random(seed)
-    for _ in range(num_kills):
-        await asyncio.sleep(drawn.uniform(*_PAUSE_S))
-        await asyncio.to_thread(fleet.gateway.wait_ready, len(fleet.mock_vllms), _READY_WITHIN_S)
-        victim = drawn.choice(fleet.mock_vllms)
+async def kill_replicas(fleet: Fleet, num_kills: int) -> None:
+    """SIGKILL; the replica starts again at once."""
+
+    async def kill(victim: SpawnedMockVllm) -> None:
         await asyncio.to_thread(victim.kill)
         await asyncio.to_thread(victim.start)
 
-
-async def stop_replicas(fleet: Fleet, num_stops: int, seed: int = 0) -> None:
-    """SIGSTOP replicas, in both halves of the fleet at the same time; each is resumed after 2 s,
-    and serves before the next one of its half is stopped."""
-    middle = len(fleet.mock_vllms) // 2
-    await asyncio.gather(
-        _stop_some(fleet, range(middle), num_stops // 2, seed),
-        _stop_some(
-            fleet, range(middle, len(fleet.mock_vllms)), num_stops - num_stops // 2, seed + 1
-        ),
-    )
+    await _in_both_halves(fleet, num_kills, kill)
 
 
-async def _stop_some(fleet: Fleet, indices: Sequence[int], num_stops: int, seed: int) -> None:
-    drawn = random.Random(seed)
-    for _ in range(num_stops):
-        await asyncio.sleep(drawn.uniform(*_PAUSE_S))
-        await _wait_ready(fleet, {f"r{index}" for index in indices})
-        victim = fleet.mock_vllms[drawn.choice(indices)]
+async def stop_replicas(fleet: Fleet, num_stops: int) -> None:
+    """SIGSTOP; the replica is resumed after 2 s."""
+
+    async def stop(victim: SpawnedMockVllm) -> None:
         victim.stop()
         try:
             await asyncio.sleep(_STOPPED_S)
         finally:
             victim.resume()
+
+    await _in_both_halves(fleet, num_stops, stop)
+
+
+async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> None:
+    """Inject faults in both halves of the fleet at the same time. In each half, all replicas serve
+    before the next one gets its fault."""
+    middle, end = len(fleet.mock_vllms) // 2, len(fleet.mock_vllms)
+
+    async def inject_in(indices: range, num_faults: int) -> None:
+        drawn = random.Random(indices.start)
+        for _ in range(num_faults):
+            await asyncio.sleep(drawn.uniform(*_PAUSE_S))
+            await _wait_ready(fleet, {f"r{index}" for index in indices})
+            await inject(fleet.mock_vllms[drawn.choice(indices)])
+
+    await asyncio.gather(
+        inject_in(range(middle), num_faults // 2),
+        inject_in(range(middle, end), num_faults - num_faults // 2),
+    )
 
 
 async def _wait_ready(fleet: Fleet, names: set[str]) -> None:

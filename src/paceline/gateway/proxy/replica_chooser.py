@@ -13,6 +13,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.routing.router import Router
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.settings.failures import PROGRESS_TOKENS
 from paceline.gateway.time_limits import (
     KEEP_ALIVE_S,
     MAX_REPLICA_RECHECK_S,
@@ -48,7 +49,7 @@ class ReplicaChooser:
         self._plan = plan
         self._reply = reply
         self._failed: set[str] = set()
-        """Names of the replicas that failed this request."""
+        """Names of the replicas that failed this request since it last made progress."""
         self._began_on: Replica | None = None
         """The replica that began the stream; None until the client has received part of it."""
         self._recheck_s = REPLICA_RECHECK_S
@@ -56,14 +57,21 @@ class ReplicaChooser:
         self.waited_s = 0.0
         """How long the request has waited for a replica, over all its waits."""
 
-    def note_failure(self, replica: Replica) -> None:
-        """An attempt on this replica failed."""
+    def note_failure(self, replica: Replica, num_new_tokens: int = 0) -> None:
+        """An attempt on this replica failed, after it had added this many tokens.
+
+        After progress, the replicas that failed earlier are tried again: a long stream meets
+        several failures, and a fleet has few replicas.
+        """
+        if num_new_tokens >= PROGRESS_TOKENS:
+            self._failed.clear()
         self._failed.add(replica.name)
         if self._began_on is None and self._reply.delivered.has_data:
             self._began_on = replica
 
     def choose(self) -> Replica | None:
-        """The best replica that has not failed this request; None when there is none now."""
+        """The best replica that has not failed this request since it last made progress; None when
+        there is none now."""
         return self._choose(self._failed)
 
     async def wait(self) -> Replica | None:

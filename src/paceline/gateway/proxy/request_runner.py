@@ -234,7 +234,7 @@ class RequestRunner:
                 Continuation.RESUMED if resumed else Continuation.FAILED
             )
         if end.problem is not None:
-            self._chooser.note_failure(replica)
+            self._chooser.note_failure(replica, num_new_tokens)
             self._failure = f"replica {replica.name}: {end.outcome.value}: {end.detail}"
             if await answer.close_if_complete():
                 self._log("closed", "answer_was_complete")
