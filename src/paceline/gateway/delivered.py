@@ -41,6 +41,8 @@ class TokenDelta(msgspec.Struct, frozen=True, gc=False):
     """The part has the chunk with the usage."""
     lost: str | None = None
     """Why the part has more than is recorded here; None when everything is recorded."""
+    has_all_ids: bool = False
+    """Whether the part's ids are recorded nevertheless; without effect unless something is lost."""
 
 
 class AnswerPart(msgspec.Struct, frozen=True, gc=False):
@@ -69,8 +71,8 @@ class DeliveredAnswer:
     """
 
     __slots__ = (
-        "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head", "ids",
-        "is_inside_event", "lost", "prompt_ids",
+        "_lacks_ids", "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head",
+        "ids", "is_inside_event", "lost", "prompt_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -90,6 +92,7 @@ class DeliveredAnswer:
         """The client has the chunk with the usage."""
         self.lost: str | None = None
         """Why part of the answer is not recorded; None when `ids` and `text` are everything."""
+        self._lacks_ids = False
         self._reported_usage: Usage | None = None
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
 
@@ -105,7 +108,7 @@ class DeliveredAnswer:
         Ids come first: after a continuation, the last engine counts only its part of the answer.
         """
         reported = self._reported_usage
-        if self.lost is not None or not self.ids:
+        if self._lacks_ids or not self.ids:
             return reported
         return Usage(
             len(self.prompt_ids or ()),
@@ -133,3 +136,5 @@ class DeliveredAnswer:
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.has_usage = self.has_usage or delta.has_usage
         self.lost = self.lost or delta.lost
+        if delta.lost is not None and not delta.has_all_ids:
+            self._lacks_ids = True

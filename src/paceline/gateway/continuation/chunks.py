@@ -55,8 +55,8 @@ class ChunkReader:
     """Reads the events of one stream in order, and collects what they add until it is taken."""
 
     __slots__ = (
-        "_finish_reason", "_has_usage", "_head", "_ids", "_num_taken_ids", "_prompt_ids", "_text",
-        "has_begun", "lost",
+        "_finish_reason", "_has_all_ids", "_has_usage", "_head", "_ids", "_num_taken_ids",
+        "_prompt_ids", "_text", "has_begun", "lost",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -64,14 +64,16 @@ class ChunkReader:
         self.has_begun = False
         """The answer has begun, or the stream is known not to be continuable."""
         self.lost: str | None = None
-        """Why part of the stream cannot be recorded; None when it is. Later events are not read."""
+        """Why part of the stream cannot be recorded; None when it is."""
+        self._has_all_ids = True
+        """Events are read as long as this is true."""
         self._reset()
 
     def read(self, events: bytes) -> None:
         """Take in whole events. What cannot be read sets `lost`."""
         blocks = _EVENT_END.split(events) if b"\r" in events else events.split(b"\n\n")
         for block in blocks:
-            if self.lost is not None:
+            if not self._has_all_ids:
                 return
             if not block.startswith(_DATA):
                 continue  # a comment, or nothing
@@ -83,9 +85,10 @@ class ChunkReader:
             except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
                 self.lose("an event is no chunk of a stream")
 
-    def lose(self, reason: str) -> None:
-        """Part of the stream cannot be recorded."""
-        self.lost = reason
+    def lose(self, reason: str, *, has_all_ids: bool = False) -> None:
+        """Part of the stream cannot be recorded; with `has_all_ids`, its token ids still can."""
+        self.lost = self.lost or reason
+        self._has_all_ids = self._has_all_ids and has_all_ids
         self.has_begun = True
 
     def take(self) -> TokenDelta:
@@ -99,6 +102,7 @@ class ChunkReader:
             self._prompt_ids,
             self._has_usage,
             self.lost,
+            self._has_all_ids,
         )
         self._num_taken_ids += len(self._ids)
         self._reset()
@@ -126,19 +130,20 @@ class ChunkReader:
         if choice.prompt_token_ids is not None:
             self._prompt_ids = array("I", choice.prompt_token_ids)
         text = choice.text
+        if choice.index != 0:
+            self.lose("the stream has several answers")
         if choice.delta is not None:
             delta = choice.delta
             text = delta.content or None
             is_parsed = delta.reasoning or delta.reasoning_content or delta.tool_calls
             if is_parsed or (choice.token_ids and delta.content is msgspec.UNSET):
-                self.lose("the engine parses the answer into reasoning or tool calls")
-        if choice.index != 0:
-            self.lose("the stream has several answers")
+                reason = "the engine parses the answer into reasoning or tool calls"
+                self.lose(reason, has_all_ids=choice.token_ids is not None)
         if text and choice.token_ids is None:
             self.lose("the engine does not report token ids")
         if choice.token_ids:
             self._ids.extend(choice.token_ids)
-        if text:
+        if text and self.lost is None:
             self._text += text
         if choice.finish_reason is not None:
             self._finish_reason = choice.finish_reason

@@ -14,6 +14,7 @@ from paceline.gateway.continuation.resumable_stream import ResumableStream
 from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
+from paceline.gateway.usage import Usage
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,
@@ -101,6 +102,39 @@ def test_a_stream_that_reports_less_cannot_be_continued(event_bytes: bytes, reas
     assert reason in (delivered.lost or "")
     assert sent.startswith(role_chunk(None))
     assert len(sent) > len(role_chunk(None)), "what cannot be continued still passes"
+
+
+def parsed_chunk(delta: dict[str, Any], ids: list[int] | None, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "token_ids": ids}
+    return event({"id": "chatcmpl-1", "created": 17, "model": "m", "choices": [choice]})
+
+
+PARSED = (
+    role_chunk([1, 2, 3])
+    + parsed_chunk({"reasoning": "hm"}, [4, 5])
+    + parsed_chunk({}, [6])
+    + parsed_chunk({"content": "a"}, [7])
+    + parsed_chunk({}, [8], finish="stop")
+)
+
+
+def test_tokens_of_an_answer_that_the_engine_parses_are_counted() -> None:
+    """The client did not ask for the usage, and the stream is not continued."""
+    delivered, _ = tracked(PARSED)
+    assert "reasoning" in (delivered.lost or "")
+    assert delivered.usage == Usage(3, 5)
+
+
+def test_tokens_of_an_answer_with_ids_for_some_chunks_only_are_not_counted() -> None:
+    delivered, _ = tracked(PARSED + parsed_chunk({"reasoning": "hm"}, None))
+    assert delivered.usage is None
+
+
+def test_a_parsed_answer_that_lacks_only_its_end_is_closed() -> None:
+    delivered, _ = tracked(PARSED)
+    stream = ResumableStream(CHAT, delivered)
+    assert stream.needs_no_engine
+    assert stream.closing_events().data == DONE
 
 
 def test_a_continued_chat_looks_like_one_stream() -> None:
