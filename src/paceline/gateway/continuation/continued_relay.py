@@ -19,16 +19,17 @@ from paceline.gateway.continuation.stop_strings import StopScanner
 from paceline.gateway.continuation.stream_tail import DONE, StreamTail
 from paceline.gateway.continuation.tracked_relay import MAX_HELD_BYTES
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
-from paceline.gateway.http.sse import EventSplitter
+from paceline.gateway.http.sse import EventSplitter, SplitterRelay
 
 
-class ContinuedRelay:
+class ContinuedRelay(SplitterRelay):
     """Turns events of the continuing replica into parts of the stream that the client reads."""
 
     def __init__(
         self, request: Mapping[str, Any], delivered: DeliveredAnswer, point: ResumePoint
     ) -> None:
         """`delivered` is a stream that can be continued."""
+        super().__init__(EventSplitter(MAX_HELD_BYTES))
         self._shows_ids = bool(request.get("return_token_ids"))
         self._tail = StreamTail(request, delivered)
         self._stops = StopScanner(
@@ -42,21 +43,16 @@ class ContinuedRelay:
         self._shown_ids = delivered.ids[point.num_ids :] if self._shows_ids else array("I")
         """Ids after that one that the client has already received."""
         self._has_finished = False
-        self._splitter = EventSplitter(MAX_HELD_BYTES)
-        self.saw_done = False
+        self._is_complete = False
+
+    @property
+    def saw_done(self) -> bool:
         """The stream is complete, even if the engine sends more."""
-
-    @property
-    def error(self) -> bytes | None:
-        return self._splitter.error
-
-    @property
-    def has_tokens(self) -> bool:
-        return self._splitter.has_tokens
+        return self._is_complete
 
     def feed(self, data: bytes) -> AnswerPart:
         """See `Relay`. ValueError for bytes that are no event of a completions stream."""
-        if self.saw_done:
+        if self._is_complete:
             return NOTHING
         part = _Part(self._num_tokens + len(self._shown_ids))
         events = self._splitter.feed(data)
@@ -115,7 +111,7 @@ class ContinuedRelay:
 
     def _end(self, part: _Part) -> None:
         part.add_end(self._tail.render_end(self._num_tokens))
-        self.saw_done = True
+        self._is_complete = True
 
 
 class _Part:

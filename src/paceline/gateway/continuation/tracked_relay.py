@@ -14,7 +14,7 @@ import re
 
 from paceline.gateway.continuation.chunks import ChunkReader
 from paceline.gateway.delivered import NOTHING, AnswerPart
-from paceline.gateway.http.sse import EventSplitter, are_comments
+from paceline.gateway.http.sse import EventSplitter, SplitterRelay, are_comments
 
 MAX_HELD_BYTES = 8 * 1024 * 1024
 """Longest event of a tracked stream. The first one holds the ids of the prompt, some 7 bytes each:
@@ -26,22 +26,14 @@ inside a JSON string: quotes are escaped there."""
 _IDS_MARK = b'token_ids":['
 
 
-class TrackedRelay:
+class TrackedRelay(SplitterRelay):
     """Turns bytes of the engine into whole events for the client, with their tokens."""
 
     def __init__(self, *, shows_ids: bool) -> None:
+        super().__init__(EventSplitter(MAX_HELD_BYTES))
         self._shows_ids = shows_ids
-        self._splitter = EventSplitter(MAX_HELD_BYTES)
         self._reader = ChunkReader()
         self._before_first = b""
-
-    @property
-    def saw_done(self) -> bool:
-        return self._splitter.saw_done
-
-    @property
-    def error(self) -> bytes | None:
-        return self._splitter.error
 
     @property
     def has_tokens(self) -> bool:

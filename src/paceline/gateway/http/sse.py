@@ -80,14 +80,11 @@ class Relay(Protocol):
         ...
 
 
-class EventRelay:
-    """Passes bytes unchanged, whole events at a time."""
+class SplitterRelay:
+    """What a relay knows from its splitter; see `Relay`."""
 
-    def __init__(
-        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
-    ) -> None:
-        """See `EventSplitter`."""
-        self._splitter = EventSplitter(max_event_bytes, marks, hides_usage=hides_usage)
+    def __init__(self, splitter: EventSplitter) -> None:
+        self._splitter = splitter
 
     @property
     def saw_done(self) -> bool:
@@ -100,6 +97,16 @@ class EventRelay:
     @property
     def has_tokens(self) -> bool:
         return self._splitter.has_tokens
+
+
+class EventRelay(SplitterRelay):
+    """Passes bytes unchanged, whole events at a time."""
+
+    def __init__(
+        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
+    ) -> None:
+        """See `EventSplitter`."""
+        super().__init__(EventSplitter(max_event_bytes, marks, hides_usage=hides_usage))
 
     def feed(self, data: bytes) -> AnswerPart:
         """See `Relay`."""

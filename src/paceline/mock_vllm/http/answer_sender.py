@@ -13,7 +13,7 @@ from functools import partial
 
 from paceline.mock_vllm.engine.engine import Sequence
 from paceline.mock_vllm.http.request_parser import ParsedRequest
-from paceline.mock_vllm.http.response_format import EventWriter
+from paceline.mock_vllm.http.response_format import ChoiceDelta, EventWriter
 from paceline.mock_vllm.http.responses import ResponseWriter
 from paceline.mock_vllm.http.wire import Exchange
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
@@ -133,8 +133,7 @@ class AnswerSender:
         for choice, delta in deltas.items():
             count = self._num_generated[choice]
             prompt = request.prompts[self._prompt_of[choice]]
-            is_first = count == len(delta.ids)
-            events += self._events.delta(choice, delta, count, prompt, is_first=is_first)
+            events += self._events.delta(ChoiceDelta(choice, delta, count, prompt))
             self._count(delta)
         self.exchange.send(*events)
         if self.on_progress() and not self._num_open:

@@ -11,6 +11,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,6 +47,21 @@ def render_error_event(status: int, message: str, kind: str) -> bytes:
 
 def make_answer_id(request: ParsedRequest, request_id: str) -> str:
     return f"{'chatcmpl' if request.is_chat else 'cmpl'}-{request_id or uuid.uuid4().hex[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceDelta:
+    """New tokens of one choice of an answer."""
+
+    choice: int
+    delta: AnswerDelta
+    num_tokens: int
+    """Tokens of the choice so far, these included."""
+    prompt: Sequence[int]
+
+    @property
+    def is_first(self) -> bool:
+        return self.num_tokens == len(self.delta.ids)
 
 
 class EventWriter:
@@ -95,17 +111,9 @@ class EventWriter:
             + b',"prompt_token_ids":%b,"prompt_text":null}\n\n' % ids
         )
 
-    def delta(
-        self,
-        choice: int,
-        delta: AnswerDelta,
-        num_tokens: int,
-        prompt: Sequence[int],
-        *,
-        is_first: bool,
-    ) -> list[bytes]:
-        """Render the event with new tokens of a choice; `num_tokens` counts its tokens so far."""
-        request = self._request
+    def delta(self, new: ChoiceDelta) -> list[bytes]:
+        """Render the event with new tokens of a choice."""
+        request, delta, prompt = self._request, new.delta, new.prompt
         text = _encode(delta.text)
         ids = _encode(delta.ids) if request.return_token_ids else b"null"
         reason = _encode(delta.finish_reason)
@@ -120,9 +128,9 @@ class EventWriter:
                 ids,
             )
         else:
-            shows_prompt = is_first and (request.return_token_ids or request.echo)
+            shows_prompt = new.is_first and (request.return_token_ids or request.echo)
             prompt_ids = _encode(prompt) if shows_prompt else b"null"
-            if is_first:
+            if new.is_first:
                 text = _encode(_echo(request, prompt) + delta.text)
             body = (
                 b'"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
@@ -132,8 +140,8 @@ class EventWriter:
         end = b"}\n\n"
         if delta.finish_reason is not None and not request.include_usage:
             end = b',"system_fingerprint":"%b"}\n\n' % self._fingerprint.encode()
-        usage = self._continuous_usage(len(prompt), num_tokens)
-        return [b'%b,"choices":[{"index":%d,%b}]%b%b' % (self._head, choice, body, usage, end)]
+        usage = self._continuous_usage(len(prompt), new.num_tokens)
+        return [b'%b,"choices":[{"index":%d,%b}]%b%b' % (self._head, new.choice, body, usage, end)]
 
     def _last_usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
         usage = _encode(_usage(num_prompt_tokens, num_tokens))

@@ -18,6 +18,7 @@ import msgspec
 
 from paceline.mock_vllm.http.refusals import describe_error, ill_formed
 from paceline.mock_vllm.http.request_parser import ParsedRequest, parse_request
+from paceline.mock_vllm.http.response_format import ChoiceDelta
 from paceline.mock_vllm.model.answer import AnswerDelta
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -70,16 +71,9 @@ class ResponseWriter:
         assert num_choices == 1
         return []
 
-    def delta(
-        self,
-        choice: int,
-        delta: AnswerDelta,
-        num_tokens: int,
-        prompt: Sequence[int],
-        *,
-        is_first: bool,
-    ) -> list[bytes]:
+    def delta(self, new: ChoiceDelta) -> list[bytes]:
         """The events for new tokens; none when they have no text."""
+        delta = new.delta
         self._finish_reason = delta.finish_reason
         if not delta.text:
             return []
