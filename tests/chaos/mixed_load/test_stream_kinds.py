@@ -1,0 +1,84 @@
+"""Text that is lost, doubled or changed in a stream of any kind is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.expected_requests import ExpectedRequest
+from chaos.mixed_load.stream_kinds import KINDS, StreamKind
+from chaos.transcript import Transcript
+from paceline.mock_vllm import RequestRecord, hash_of_ids
+
+MAX_TOKENS = 40
+BY_NAME = {kind.name: kind for kind in KINDS}
+CANNOT_CONTINUE = [kind for kind in KINDS if not kind.is_continuable]
+
+
+def received(request: ExpectedRequest) -> Transcript:
+    """The whole answer, as its client receives it."""
+    answer = request.answer
+    ids = list(answer.ids) if request.body.get("return_token_ids") else []
+    return Transcript(
+        status=200,
+        text=answer.text,
+        ids=ids,
+        finish_reasons=[answer.finish_reason],
+        usage={"completion_tokens": len(answer.ids)},
+        is_done=True,
+        num_done=1,
+    )
+
+
+def failed(request: ExpectedRequest, text: str) -> Transcript:
+    return Transcript(status=200, text=text, error={"message": "broken"})
+
+
+def record(request: ExpectedRequest, emitted: tuple[int, ...] = (), seed: int = 0) -> RequestRecord:
+    prompt = [*request.prompt_ids, *emitted]
+    return RequestRecord(1, 2, "id", "route", hash_of_ids(prompt), len(prompt), 9, seed, 0.0)
+
+
+def errors(
+    kind: StreamKind, request: ExpectedRequest, transcript: Transcript, *records: RequestRecord
+) -> list[str]:
+    return kind.errors_in(request, transcript, records or (record(request),))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_faults_of_a_whole_answer_are_found(kind: StreamKind) -> None:
+    request = kind.request(0, MAX_TOKENS)
+    whole = received(request)
+    assert errors(kind, request, whole) == []
+    for text in (whole.text[:-3], whole.text[:9] + whole.text[8:], whole.text + "x"):
+        changed = received(request)
+        changed.text = text
+        assert errors(kind, request, changed)
+    silent = received(request)
+    silent.is_done = False
+    assert errors(kind, request, silent)
+
+
+@pytest.mark.parametrize("kind", CANNOT_CONTINUE, ids=lambda kind: kind.name)
+def test_what_cannot_be_continued_may_end_with_an_error_after_its_first_token(
+    kind: StreamKind,
+) -> None:
+    request = kind.request(0, MAX_TOKENS)
+    assert errors(kind, request, failed(request, request.answer.text[:9])) == []
+    assert errors(kind, request, failed(request, ""))
+    assert errors(kind, request, failed(request, "x" + request.answer.text[:9]))
+
+
+def test_what_can_be_continued_may_not_end_with_an_error() -> None:
+    request = BY_NAME["greedy"].request(0, MAX_TOKENS)
+    assert errors(BY_NAME["greedy"], request, failed(request, request.answer.text[:9]))
+
+
+def test_a_continued_sampled_stream_is_compared_with_the_seed_of_its_continuation() -> None:
+    kind = BY_NAME["sampled"]
+    request = kind.request(0, MAX_TOKENS)
+    emitted = request.answer.ids[:9]
+    other_seed = record(request, emitted, seed=77)
+    assert errors(kind, request, received(request), record(request), other_seed)
+    wrong_prompt = record(request, (*emitted[:-1], emitted[-1] + 1))
+    found = errors(kind, request, received(request), record(request), wrong_prompt)
+    assert "a replica's prompt was not" in found[0]
