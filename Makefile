@@ -117,6 +117,7 @@ chaos: $(DEV)
 # Needs an idle machine: it measures time and memory.
 soak: $(DEV)
 	@$(BIN)/python benchmarks/soak_kills.py
+	@$(BIN)/python benchmarks/soak_kills.py --fault hangs
 	@$(BIN)/python benchmarks/soak_disconnects.py
 	@$(BIN)/python benchmarks/soak_memory.py
 	@$(BIN)/python benchmarks/chaos_real.py

@@ -83,7 +83,6 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         "duration_s": round(duration_s, 1),
         "fault": arguments.fault,
         "num_faults_injected": arguments.times,
-        "num_found_hung": fleet.gateway.log.read_text().count(" sent no data for "),
         "num_streams": len(transcripts),
         "kinds": count_by_kind(fleet, streams),
         "endings": dict(endings),

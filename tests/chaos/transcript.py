@@ -46,6 +46,8 @@ class Transcript:
     """Values of `id` in the chunks; must be one."""
     num_roles: int = 0
     """Chunks of a chat that have a role; must be one."""
+    num_token_chunks: int = 0
+    """Chunks of tokens, with or without text: half a character has none."""
     sequence_numbers: list[int] = field(default_factory=list)
     """Of the events of a response; must be 0, 1, 2, …"""
     read_error: str = ""
@@ -68,7 +70,7 @@ class Transcript:
 
     @property
     def has_first_token(self) -> bool:
-        return bool(self.text or self.ids)
+        return bool(self.text or self.ids or self.num_token_chunks)
 
     def format_errors(self) -> list[str]:
         """List what is wrong with a completed answer, whatever its tokens are."""
@@ -127,6 +129,7 @@ class Transcript:
         for choice in chunk["choices"]:
             message = choice.get("delta") or choice.get("message") or {}
             self.num_roles += "role" in message
+            self.num_token_chunks += "role" not in message
             self.text += choice.get("text") or message.get("content") or ""
             self.ids += choice.get("token_ids") or []
             self.prompt_ids = choice.get("prompt_token_ids") or self.prompt_ids

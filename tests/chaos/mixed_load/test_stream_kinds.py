@@ -68,6 +68,16 @@ def test_what_cannot_be_continued_may_end_with_an_error_after_its_first_token(
     assert errors(kind, request, failed(request, "x" + request.answer.text[:9]))
 
 
+def test_a_first_token_may_have_no_text() -> None:
+    kind = BY_NAME["tools"]
+    half_a_character = failed(kind.request(0, MAX_TOKENS), "")
+    choices = [{"delta": {"role": "assistant", "content": ""}}]
+    half_a_character.note_chunk({"choices": choices})
+    assert not half_a_character.has_first_token
+    half_a_character.note_chunk({"choices": [{"delta": {"content": ""}}]})
+    assert half_a_character.has_first_token
+
+
 def test_what_can_be_continued_may_not_end_with_an_error() -> None:
     request = BY_NAME["greedy"].request(0, MAX_TOKENS)
     assert errors(BY_NAME["greedy"], request, failed(request, request.answer.text[:9]))
