@@ -104,7 +104,13 @@ def make_plan(
     model, draft = _models(engine)
     check_model(model)
     uses_v2_runner = uses_model_runner_v2(hardware, environ)
-    drafter = choose_drafter(draft, model, engine.draft_length_max, uses_v2_runner=uses_v2_runner)
+    drafter = choose_drafter(
+        draft,
+        model,
+        engine.draft_length_max,
+        uses_v2_runner=uses_v2_runner,
+        separate_tenants=settings.keys.file is not None,
+    )
     if uses_v2_runner:
         drafter = name_lengths(
             drafter,
@@ -212,5 +218,6 @@ def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec
         max_model_len=engine.max_model_len,
         time_per_output_token_ms=settings.slo.time_per_output_token_ms,
         reproducible_seeds=engine.reproducible_seeds,
+        separate_tenants=settings.keys.file is not None,
         vllm_args=engine.vllm_args,
     )

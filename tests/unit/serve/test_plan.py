@@ -52,3 +52,26 @@ def test_elsewhere_nothing_changes(
     config = speculative_config(tmp_path, device, environ)
     assert config["method"] == "ngram"
     assert "num_speculative_tokens_per_batch_size" not in config
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_with_keys_suffix_decoding_shares_no_answers(tmp_path: Path, has_keys: bool) -> None:
+    """The engine also refuses a shared tree that the operator's own vLLM arguments ask for."""
+    file = tmp_path / "paceline.yaml"
+    settings: dict[str, Any] = {"engine": {"model": "someone/else", "draft": "suffix"}}
+    if has_keys:
+        settings["keys"] = {"file": str(tmp_path / "keys")}
+    file.write_text(yaml.safe_dump(settings))
+    plan = make_plan(
+        load_settings({}, {}, file).settings,
+        replace(read_hardware(), device="cpu"),
+        server_module="some.module",
+        run_folder=tmp_path,
+        log_folder=tmp_path,
+        environ={},
+    )
+    arguments = plan.engines[0].command.arguments
+    drafting = json.loads(arguments[arguments.index("--speculative-config") + 1])
+    additional = json.loads(arguments[arguments.index("--additional-config") + 1])
+    assert drafting.get("suffix_decoding_max_cached_requests") == (0 if has_keys else None)
+    assert additional["paceline"].get("separate_tenants", False) is has_keys

@@ -62,6 +62,8 @@ class EngineSpec:
     max_model_len: int | None = None
     time_per_output_token_ms: float | None = None
     reproducible_seeds: bool = False
+    separate_tenants: bool = False
+    """Whether API keys are set: drafts from other requests' answers are then refused."""
     vllm_args: tuple[str, ...] = ()
     """The user's own arguments for vLLM. They come last and override Paceline's; ValueError for
     flags that Paceline must set itself."""
@@ -126,6 +128,8 @@ def render_command(
         governed["time_per_output_token_ms"] = spec.time_per_output_token_ms
     if spec.reproducible_seeds:
         governed["reproducible_seeds"] = True
+    if spec.separate_tenants:
+        governed["separate_tenants"] = True
     arguments = [
         *(sys.executable, "-m", server_module),
         *("--model", spec.model),

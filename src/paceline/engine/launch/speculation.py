@@ -39,11 +39,17 @@ def uses_model_runner_v2(hardware: Hardware, environ: Mapping[str, str]) -> bool
 
 
 def choose_drafter(
-    draft: str, target: str, draft_length_max: int, *, uses_v2_runner: bool = False
+    draft: str,
+    target: str,
+    draft_length_max: int,
+    *,
+    uses_v2_runner: bool = False,
+    separate_tenants: bool = False,
 ) -> Drafter:
     """Return the drafter for `target`; `draft` is auto, ngram, suffix, none, a folder or a name.
 
-    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). Raises `ModelUnfit`
+    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). `separate_tenants`:
+    no request is drafted for from the answers of others. Raises `ModelUnfit`
     when a draft model does not fit the target or a package is missing. Reads the folders of local
     models; Hugging Face names are left for vLLM to check.
     """
@@ -61,10 +67,7 @@ def choose_drafter(
         missing = missing_for_drafter("suffix")
         if missing is not None:
             raise ModelUnfit(missing)
-        return Drafter(
-            {"method": "suffix", "num_speculative_tokens": draft_length_max},
-            "suffix decoding: as configured",
-        )
+        return _suffix(draft_length_max, separate_tenants)
     try:
         check_model(draft)
     except ModelUnfit as unfit:
@@ -107,6 +110,17 @@ def _ngram(draft_length_max: int, why: str, *, on_gpu: bool) -> Drafter:
     method = "ngram_gpu" if on_gpu else "ngram"
     config = {"method": method, "num_speculative_tokens": draft_length_max, **_NGRAM_LOOKUP}
     return Drafter(config, why)
+
+
+def _suffix(draft_length_max: int, separate_tenants: bool) -> Drafter:
+    config = {"method": "suffix", "num_speculative_tokens": draft_length_max}
+    if not separate_tenants:
+        return Drafter(config, "suffix decoding: as configured")
+    return Drafter(
+        {**config, "suffix_decoding_max_cached_requests": 0},
+        "suffix decoding: as configured; it drafts from a request's own text only, because API "
+        "keys are set",
+    )
 
 
 def _draft_model(draft: str, draft_length_max: int, has_same_ids: bool, why: str) -> Drafter:

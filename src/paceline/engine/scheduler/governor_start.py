@@ -23,7 +23,11 @@ from paceline.engine.compat.length_table import (
 from paceline.engine.fixes.sampler_check import check_workers
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.governor_driver import GovernorDriver
-from paceline.engine.scheduler.refusals import refuse_lossy_verification, refuse_ungovernable
+from paceline.engine.scheduler.refusals import (
+    refuse_lossy_verification,
+    refuse_shared_drafts,
+    refuse_ungovernable,
+)
 from paceline.engine.scheduler.settings import parse_settings
 from paceline.engine.scheduler.worker_probes import find_probes
 from paceline.engine.worker.resting_draft import drafter_rests
@@ -45,6 +49,8 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
         logger.info("Governor: off, because there is no --speculative-config")
         return None
     refuse_lossy_verification(speculative)
+    if settings.separate_tenants:
+        refuse_shared_drafts(speculative)
     hooks = check_hooks()
     misfit = unfit_for("governor", hooks)
     if misfit:

@@ -29,6 +29,22 @@ def refuse_lossy_verification(speculative: Any) -> None:
         )
 
 
+def refuse_shared_drafts(speculative: Any) -> None:
+    """Raise ValueError for a drafter that drafts from the answers of other requests.
+
+    For servers of several tenants. The number of tokens in a chunk shows which drafts were
+    accepted, and so which texts vLLM's suffix decoding has seen in the answers of others.
+    """
+    num_cached = getattr(speculative, "suffix_decoding_max_cached_requests", 0)
+    if speculative.method == "suffix" and num_cached:
+        raise ValueError(
+            f"suffix_decoding_max_cached_requests is {num_cached}: suffix decoding would draft "
+            "from the answers of all tenants, and clients could find out what others were "
+            "answered. It must be 0 where API keys are set (keys.file); set it in "
+            "--speculative-config, or set engine.draft to suffix, which does so."
+        )
+
+
 def refuse_ungovernable(vllm_config: Any) -> None:
     """Raise ValueError for a configuration in which the draft length cannot be controlled."""
     speculative = vllm_config.speculative_config

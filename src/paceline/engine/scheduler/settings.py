@@ -35,6 +35,9 @@ class PluginSettings:
     reproducible_seeds: bool = False
     """Whether requests that sample with a seed are served without drafts, so that their random
     numbers do not depend on the draft length, which follows timing and other requests."""
+    separate_tenants: bool = False
+    """Whether the server has several tenants: drafters that draft from the answers of other
+    requests are refused."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
@@ -68,6 +71,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
         policy_parameters=_check_parameters(given),
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),
+        separate_tenants=_check_switch(given, "separate_tenants"),
     )
     try:
         check_policy_parameters(settings, settings.policy, settings.policy_parameters)

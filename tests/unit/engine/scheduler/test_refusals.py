@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.refusals import refuse_lossy_verification, refuse_ungovernable
+from paceline.engine.scheduler.refusals import (
+    refuse_lossy_verification,
+    refuse_shared_drafts,
+    refuse_ungovernable,
+)
 
 
 def refused(**changes: Any) -> str:
@@ -77,3 +81,19 @@ def test_a_refusal_says_what_was_given_and_what_is_allowed(
 def test_a_vllm_without_a_choice_of_verification_is_served() -> None:
     """Before 0.26 there was only the standard method, and no such setting."""
     refuse_lossy_verification(SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("method", "num_cached", "is_refused"),
+    [("suffix", 10_000, True), ("suffix", 0, False), ("ngram", 10_000, False)],
+)
+def test_drafts_from_the_answers_of_others_are_refused(
+    method: str, num_cached: int, is_refused: bool
+) -> None:
+    """vLLM sets a size of the shared tree for every method; only `suffix` uses it."""
+    speculative = SimpleNamespace(method=method, suffix_decoding_max_cached_requests=num_cached)
+    if not is_refused:
+        refuse_shared_drafts(speculative)
+        return
+    with pytest.raises(ValueError, match="is 10000.*must be 0 where API keys are set"):
+        refuse_shared_drafts(speculative)

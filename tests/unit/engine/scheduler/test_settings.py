@@ -50,10 +50,16 @@ def test_every_setting_is_read() -> None:
             "schedule": [[1, 4, 5], [5, 64, 0]],
             "control_socket": "/run/c.sock",
             "reproducible_seeds": True,
+            "separate_tenants": True,
         }
     }
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
-        "schedule", 2, ((1, 4, 5), (5, 64, 0)), "/run/c.sock", reproducible_seeds=True
+        "schedule",
+        2,
+        ((1, 4, 5), (5, 64, 0)),
+        "/run/c.sock",
+        reproducible_seeds=True,
+        separate_tenants=True,
     )
 
 
