@@ -120,6 +120,10 @@ class EngineSettings(_Frozen):
     """Whether requests that sample with a `seed` are served without drafts. Otherwise the same seed
     may give another answer each time, because the draft length follows timing and load, and a
     request's random numbers depend on the drafts that are verified for it."""
+    compact_json: bool = True
+    """Whether JSON answers of structured outputs (`response_format`, forced tool calls) have no
+    optional white space. Otherwise a small model may write blanks until its length limit. `false`
+    leaves it to `--structured-outputs-config` in vllm_args."""
     replicas: int = Field(default=1, ge=0, le=64)
     """Number of engines to start on this machine; they share its cores. 0 loads no model and
     serves only the remote `replicas`."""

@@ -219,5 +219,6 @@ def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec
         time_per_output_token_ms=settings.slo.time_per_output_token_ms,
         reproducible_seeds=engine.reproducible_seeds,
         separate_tenants=settings.keys.file is not None,
+        compact_json=engine.compact_json,
         vllm_args=engine.vllm_args,
     )

@@ -6,6 +6,7 @@ kills the server.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -38,6 +39,35 @@ def test_answers_chat_and_completion(serving: Serving) -> None:
         serving.post("/v1/completions", COMPLETION).json()["choices"]
         == (completion.json()["choices"])
     )
+
+
+@pytest.mark.parametrize("kind", ["boolean", "array"])
+def test_json_of_a_small_model_ends(serving: Serving, kind: str) -> None:
+    """White space without end is the model's likeliest answer where the grammar allows it. vLLM
+    refuses the array (`uniqueItems`) if its backend is set to `xgrammar`; with `auto` it serves
+    both."""
+    ready = {"type": "boolean"}
+    if kind == "array":
+        ready = {"type": "array", "items": ready, "uniqueItems": True, "maxItems": 2}
+    schema = {"type": "object", "properties": {"ready": ready}, "required": ["ready"]}
+    schema["additionalProperties"] = False
+    for seed in range(4):
+        answer = serving.post(
+            "/v1/chat/completions",
+            {
+                **CHAT,
+                "max_tokens": 48,
+                "temperature": 1,
+                "seed": seed,
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "status", "schema": schema},
+                },
+            },
+        )
+        (choice,) = answer.json()["choices"]
+        assert choice["finish_reason"] == "stop", choice
+        assert set(json.loads(choice["message"]["content"])) == {"ready"}
 
 
 def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:

@@ -64,6 +64,8 @@ class EngineSpec:
     reproducible_seeds: bool = False
     separate_tenants: bool = False
     """Whether API keys are set: drafts from other requests' answers are then refused."""
+    compact_json: bool = False
+    """Whether structured outputs have no optional white space in JSON."""
     vllm_args: tuple[str, ...] = ()
     """The user's own arguments for vLLM. They come last and override Paceline's; ValueError for
     flags that Paceline must set itself."""
@@ -130,6 +132,8 @@ def render_command(
         governed["reproducible_seeds"] = True
     if spec.separate_tenants:
         governed["separate_tenants"] = True
+    if spec.compact_json:
+        governed["compact_json"] = True
     arguments = [
         *(sys.executable, "-m", server_module),
         *("--model", spec.model),

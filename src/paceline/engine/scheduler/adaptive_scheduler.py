@@ -17,10 +17,11 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.governor_start import start_governor
 from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
-from paceline.engine.scheduler.settings import parse_settings
+from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 
@@ -47,7 +48,10 @@ class _Governed:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.governor = start_governor(self)
-        self.pacing = _start_pacing(self)
+        settings = _read_settings(self)
+        self.pacing = _start_pacing(self, settings.time_per_output_token_ms)
+        if settings.compact_json:
+            disable_json_whitespace(self.vllm_config)  # type: ignore[attr-defined]
 
     def add_request(self, request: Any) -> None:
         if self.governor is not None:
@@ -120,15 +124,17 @@ class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
             self.governor.after_schedule(self, scheduler_output)
 
 
-def _start_pacing(scheduler: Any) -> SchedulerPacing | None:
+def _read_settings(scheduler: Any) -> PluginSettings:
+    return parse_settings(
+        scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
+    )
+
+
+def _start_pacing(scheduler: Any, objective_ms: float | None) -> SchedulerPacing | None:
     """Return the pacing of this scheduler; None if no objective is set or vLLM does not fit.
 
     Independent of speculation. ValueError where the configuration excludes pacing.
     """
-    settings = parse_settings(
-        scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
-    )
-    objective_ms = settings.time_per_output_token_ms
     if objective_ms is None:
         return None
     if not scheduler.scheduler_config.enable_chunked_prefill:

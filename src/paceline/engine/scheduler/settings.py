@@ -38,6 +38,8 @@ class PluginSettings:
     separate_tenants: bool = False
     """Whether the server has several tenants: drafters that draft from the answers of other
     requests are refused."""
+    compact_json: bool = False
+    """Whether JSON answers of structured outputs have no optional white space."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
@@ -72,6 +74,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         policy_parameters=_check_parameters(given),
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),
         separate_tenants=_check_switch(given, "separate_tenants"),
+        compact_json=_check_switch(given, "compact_json"),
     )
     try:
         check_policy_parameters(settings, settings.policy, settings.policy_parameters)

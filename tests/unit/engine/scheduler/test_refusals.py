@@ -95,5 +95,5 @@ def test_drafts_from_the_answers_of_others_are_refused(
     if not is_refused:
         refuse_shared_drafts(speculative)
         return
-    with pytest.raises(ValueError, match="is 10000.*must be 0 where API keys are set"):
+    with pytest.raises(ValueError, match=r"is 10000.*must be 0 where API keys are set"):
         refuse_shared_drafts(speculative)

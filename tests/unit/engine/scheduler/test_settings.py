@@ -51,6 +51,7 @@ def test_every_setting_is_read() -> None:
             "control_socket": "/run/c.sock",
             "reproducible_seeds": True,
             "separate_tenants": True,
+            "compact_json": True,
         }
     }
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
@@ -60,6 +61,7 @@ def test_every_setting_is_read() -> None:
         "/run/c.sock",
         reproducible_seeds=True,
         separate_tenants=True,
+        compact_json=True,
     )
 
 
