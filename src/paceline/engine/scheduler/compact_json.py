@@ -3,10 +3,10 @@
 A grammar that allows white space between the parts of a JSON value allows any amount of it. A small
 model may then write blanks up to the length limit. vLLM's own option, `disable_any_whitespace` of
 --structured-outputs-config, is refused by vLLM for the backend `auto`, its default, because `auto`
-may choose `outlines`, which ignores the option. Naming `xgrammar` instead would refuse the schemas
-that `auto` gives to other backends. The backend is created with the first request that has a
-grammar and reads the option then (vLLM 0.32: `XgrammarBackend`, `GuidanceBackend`), so setting it
-in the engine core keeps `auto`.
+may choose `outlines`, which ignores the option. Naming `xgrammar` would change which schemas and
+tokenizers are served. The backend is created with the first request that has a grammar and reads
+the option then (vLLM 0.32: `XgrammarBackend`, `GuidanceBackend`), so setting it in the engine core
+keeps `auto`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def disable_json_whitespace(vllm_config: Any) -> None:
 
     Logs a warning, and changes nothing, where the backend would ignore the option.
     """
-    options = getattr(vllm_config, "structured_outputs_config", None)
+    options: Any = getattr(vllm_config, "structured_outputs_config", None)
     backend = getattr(options, "backend", None)
     if backend not in _HONOURED_BY or not hasattr(options, "disable_any_whitespace"):
         logger.warning(
