@@ -38,12 +38,14 @@ TWIN_AMD = "earlier/governor-twin-model-2026-11-21.json.gz"
 TWIN_INTEL = "governor-twin-model-2026-11-21.json.gz"
 NGRAM_INTEL = "governor-bundled-ngram-2026-11-21.json.gz"
 INTERLEAVED = "governor-interleaved-twin-model-trace-2026-11-22.json.gz"
+INTERLEAVED_AGAIN = "governor-interleaved-twin-model-trace-2026-11-22-2.json.gz"
 WORST = "{floor.mean:.0f} % ({floor.lowest:.0f} to {floor.highest:.0f}; eight hard requests)"
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from _interleaved(read(INTERLEAVED))
+    yield from _interleaved_again(read(INTERLEAVED_AGAIN))
     yield from _first(read(TWIN_AMD))
     yield from _second(read(TWIN_INTEL))
     yield from _ngram(read(NGRAM_INTEL))
@@ -121,6 +123,22 @@ def _interleaved(result: Mapping[str, Any]) -> Iterator[Claim]:
             floor=floor,
             near=figures["near"][phase],
         )
+
+
+def _interleaved_again(result: Mapping[str, Any]) -> Iterator[Claim]:
+    figures = interleaved_figures(result)
+    for text in (
+        "Commit `938dd4a`, n = {n},",
+        "{oracle.mean:.1f} % ({oracle.lowest:.1f}-{oracle.highest:.1f}) of the oracle, "
+        "{single.mean:+.1f} % ({single.lowest:.1f} to {single.highest:.1f}) over the best single "
+        "length, worst phase {worst.mean:.0f} % ({worst.lowest:.0f} to {worst.highest:.0f}; "
+        "`{worst_phase}`)",
+        "the second engine without speculation {control.mean:+.1f} % ({control.lowest:.1f} to "
+        "{control.highest:.1f})",
+    ):
+        yield claim(text, **figures)
+    for phase in ("32-hard", "16-hard"):
+        yield claim(f"`{phase}` ({{floor.mean:.0f}} %)", floor=figures["floors"][phase])
 
 
 def _gain(own: Spread, other: Spread) -> Spread:
