@@ -16,6 +16,7 @@ from paceline.gateway.continuation.resumable_stream import (
 )
 from paceline.gateway.delivered import AnswerPart
 from paceline.gateway.http.body_edit import with_fields
+from paceline.gateway.http.errors import Refusal
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt import Attempt, RequestContext
@@ -102,7 +103,7 @@ class Answer:
                 resumption = await stream.resume(
                     ask, replica.max_model_len, self._fields_for(replica)
                 )
-        except (CannotContinue, TooLarge) as error:
+        except (CannotContinue, TooLarge, Refusal) as error:  # a refusal: no room for the answers
             end = broken(str(error), settings)
             return AttemptEnd(Outcome.NOT_CONTINUED, end.problem, end.detail)
         except (Broken, DetokeniseFailed) as error:

@@ -308,7 +308,7 @@ class RequestRunner:
     # Ends
 
     async def _send(self, problem: Problem) -> None:
-        if problem.closes_connection:
+        if problem.closes_connection and not self._reply.has_begun:
             await self._reply.problem_before_body(problem, self._receive)
         else:
             await self._reply.problem(problem)

@@ -15,6 +15,8 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.proxy.upstream import UpstreamResponse
 from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL, FakeEngine
@@ -141,6 +143,21 @@ async def test_a_stream_that_no_replica_can_continue_is_counted_as_such() -> Non
         assert 'paceline_requests_total{outcome="not_continued"} 1.0' in lines
         assert 'paceline_requests_total{outcome="completed"} 0.0' in lines
         assert 'paceline_continuations_total{result="not_continuable"} 1.0' in lines
+
+
+async def test_a_continuation_without_room_in_memory_ends_the_stream_with_an_error_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def no_room(self: UpstreamResponse, most: int, grow: object) -> bytes:
+        raise Refusal(Problem(503, "no room", "buffers_full", closes_connection=True))
+
+    monkeypatch.setattr(UpstreamResponse, "read_all", no_room)
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("def ", [7]))
+        answer = await ask(both)
+        assert "def " in answer.text
+        assert '"error"' in answer.text
+        assert "[DONE]" not in answer.text
 
 
 async def test_tokens_before_an_abort_reach_the_client() -> None:
