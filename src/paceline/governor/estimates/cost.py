@@ -224,6 +224,11 @@ class CostModel:
         measured = self._measured if self.prefills.fraction <= 0.5 else self._measured_mixed
         return (length, num_requests.bit_length()) in measured
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the machine's speed has not changed recently (`machine_speed`)."""
+        return self._speed.is_settled
+
     def num_undrafted(self, num_requests: int) -> float:
         """How many steps of about this size without drafts, and without prompt tokens, the cost
         model averages over. Where most steps have prompt tokens: infinite once any was measured."""

@@ -35,6 +35,7 @@ _LARGE = 0.15
 _MOST_LARGE = 0.5
 _LARGE_NOISES = 3.0
 _CONFIRMED = 4
+_SETTLED = 16
 _FIRST_NOISE = 0.05
 _NOISE_GAIN = 0.02
 _MEAN_TO_DEVIATION = math.sqrt(math.pi / 2.0)
@@ -48,8 +49,15 @@ class MachineSpeed:
         self._large: deque[float] = deque(maxlen=_CONFIRMED)
         self.factor = 1.0
         """Duration now over duration when learned; positive. Read only."""
+        self._num_settled = 0  # steps since the last large one
         self.noise = _FIRST_NOISE
         """Relative standard deviation of one duration. Read only."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last `_SETTLED` steps fitted the factor. After a change, the time of a step
+        is compared with others of another moment."""
+        return self._num_settled >= _SETTLED
 
     def add(self, ratio: float) -> bool:
         """Learn from a duration over its expectation at factor 1, both positive. Returns whether
@@ -60,8 +68,10 @@ class MachineSpeed:
         self.noise += _NOISE_GAIN * (deviation - self.noise)
         if abs(residual) <= large:
             self._large.clear()
+            self._num_settled += 1
             self._move(_GAIN * residual)
             return True
+        self._num_settled = 0
         if self._large and (self._large[-1] > 0.0) != (residual > 0.0):
             self._large.clear()
         self._large.append(residual)

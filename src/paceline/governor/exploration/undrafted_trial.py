@@ -6,7 +6,8 @@ of hard text kept drafting two tokens where none would have been 24 % faster.
 
 The first step of a trial still verifies the drafts of the step before, so the second one measures.
 Trials are frequent until `_KNOWN` such steps of about this many requests were measured, and rare
-afterwards. None is made where drafting is expected to win by far. Each step pays
+afterwards. None is made where drafting is expected to win by far, and none of the rare ones while
+the machine's speed changes. Each step pays
 `StepForecast.price_s` from the exploration budget, settled at its measured price (`settlement`).
 """
 
@@ -22,7 +23,7 @@ from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 _NUM_STEPS = 2
 _KNOWN = 3
 _FIRST_PAUSE = 4
-_PAUSE = 48
+_PAUSE = 96
 _FAR, _FIRST_FAR = 1.25, 1.5
 """Expected gain of drafting at which length 0 is out of the question; larger while it is not
 known."""
@@ -49,6 +50,8 @@ class UndraftedTrial:
         if self._num_left == 0:
             is_known = self._cost.num_undrafted(load.num_requests) >= _KNOWN
             if self._steps_since < (_PAUSE if is_known else _FIRST_PAUSE):
+                return None
+            if is_known and not self._cost.is_settled:
                 return None
             values = forecast.values
             if values[now] > (_FAR if is_known else _FIRST_FAR) * values[0]:

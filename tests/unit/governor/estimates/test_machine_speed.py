@@ -115,3 +115,11 @@ def test_large_is_three_standard_deviations_from_15_to_50_percent(
         speed.add(speed.factor * math.exp(deviation * (-1) ** step))
     assert copy.deepcopy(speed).add(speed.factor * math.exp(0.99 * limit))
     assert not copy.deepcopy(speed).add(speed.factor * math.exp(1.01 * limit))
+
+
+def test_it_is_settled_after_sixteen_steps_that_fit() -> None:
+    speed = MachineSpeed()
+    settled = [speed.add(1.0) and speed.is_settled for _ in range(16)]
+    assert settled == [False] * 15 + [True]
+    speed.add(2.0)
+    assert not speed.is_settled

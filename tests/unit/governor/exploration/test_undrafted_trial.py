@@ -22,6 +22,7 @@ def forecast(gain: float) -> StepForecast:
 @dataclass
 class Cost:
     known: float = 0.0
+    is_settled: bool = True
 
     def num_undrafted(self, num_requests: int) -> float:
         assert num_requests == LOAD.num_requests
@@ -57,8 +58,15 @@ def test_an_unknown_load_is_tried_after_every_four_steps(known: float) -> None:
     assert trials(16, known=known) == [4, 5, 9, 10, 14, 15]
 
 
-def test_a_known_load_is_tried_after_48_steps() -> None:
-    assert trials(100, known=3.0) == [48, 49, 97, 98]
+def test_a_known_load_is_tried_after_96_steps() -> None:
+    assert trials(200, known=3.0) == [96, 97, 193, 194]
+
+
+@pytest.mark.parametrize(("known", "is_tried"), [(2.0, True), (3.0, False)])
+def test_a_known_load_is_not_tried_while_the_machine_changes(known: float, is_tried: bool) -> None:
+    trial = UndraftedTrial(Cost(known, is_settled=False), Budget())  # type: ignore[arg-type]
+    plans = [trial.probe(LOAD, forecast(1.1), 2) for _ in range(200)]
+    assert any(plans) is is_tried
 
 
 @pytest.mark.parametrize(
