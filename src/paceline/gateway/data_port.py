@@ -21,6 +21,7 @@ from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.peers import PeerWorkers
+from paceline.gateway.process import return_large_blocks
 from paceline.gateway.proxy.lease import Lease, LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
 from paceline.gateway.proxy.services import GatewayServices
@@ -83,6 +84,7 @@ class DataPort:
         The task ends by itself only when the server fails.
         """
         settings = self._settings
+        return_large_blocks()
         async with Upstreams(settings) as upstreams:
             services = self._services(source, upstreams)
             self.admissions = services.admissions
