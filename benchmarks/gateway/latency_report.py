@@ -11,6 +11,12 @@ from benchmarks.gateway.arms import DIRECT, DIRECT_AGAIN
 from benchmarks.gateway.records import PERCENTILES, added, percentiles, spread
 from benchmarks.results_file import read_result
 
+MIN_REQUESTS_FOR_P99 = 1000
+"""With fewer, the percentile is that of less than ten requests, and is not shown."""
+SATURATED_CORES = 0.9
+"""A gateway of one Python process that uses more of its one core is saturated: its clients wait for
+it, and what it adds is the length of its queue."""
+
 
 def render_report(path: Path) -> str:
     """The report of the result file `path`."""
@@ -28,7 +34,9 @@ def render_report(path: Path) -> str:
         "",
         "Milliseconds: median over the repeats (lowest to highest). *Added* is the gateway's "
         "percentile minus that of direct in the same repeat; `direct again` is a second run of "
-        "direct, so what it adds is noise.",
+        "direct, so what it adds is noise. A p99 of TTFT is that of all repeats together, and is "
+        f"shown for {MIN_REQUESTS_FOR_P99:,} requests or more. *Saturated*: the gateway uses more "
+        f"than {SATURATED_CORES} cores, and a Python process has one.",
     ]
     for level in document["levels"]:
         lines += ["", *_level_lines(level)]
@@ -47,20 +55,25 @@ def _level_lines(level: Mapping[str, Any]) -> list[str]:
         f"{1000 * shape['num_streams'] / shape['tpot_ms']:.0f} chunks/s in all; "
         f"{level['replicas']['count']} replicas; {repeats} repeats of {shape['seconds']:g} s.",
         "",
-        *_table("TTFT", "ttft_ms", arms, runs),
+        *_table("TTFT", "ttft_ms", arms, runs, ranks=(50, 90)),
         "",
         *_pooled(arms, runs),
         "",
-        *_table("Inter-chunk time", "inter_chunk_ms", arms, runs),
+        *_table("Inter-chunk time", "inter_chunk_ms", arms, runs, ranks=PERCENTILES),
         "",
         *_cores(arms, runs),
     ]
 
 
 def _table(
-    title: str, measure: str, arms: Sequence[str], runs: Sequence[Mapping[str, Any]]
+    title: str,
+    measure: str,
+    arms: Sequence[str],
+    runs: Sequence[Mapping[str, Any]],
+    *,
+    ranks: Sequence[int],
 ) -> list[str]:
-    names = [f"p{rank}" for rank in PERCENTILES]
+    names = [f"p{rank}" for rank in ranks]
     head = " | ".join([*names, *(f"added {name}" for name in names)])
     lines = [f"| {title} | {head} |", "|---" * (1 + 2 * len(names)) + "|"]
     for arm in arms:
@@ -70,7 +83,7 @@ def _table(
             "" if arm == DIRECT else _cell(added(runs, arm, DIRECT, measure, name))
             for name in names
         ]
-        lines.append(f"| {arm} | {' | '.join(cells)} |")
+        lines.append(f"| {_named(arm, runs)} | {' | '.join(cells)} |")
     return lines
 
 
@@ -83,8 +96,22 @@ def _pooled(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]
     for arm in arms:
         values = [value for run in runs if run["arm"] == arm for value in run["ttfts_ms"]]
         cells = [f"{value:.2f}" for value in percentiles(values).values()]
-        lines.append(f"| {arm} | {' | '.join(cells)} | {max(values):.2f} | {len(values)} |")
+        if len(values) < MIN_REQUESTS_FOR_P99:
+            cells[-1] = "—"
+        lines.append(
+            f"| {_named(arm, runs)} | {' | '.join(cells)} | {max(values):.2f} | {len(values)} |"
+        )
     return lines
+
+
+def _named(arm: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    return f"{arm} (saturated)" if is_saturated(arm, runs) else arm
+
+
+def is_saturated(arm: str, runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the gateway of this arm uses up its core, at the median over the repeats."""
+    cores = [run["cores"]["gateway"] for run in runs if run["arm"] == arm]
+    return median(cores) > SATURATED_CORES
 
 
 def _cores(arms: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
