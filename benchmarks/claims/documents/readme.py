@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
-from benchmarks.claims.documents.gateway import added_ms
+from benchmarks.claims.documents.gateway import added_p99_of_all_ms, num_requests
 from benchmarks.claims.documents.shifting_trace import (
     INTERLEAVED,
     INTERLEAVED_AGAIN,
@@ -69,16 +69,14 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         **summary,
     )
     latency = read("gateway-added-latency-2026-11-21.json.gz")
-    own, litellm, router = (
-        added_ms(latency, "256", "ttft_ms", "p99", arm)
-        for arm in ("paceline", "litellm", "vllm-router")
-    )
+    (shape,) = (one["level"] for one in latency["levels"] if one["level"]["name"] == "256-brisk")
     yield claim(
-        "the gateway adds {own.median:.1f} ms ({own.lowest:.1f} to {own.highest:.1f}, n = {own.n}) "
-        "to the P99 time to first token; in the same run LiteLLM adds {litellm.median:.0f} ms "
-        "({litellm.lowest:.0f} to {litellm.highest:.0f}) and vllm-router, written in Rust, "
-        "{router.median:.1f} ms ({router.lowest:.1f} to {router.highest:.1f})",
-        own=own,
-        litellm=litellm,
-        router=router,
+        "At {num_streams} streams and {chunks_per_s:,.0f} chunks/s the gateway adds {own:.1f} ms "
+        "to the P99 time to first token of {num:,} requests; in the same run vllm-router, written "
+        "in Rust, adds {router:.1f} ms, and LiteLLM is saturated",
+        num_streams=shape["num_streams"],
+        chunks_per_s=1000 * shape["num_streams"] / shape["tpot_ms"],
+        num=num_requests(latency, "256-brisk", "paceline"),
+        own=added_p99_of_all_ms(latency, "256-brisk", "paceline"),
+        router=added_p99_of_all_ms(latency, "256-brisk", "vllm-router"),
     )

@@ -110,7 +110,7 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
         (
             "docs/experiments/gateway.md",
             "gateway-added-latency-2026-11-21.json.gz",
-            ("levels", 2, "runs", 1, "ttft_ms", "p99"),
+            ("levels", 2, "runs", 1, "ttft_ms", "p90"),
         ),
         (
             "docs/experiments/step-time.md",
