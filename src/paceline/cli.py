@@ -14,6 +14,7 @@ import paceline
 # Name → (module, attribute, one line for `paceline --help`).
 _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
+    "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "serve": (
         "paceline.serve.command",

@@ -15,7 +15,7 @@ from pathlib import Path
 import paceline
 from paceline.bench.results.source_state import source_state
 
-_SECRET_FLAG = "--api-key"
+_SECRET_FLAGS = ("--api-key", "--admin-key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,11 @@ def render_command(argv: Sequence[str]) -> str:
     """The command line as typed, with the API key replaced by `***`."""
     words: list[str] = []
     for word in argv:
-        if words and words[-1] == _SECRET_FLAG:
+        flag, separator, _ = word.partition("=")
+        if words and words[-1] in _SECRET_FLAGS:
             words.append("***")
-        elif word.startswith(f"{_SECRET_FLAG}="):
-            words.append(f"{_SECRET_FLAG}=***")
+        elif flag in _SECRET_FLAGS and separator:
+            words.append(f"{flag}=***")
         else:
             words.append(word)
     if words:

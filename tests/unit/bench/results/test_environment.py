@@ -9,10 +9,11 @@ from paceline.bench.results.environment import describe_environment, render_comm
 from paceline.bench.results.source_state import SourceState
 
 
-def test_the_recorded_command_does_not_contain_the_api_key() -> None:
+@pytest.mark.parametrize("flag", ["--api-key", "--admin-key"])
+def test_the_recorded_command_does_not_contain_keys(flag: str) -> None:
     assert (
-        render_command(["/usr/bin/paceline", "bench", "run", "--api-key", "k", "--api-key=k"])
-        == "paceline bench run --api-key '***' '--api-key=***'"
+        render_command(["/usr/bin/paceline", "bench", "run", flag, "k", f"{flag}=k"])
+        == f"paceline bench run {flag} '***' '{flag}=***'"
     )
 
 

@@ -1,0 +1,80 @@
+"""The settings of one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.bench.compare.contrasts import Figure
+from paceline.bench.run.config import BenchError, parse_server_url
+from paceline.workloads import load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class CompareConfig:
+    """The settings as the report shows them under `config`."""
+
+    a: str
+    """URL of a server, or the path of a paceline.yaml that the comparison serves itself."""
+    b: str
+    model: str | None = None
+    """None: the first that each server lists."""
+    workload: str = "mixed"
+    prompts_file: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    concurrency: int | None = 1
+    """Closed loop; None for open loop."""
+    rate_per_s: float | None = None
+    block_s: float = 1.0
+    """Aim for the duration of a block. The noise of a machine changes over seconds to minutes, and
+    what changes more slowly than a round cancels, so shorter blocks find smaller differences:
+    benchmarks/compare_power.py compares 0.5 to 8 s."""
+    figure: Figure | None = None
+    """None: output tokens/s in a closed loop, time per output token in an open one."""
+    margin: float = 0.03
+    confidence: float = 0.99
+    max_minutes: float = 10.0
+    timeout_s: float = 600.0
+    max_dispatch_delay_ms: float = 25.0
+    start_timeout_s: float = 900.0
+    """For each configuration; the largest models load within it from a local disk."""
+
+    def __post_init__(self) -> None:
+        if (self.concurrency is None) == (self.rate_per_s is None):
+            raise ValueError("give either a concurrency (closed loop) or a rate (open loop)")
+
+    @property
+    def primary(self) -> Figure:
+        """The figure that decides. In an open loop the arrivals fix the output tokens/s."""
+        if self.figure is not None:
+            return self.figure
+        return Figure.OUTPUT_TOKENS_PER_S if self.rate_per_s is None else Figure.TPOT_MS
+
+    @property
+    def effective_temperature(self) -> float:
+        """The temperature of the requests; a user's own prompts are greedy by default."""
+        if self.temperature is not None:
+            return self.temperature
+        return 0.0 if self.prompts_file else load_workload(self.workload).temperature
+
+
+def is_url(subject: str) -> bool:
+    """Whether A or B is a URL, as opposed to a configuration file."""
+    return subject.startswith(("http://", "https://"))
+
+
+def check_subject(name: str, subject: str) -> None:
+    """Raise BenchError unless the subject is a server's URL or an existing file."""
+    if is_url(subject):
+        parse_server_url(subject)
+    elif not Path(subject).is_file():
+        raise BenchError(
+            f"{name} is {subject!r}; it must be a server's URL such as http://127.0.0.1:8000, or "
+            "an existing paceline.yaml"
+        )

@@ -1,0 +1,185 @@
+"""One comparison: start what must be started, run the campaign, describe both arms."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from paceline.bench.compare.block_load import BlockLoad
+from paceline.bench.compare.block_runner import HttpBlockRunner, Target
+from paceline.bench.compare.campaign import (
+    Campaign,
+    CampaignSettings,
+    judge_interrupted,
+    run_campaign,
+)
+from paceline.bench.compare.config import CompareConfig, is_url
+from paceline.bench.compare.contrasts import Arm
+from paceline.bench.compare.servers import serving
+from paceline.bench.load.client import StreamingClient
+from paceline.bench.results.environment import Environment, describe_environment
+from paceline.bench.run.config import parse_server_url
+from paceline.bench.run.server import fetch_model, fetch_version
+from paceline.workloads import (
+    Prompt,
+    SamplingSettings,
+    load_prompt_file,
+    load_workload,
+    shuffle_prompts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmIdentity:
+    """What an arm is."""
+
+    subject: str
+    """As given: a URL or a configuration file."""
+    url: str
+    model: str
+    vllm: str | None
+    """As the server reports it."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Everything that the report needs. An interrupted comparison is filled as far as it came."""
+
+    config: CompareConfig
+    environment: Environment
+    campaign: Campaign = field(default_factory=Campaign)
+    arms: dict[Arm, ArmIdentity] = field(default_factory=dict)
+    num_requests_per_block: int | None = None
+    is_interrupted: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+async def compare(
+    comparison: Comparison, api_key: str | None, on_round: Callable[[Campaign], None]
+) -> None:
+    """Carry out the comparison and fill it in.
+
+    Raises BenchError or WorkloadError if it cannot take place. Cancellation stops the servers that
+    were started and leaves in `comparison` what was measured.
+    """
+    config = comparison.config
+    prompts = _load_prompts(config)
+    async with contextlib.AsyncExitStack() as stack:
+        urls = await stack.enter_async_context(_urls(config))
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None),
+                read_bufsize=2**20,
+            )
+        )
+        targets = {}
+        for arm, subject in ((Arm.A, config.a), (Arm.B, config.b)):
+            server = parse_server_url(urls[arm])
+            model = config.model or await fetch_model(session, server, api_key)
+            client = StreamingClient(session, server, api_key, config.timeout_s)
+            targets[arm] = Target(client, model)
+            version = await fetch_version(session, server)
+            comparison.arms[arm] = ArmIdentity(subject, urls[arm], model, version)
+        runner = HttpBlockRunner(targets, _block_load(config, prompts), f"compare-{uuid.uuid4()}")
+        await runner.prepare(config.block_s)
+        comparison.num_requests_per_block = runner.num_requests
+        if not runner.salts_cache:
+            comparison.notes.append(
+                "a server refuses cache_salt: the blocks of a round share a prefix cache, so half "
+                "of the prompts may be answered from it, in both arms alike"
+            )
+        await run_campaign(
+            campaign_settings(config), runner, time.perf_counter, comparison.campaign, on_round
+        )
+
+
+def campaign_settings(config: CompareConfig) -> CampaignSettings:
+    """The bounds of the campaign from the configuration."""
+    return CampaignSettings(
+        primary=config.primary,
+        margin=config.margin,
+        total_error=1 - config.confidence,
+        max_s=60 * config.max_minutes,
+        seed=config.seed,
+    )
+
+
+def finish(comparison: Comparison, *, is_interrupted: bool) -> None:
+    """Add the last look of an interrupted comparison, and the notes on validity."""
+    comparison.is_interrupted = is_interrupted
+    if is_interrupted:
+        judge_interrupted(campaign_settings(comparison.config), comparison.campaign)
+        comparison.notes.append("interrupted before the planned end; the figures are partial")
+    late_ms = _late_ms(comparison.campaign)
+    if late_ms is not None and late_ms > comparison.config.max_dispatch_delay_ms:
+        comparison.notes.append(
+            f"not valid: the load generator sent requests up to {late_ms:.1f} ms late; at most "
+            f"{comparison.config.max_dispatch_delay_ms:g} ms are allowed "
+            "(--max-dispatch-delay-ms). Lower the rate, or run the load generator elsewhere"
+        )
+
+
+def is_valid(comparison: Comparison) -> bool:
+    """Whether the load generator kept to the schedule."""
+    late_ms = _late_ms(comparison.campaign)
+    return late_ms is None or late_ms <= comparison.config.max_dispatch_delay_ms
+
+
+def new_comparison(config: CompareConfig, argv: Sequence[str]) -> Comparison:
+    """An empty comparison, with the temperature that is used."""
+    config = dataclasses.replace(config, temperature=config.effective_temperature)
+    return Comparison(config, describe_environment(argv))
+
+
+def _late_ms(campaign: Campaign) -> float | None:
+    """The 99th percentile over blocks of the latest dispatch of each; None without blocks."""
+    late = sorted(b.max_dispatch_delay_ms for r in campaign.rounds for b in r.blocks)
+    return late[int(0.99 * (len(late) - 1))] if late else None
+
+
+@contextlib.asynccontextmanager
+async def _urls(config: CompareConfig) -> AsyncIterator[dict[Arm, str]]:
+    """The addresses of both arms. Configurations are served as long as the context lasts."""
+    with tempfile.TemporaryDirectory(prefix="bench-compare-") as folder:
+        async with contextlib.AsyncExitStack() as stack:
+            urls = {}
+            for arm, subject in ((Arm.A, config.a), (Arm.B, config.b)):
+                urls[arm] = subject
+                if not is_url(subject):
+                    urls[arm] = await stack.enter_async_context(
+                        serving(arm.upper(), Path(subject), Path(folder), config.start_timeout_s)
+                    )
+            yield urls
+
+
+def _load_prompts(config: CompareConfig) -> list[Prompt]:
+    if config.prompts_file is not None:
+        return shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
+    return load_workload(config.workload).prompts(config.seed)
+
+
+def _block_load(config: CompareConfig, prompts: list[Prompt]) -> BlockLoad:
+    return BlockLoad(
+        prompts=prompts,
+        sampling=SamplingSettings(
+            model="",
+            temperature=config.effective_temperature,
+            top_p=config.top_p,
+            max_tokens=config.max_tokens,
+            seed=config.seed,
+            extra_body=config.extra_body,
+        ),
+        num_requests=1,
+        concurrency=config.concurrency,
+        rate_per_s=config.rate_per_s,
+        seed=config.seed,
+    )

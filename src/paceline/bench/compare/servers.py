@@ -1,0 +1,101 @@
+"""Start `paceline serve` for a configuration file, await its readiness, and stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+
+from paceline.bench.run.config import BenchError
+
+_STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.5
+_LAST_LOG_CHARS = 2000
+"""Shown of the log of a server that did not start."""
+_SERVE = "from paceline.cli import main; main(prog_name='paceline')"
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    name: str, config: Path, log_folder: Path, start_timeout_s: float
+) -> AsyncIterator[str]:
+    """The URL of a server with this configuration, ready; it is stopped on exit.
+
+    Its ports are free ones, whatever the file says. Raises BenchError if it does not become ready.
+    """
+    port, admin_port = _free_ports()
+    log = log_folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _SERVE, "serve", "--config", str(config)),
+            *("--host", "127.0.0.1", "--port", str(port), "--admin-port", str(admin_port)),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C reaches the comparison alone, which stops the server
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await _wait_until_ready(name, config, process, url, log, start_timeout_s)
+        yield url
+    finally:
+        await asyncio.shield(_stop(process))
+
+
+async def _wait_until_ready(
+    name: str,
+    config: Path,
+    process: asyncio.subprocess.Process,
+    url: str,
+    log: Path,
+    start_timeout_s: float,
+) -> None:
+    deadline_s = asyncio.get_running_loop().time() + start_timeout_s
+    timeout = aiohttp.ClientTimeout(total=5)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while asyncio.get_running_loop().time() < deadline_s:
+            if process.returncode is not None:
+                raise BenchError(
+                    f"{name}: paceline serve --config {config} exited with "
+                    f"{process.returncode}:\n{_tail(log)}"
+                )
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                async with session.get(f"{url}/ready") as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(_POLL_S)
+    raise BenchError(
+        f"{name}: paceline serve --config {config} was not ready within {start_timeout_s:g} s "
+        f"(--start-timeout); its log is {log}"
+    )
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-_LAST_LOG_CHARS:]
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Terminate the server, which ends its engines; kill what is left of its session."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        pass
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return int(first.getsockname()[1]), int(second.getsockname()[1])

@@ -1,0 +1,149 @@
+"""The command `paceline bench export`: write a script of another load tool."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from paceline.bench.export.scripts import TOOLS
+from paceline.workloads import (
+    SamplingSettings,
+    WorkloadError,
+    load_prompt_file,
+    load_workload,
+    shuffle_prompts,
+    workload_names,
+)
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+_EXAMPLES = """\b
+Examples:
+  paceline bench export --tool locust --concurrency 8 --out load.py
+      then: locust -f load.py --headless
+  paceline bench export http://10.0.0.5:8000 --tool k6 --rate 4 --num-requests 500 --out load.js
+      then: k6 run load.js
+"""
+
+
+@click.command(
+    name="export",
+    help=(
+        "Write a script for locust or k6 that sends the requests of paceline bench run with the "
+        "same options: the same prompts in the same order with the same seeds and arrivals.\n\n"
+        f"URL defaults to {DEFAULT_URL}. The script holds everything it needs."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("url", default=DEFAULT_URL)
+@click.option("--tool", type=click.Choice(list(TOOLS)), required=True, help="Whose script.")
+@click.option(
+    "--out",
+    "out_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Write the script here.",
+)
+@click.option("--workload", type=click.Choice(workload_names()), default="mixed", show_default=True)
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Your own prompts instead, as for paceline bench run.",
+)
+@click.option("--temperature", type=click.FloatRange(min=0), help="0 is greedy.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--num-requests", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), help="Closed loop: in flight.  [default: 1]"
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="PER_SECOND",
+    help="Open loop: Poisson arrivals at this mean rate.",
+)
+@click.option("--model", help="Model to request.  [default: the first that the server lists]")
+@click.option(
+    "--api-key",
+    envvar="PACELINE_BENCH_API_KEY",
+    show_envvar=True,
+    help="To ask the server for its model. The script reads PACELINE_API_KEY and holds no key.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Per request.",
+)
+def export_command(
+    url: str,
+    tool: str,
+    out_file: Path,
+    workload: str,
+    prompts_file: Path | None,
+    temperature: float | None,
+    max_tokens: int | None,
+    seed: int,
+    num_requests: int,
+    concurrency: int | None,
+    rate_per_s: float | None,
+    model: str | None,
+    api_key: str | None,
+    timeout_s: float,
+) -> None:
+    """Fix the traffic and write the script."""
+    from paceline.bench.export.scripts import render_script
+    from paceline.bench.export.traffic import make_traffic
+    from paceline.bench.results.files import write_text
+    from paceline.bench.run.config import BenchError, parse_server_url
+
+    if concurrency is not None and rate_per_s is not None:
+        raise click.UsageError(
+            "--concurrency (closed loop) and --rate (open loop) exclude each other."
+        )
+    if not out_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--out is {out_file}, in a folder that does not exist.")
+    try:
+        server = parse_server_url(url)
+    except BenchError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        if prompts_file is not None:
+            prompts = shuffle_prompts(load_prompt_file(prompts_file), seed)
+        else:
+            prompts = load_workload(workload).prompts(seed)
+        if temperature is None:
+            temperature = 0.0 if prompts_file else load_workload(workload).temperature
+        if model is None:
+            model = asyncio.run(_fetch_model(url, api_key))
+    except (BenchError, WorkloadError) as error:
+        raise click.ClickException(str(error)) from error
+    traffic = make_traffic(
+        str(server).rstrip("/"),
+        prompts,
+        SamplingSettings(model, temperature, None, max_tokens, seed, {}),
+        num_requests=num_requests,
+        concurrency=None if rate_per_s is not None else concurrency or 1,
+        rate_per_s=rate_per_s,
+        timeout_s=timeout_s,
+    )
+    write_text(out_file, render_script(tool, traffic))
+    run_it = "locust -f {} --headless" if tool == "locust" else "k6 run {}"
+    click.echo(f"written: {out_file}; run it with: {run_it.format(out_file)}")
+
+
+async def _fetch_model(url: str, api_key: str | None) -> str:
+    import aiohttp
+
+    from paceline.bench.run.config import parse_server_url
+    from paceline.bench.run.server import fetch_model
+
+    async with aiohttp.ClientSession() as session:
+        return await fetch_model(session, parse_server_url(url), api_key)

@@ -1,0 +1,159 @@
+"""The command `paceline bench quick`: parse the options, measure, answer.
+
+What measures is imported only when the command is executed, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from paceline.workloads import WorkloadError, workload_names
+
+if TYPE_CHECKING:
+    from paceline.bench.quick.config import QuickConfig
+    from paceline.bench.quick.measure import QuickResult
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+_EXIT_INTERRUPTED = 130
+_EXAMPLES = """\b
+Examples:
+  paceline bench quick
+      How many chats the server on http://127.0.0.1:8000 holds at once
+  paceline bench quick http://10.0.0.5:8000 --ttft 0.5 --json quick.json
+  paceline bench quick --admin-url http://127.0.0.1:8001
+      Also what speculation gains; it is switched off and on for a quarter of a minute
+"""
+
+
+@click.command(
+    name="quick",
+    help=(
+        "Find out in one minute how many chats the OpenAI-compatible server at URL holds at once "
+        "before the time to first token passes a limit.\n\n"
+        f"URL defaults to {DEFAULT_URL}. Works with plain vLLM and other servers, without "
+        "configuration. The server gets as much load as it can take."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("url", default=DEFAULT_URL)
+@click.option(
+    "--ttft",
+    "ttft_limit_s",
+    type=click.FloatRange(min=0, min_open=True, max=10),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit on the time to first token, for nine of ten requests.",
+)
+@click.option(
+    "--admin-url",
+    help="Paceline's admin port: speculation is switched off and on through it, and set back.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=5, max=600),
+    default=60.0,
+    show_default=True,
+    help="Time of the whole measurement.",
+)
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(min=1, max=4096),
+    default=256,
+    show_default=True,
+    help="The most chats to try.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Tokens per answer.",
+)
+@click.option("--workload", type=click.Choice(workload_names()), default="mixed", show_default=True)
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Your own prompts instead, as for paceline bench run.",
+)
+@click.option("--model", help="Model to request.  [default: the first that the server lists]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--api-key",
+    envvar="PACELINE_BENCH_API_KEY",
+    show_envvar=True,
+    help="Sent as bearer token; never written to a report.",
+)
+@click.option(
+    "--admin-key",
+    envvar="PACELINE_BENCH_ADMIN_KEY",
+    show_envvar=True,
+    help="The same for the admin port.",
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the report here.")
+def quick_command(
+    api_key: str | None, admin_key: str | None, json_file: str | None, **options: Any
+) -> None:
+    """Parse, measure, answer and write."""
+    from paceline.bench.quick.config import QuickConfig
+    from paceline.bench.run.config import BenchError, parse_server_url
+
+    if json_file is not None and not Path(json_file).absolute().parent.is_dir():
+        raise click.UsageError(f"--json is {json_file}, in a folder that does not exist.")
+    try:
+        for address in (options["url"], options["admin_url"]):
+            if address is not None:
+                parse_server_url(address)
+    except BenchError as error:
+        raise click.UsageError(str(error)) from error
+    result = _carry_out(QuickConfig(**options), api_key, admin_key)
+
+    from paceline.bench.quick.report import render_answer, render_document
+    from paceline.bench.results.files import write_document
+
+    for line in (*render_answer(result), *(f"- {note}" for note in result.notes)):
+        click.echo(line)
+    if json_file is not None:
+        write_document(Path(json_file), render_document(result))
+    if result.is_interrupted:
+        sys.exit(_EXIT_INTERRUPTED)
+    if result.held is None:
+        raise click.ClickException(
+            "the time was too short for a single window; give --seconds more"
+        )
+
+
+def _carry_out(config: QuickConfig, api_key: str | None, admin_key: str | None) -> QuickResult:
+    """The result, partial after Ctrl-C or SIGTERM."""
+    import asyncio
+
+    import uvloop
+    from rich.console import Console
+
+    from paceline.bench.interruption import cancelled_by_sigterm
+    from paceline.bench.quick.measure import QuickResult, measure_quickly
+    from paceline.bench.results.environment import describe_environment
+    from paceline.bench.run.config import BenchError
+
+    result = QuickResult(config, describe_environment(sys.argv))
+    console = Console(stderr=True)
+
+    def show() -> None:
+        if console.is_terminal:
+            window = result.windows[-1]
+            console.print(f"{window.level} at once: {len(window.ttfts_s)} requests")
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(cancelled_by_sigterm(measure_quickly(result, api_key, admin_key, show)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        result.is_interrupted = True
+        result.notes.append("interrupted before the planned end; the figures are partial")
+    except (BenchError, WorkloadError) as error:
+        raise click.ClickException(str(error)) from error
+    return result

@@ -1,0 +1,22 @@
+"""The settings of one quick measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class QuickConfig:
+    """The settings as the report shows them under `config`."""
+
+    url: str
+    admin_url: str | None = None
+    model: str | None = None
+    workload: str = "mixed"
+    prompts_file: str | None = None
+    max_tokens: int = 64
+    """Chosen empirically: answers of a second or two, so that a window holds several."""
+    ttft_limit_s: float = 1.0
+    max_concurrency: int = 256
+    seconds: float = 60.0
+    seed: int = 0

@@ -1,0 +1,116 @@
+"""One concurrency for some seconds: every slot sends its next request when its last has ended.
+
+The slots start one after the other over the time of an answer, as they would be spread in the long
+run. Requests in flight at the end of the window are cut off. Where the window is long enough, only
+requests that begin after all slots have started are judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.bench.quick.levels import Window
+from paceline.workloads import RequestSpec
+
+MAX_RAMP_S = 2.0
+MIN_HOLD_S = 2.0
+MAX_HOLD_S = 3.5
+"""Chosen empirically: with these, seven levels fit into half a minute."""
+_MIN_JUDGED = 5
+
+
+def longest_window_s(limit_s: float) -> float:
+    """The most that a window can take with this limit on the time to first token."""
+    return MAX_RAMP_S + max(MAX_HOLD_S, _hold_per_limit(limit_s))
+
+
+def _hold_per_limit(limit_s: float) -> float:
+    """Long enough to see requests that wait longer than the limit."""
+    return 1.5 * limit_s
+
+
+class DeadlineSender(Protocol):
+    """Sends a request that is cut off at a deadline."""
+
+    async def send_until(
+        self, spec: RequestSpec, scheduled_s: float, zero_s: float, deadline_s: float
+    ) -> RequestRecord:
+        """Send now; the outcome is TIMEOUT if the answer has not ended by `deadline_s`.
+
+        All times but `zero_s` count from `zero_s`. Failures do not raise.
+        """
+        ...
+
+
+async def run_window(
+    sender: DeadlineSender,
+    specs: Iterator[RequestSpec],
+    level: int,
+    answer_s: float | None,
+    limit_s: float,
+    clock: Callable[[], float],
+) -> Window:
+    """Apply the level; `answer_s` is the expected time of an answer, None if it is unknown."""
+    expected_s = answer_s if answer_s is not None else MIN_HOLD_S
+    ramp_s = min(MAX_RAMP_S, expected_s) if level > 1 else 0.0
+    hold_s = max(MIN_HOLD_S, _hold_per_limit(limit_s), min(MAX_HOLD_S, 1.2 * expected_s))
+    end_s = ramp_s + hold_s
+    zero_s = clock()
+    records: list[RequestRecord] = []
+
+    async def fill_slot(number: int) -> None:
+        due_s = ramp_s * number / level
+        await asyncio.sleep(max(0.0, due_s - (clock() - zero_s)))
+        due_s = clock() - zero_s
+        while due_s < end_s:
+            record = await sender.send_until(next(specs), due_s, zero_s, end_s)
+            records.append(record)
+            due_s = clock() - zero_s
+            if not record.is_ok and record.outcome is not RequestOutcome.TIMEOUT:
+                await asyncio.sleep(0.05)  # a server that refuses is not flooded
+
+    async with asyncio.TaskGroup() as slots:
+        for number in range(level):
+            slots.create_task(fill_slot(number))
+    return summarize_window(level, records, ramp_s, end_s, limit_s)
+
+
+def summarize_window(
+    level: int, records: Sequence[RequestRecord], ramp_s: float, end_s: float, limit_s: float
+) -> Window:
+    """The figures of a window that began at 0, had all slots from `ramp_s` on and ended at `end_s`.
+
+    A request without a token is a miss if it waited longer than the limit; if it was cut off
+    earlier its verdict is unknown, and it is not counted.
+    """
+    judged = [(record, ttft) for r in records for record, ttft in [(r, _ttft_s(r, end_s, limit_s))]]
+    late = [ttft for record, ttft in judged if ttft is not None and record.scheduled_s >= ramp_s]
+    everything = [ttft for _, ttft in judged if ttft is not None]
+    ended = [r for r in records if r.is_ok]
+    tokens = sum(r.output_tokens or 0 for r in ended)
+    return Window(
+        level=level,
+        ttfts_s=tuple(late if len(late) >= max(_MIN_JUDGED, level // 2) else everything),
+        output_tokens_per_s=tokens / end_s if tokens else None,
+        num_errors=sum(_is_error(r) for r in records),
+        answer_s=statistics.median(r.e2e_s for r in ended) if ended else None,
+    )
+
+
+def _ttft_s(record: RequestRecord, end_s: float, limit_s: float) -> float | None:
+    if _is_error(record):
+        return math.inf
+    if record.ttft_s is not None:
+        return record.ttft_s
+    if record.is_ok:
+        return record.e2e_s  # an empty answer
+    return math.inf if end_s - record.scheduled_s > limit_s else None
+
+
+def _is_error(record: RequestRecord) -> bool:
+    return not record.is_ok and record.outcome is not RequestOutcome.TIMEOUT

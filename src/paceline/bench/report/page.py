@@ -1,0 +1,54 @@
+"""The page around the sections: one file without external resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from paceline.bench.report import compare_page, run_page
+from paceline.bench.results.files import write_text
+
+_PAGES = {"paceline bench run": run_page, "paceline bench compare": compare_page}
+_SCHEMA_VERSION = 1
+
+
+class ReportError(Exception):
+    """A document cannot be shown. The message says what it is and what is allowed."""
+
+
+def render_report(document: Mapping[str, Any]) -> str:
+    """The page of a document of `paceline bench run` or `compare`; ReportError for any other."""
+    kind = document.get("kind")
+    page = _PAGES.get(str(kind))
+    if page is None:
+        raise ReportError(
+            f"its kind is {kind!r}; it must be the JSON of one of {', '.join(_PAGES)}"
+        )
+    if document.get("schema_version") != _SCHEMA_VERSION:
+        raise ReportError(
+            f"its schema_version is {document.get('schema_version')!r}; this release reads "
+            f"{_SCHEMA_VERSION}"
+        )
+    try:
+        title, subtitle = page.title(document), page.subtitle(document)
+        body = "".join(page.sections(document))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ReportError(
+            f"it lacks a part of a {kind} document ({type(error).__name__}: {error})"
+        ) from error
+    style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f'<body><main><h1>{escape(title)}</h1><p class="subtitle">{escape(subtitle)}</p>'
+        f"{body}</main></body></html>\n"
+    )
+
+
+def write_report(path: Path, document: Mapping[str, Any]) -> None:
+    """Write the page atomically."""
+    write_text(path, render_report(document))

@@ -1,0 +1,162 @@
+"""Plots as inline SVG, coloured by the page's CSS variables, so that they follow light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from paceline.bench.report.axis import Axis, padded
+from paceline.bench.report.text import number
+
+WIDTH = 760
+_LEFT = 190
+"""Room for the names of rows."""
+_RIGHT = 130
+"""Room for the values beside the rows."""
+_ROW = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a group, with its interval where known."""
+
+    name: str
+    value: float
+    label: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarGroup:
+    """Bars of one quantity on a scale of their own."""
+
+    title: str
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """An estimate with its interval, in percent."""
+
+    name: str
+    estimate: float
+    low: float | None
+    high: float | None
+    css_class: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one arm."""
+
+    name: str
+    css_class: str
+    points: Sequence[tuple[float, float]]
+
+
+def bar_groups(groups: Sequence[BarGroup], title: str) -> str:
+    """Horizontal bars; every group has its own scale, from zero to its largest value."""
+    parts: list[str] = []
+    y = 4.0
+    for group in groups:
+        parts.append(_text(0, y + 14, group.title, "strong"))
+        y += _ROW
+        ends = [bar.high if bar.high is not None else bar.value for bar in group.bars]
+        axis = Axis(0, max([*ends, 1e-12]), _LEFT, WIDTH - _RIGHT)
+        for bar in group.bars:
+            length = max(1.0, axis.place(bar.value) - _LEFT)
+            middle = y + _ROW / 2
+            parts.append(_text(_LEFT - 10, middle + 4, bar.name, "", "end"))
+            parts.append(
+                f'<rect class="bar" x="{_LEFT}" y="{y + 5:.1f}" width="{length:.1f}" '
+                f'height="{_ROW - 10}" rx="2"/>'
+            )
+            if bar.low is not None and bar.high is not None:
+                parts.append(_whisker(axis.place(bar.low), axis.place(bar.high), middle, "ink"))
+            right = max(_LEFT + length, axis.place(bar.high) if bar.high is not None else 0.0)
+            parts.append(_text(right + 8, middle + 4, bar.label))
+            y += _ROW
+        y += 10
+    return _svg(y, title, parts)
+
+
+def interval_plot(rows: Sequence[IntervalRow], margin: float, axis_title: str, title: str) -> str:
+    """Estimates with intervals around a line at zero; the band shows the margin. In percent."""
+    values = [-1.2 * margin, 1.2 * margin]
+    for row in rows:
+        values += [v for v in (row.estimate, row.low, row.high) if v is not None]
+    low, high = padded(values, with_zero=True)
+    axis = Axis(low, high, _LEFT, WIDTH - _RIGHT - 60)
+    top, bottom = 8.0, 8.0 + 34 * len(rows)
+    left_margin, right_margin = axis.place(-margin), axis.place(margin)
+    parts = [
+        f'<rect class="band" x="{left_margin}" y="{top}" width="{right_margin - left_margin:.1f}" '
+        f'height="{bottom - top}"/>'
+    ]
+    for tick in axis.ticks():
+        x = axis.place(tick)
+        css_class = "zero" if tick == 0 else "grid"
+        parts.append(f'<line class="{css_class}" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>')
+        parts.append(_text(x, bottom + 18, f"{tick:+g}" if tick else "0", "quiet", "middle"))
+    for index, row in enumerate(rows):
+        y = top + 34 * index + 17
+        parts.append(_text(_LEFT - 10, y + 4, row.name, "", "end"))
+        if row.low is not None and row.high is not None:
+            parts.append(_whisker(axis.place(row.low), axis.place(row.high), y, row.css_class))
+        x = axis.place(row.estimate)
+        parts.append(f'<circle class="{row.css_class}" cx="{x}" cy="{y}" r="5"/>')
+        parts.append(_text(WIDTH - _RIGHT - 48, y + 4, row.label))
+    middle = (axis.start + axis.end) / 2
+    parts.append(_text(middle, bottom + 38, axis_title, "quiet", "middle"))
+    return _svg(bottom + 46, title, parts)
+
+
+def scatter(series: Sequence[Series], x_title: str, y_title: str, title: str) -> str:
+    """Points over time, one colour for each series, with a legend above."""
+    points = [point for one in series for point in one.points]
+    left, right, top, bottom = 64.0, WIDTH - 12.0, 58.0, 290.0
+    x_axis = Axis(0, max([x for x, _ in points] + [1e-9]), left + 6, right - 6)
+    y_axis = Axis(*padded([y for _, y in points], with_zero=True), bottom, top)
+    parts = [_text(0, 46, y_title, "quiet")]
+    for tick in y_axis.ticks():
+        y = y_axis.place(tick)
+        parts.append(f'<line class="grid" x1="{left}" y1="{y}" x2="{right}" y2="{y}"/>')
+        parts.append(_text(left - 8, y + 4, number(tick), "quiet", "end"))
+    parts += [
+        _text(x_axis.place(tick), bottom + 18, number(tick), "quiet", "middle")
+        for tick in x_axis.ticks()
+    ]
+    parts.append(_text((left + right) / 2, bottom + 38, x_title, "quiet", "middle"))
+    legend_x = left
+    for one in series:
+        parts.append(f'<circle class="{one.css_class}" cx="{legend_x}" cy="16" r="5"/>')
+        parts.append(_text(legend_x + 10, 20, one.name))
+        legend_x += 40 + 7.5 * len(one.name)
+        parts += [
+            f'<circle class="{one.css_class} dot" cx="{x_axis.place(x)}" '
+            f'cy="{y_axis.place(y)}" r="3.5"/>'
+            for x, y in one.points
+        ]
+    return _svg(bottom + 46, title, parts)
+
+
+def _whisker(x1: float, x2: float, y: float, css_class: str) -> str:
+    return (
+        f'<path class="whisker {css_class}" d="M{x1} {y}H{x2}M{x1} {y - 5}V{y + 5}'
+        f'M{x2} {y - 5}V{y + 5}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, css_class: str = "", anchor: str = "start") -> str:
+    attribute = f' class="{css_class}"' if css_class else ""
+    return f'<text{attribute} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _svg(height: float, title: str, parts: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
+    )

@@ -1,0 +1,183 @@
+"""The report of one run: a summary in plain words, the figures, how they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from paceline.bench.report import elements
+from paceline.bench.report.plots import Bar, BarGroup, bar_groups
+from paceline.bench.report.text import duration_ms, number, percent, plural
+
+_LATENCIES = {
+    "ttft_ms": "Time to first token",
+    "tpot_ms": "Time per output token",
+    "inter_chunk_ms": "Time between chunks",
+    "e2e_ms": "Whole request",
+}
+_DEFINITIONS = {
+    "Time to first token": "From the moment a request was due to its first text.",
+    "Time per output token": "Time after the first token, divided by the further tokens.",
+    "Time between chunks": "Between two pieces of text of one answer. With speculation a piece "
+    "holds several tokens, so this is not the time per token.",
+    "Whole request": "From the moment a request was due to the end of its answer.",
+    "p50, p90, p99": "Half, nine of ten, and 99 of 100 requests were at least this fast.",
+    "95 % interval": "Where the true value of a percentile lies with 95 % certainty, as far as the "
+    "spread between requests goes; it does not cover differences between runs.",
+}
+_CONFIG = {
+    "url": "server",
+    "model": "model",
+    "workload": "workload",
+    "prompts_file": "prompts of your own",
+    "temperature": "temperature",
+    "concurrency": "requests in flight (closed loop)",
+    "rate_per_s": "requests per second (open loop)",
+    "num_requests": "number of requests",
+    "duration_s": "duration in s",
+    "max_tokens": "most tokens per answer",
+    "num_warmup": "warm-up requests",
+    "seed": "seed",
+}
+
+
+def title(document: Mapping[str, Any]) -> str:
+    return f"Benchmark of {document['config'].get('model') or 'a server'}"
+
+
+def subtitle(document: Mapping[str, Any]) -> str:
+    return f"{document['config']['url']}, {document['environment']['date_utc']}"
+
+
+def sections(document: Mapping[str, Any]) -> Iterator[str]:
+    """The sections of the page in order."""
+    summary = document["summary"]
+    yield elements.section(
+        "In short",
+        *(elements.paragraph(sentence, "lead") for sentence in summary_sentences(document)),
+    )
+    if document["notes"]:
+        yield warnings(document["notes"])
+    yield elements.section("Figures", elements.cards(_cards(document)), *_latency_plot(summary))
+    yield elements.section("All figures", _latency_table(summary), *_tasks(summary))
+    yield elements.section(
+        "How it was measured",
+        elements.paragraph(
+            "A load generator sent requests to the server and timed the answers as a client sees "
+            "them. Times count from the moment a request was due, so waiting is included."
+        ),
+        elements.definitions(_DEFINITIONS),
+        elements.properties(document["config"], _CONFIG),
+    )
+    yield elements.section("Machine and versions", elements.properties(document["environment"]))
+
+
+def warnings(notes: list[str]) -> str:
+    """A box with the notes on validity."""
+    box = f'<div class="warnings">{elements.bullets(notes)}</div>'
+    return elements.section("Read this first", box)
+
+
+def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader must know, without abbreviations."""
+    summary, config = document["summary"], document["config"]
+    if not summary["is_valid"]:
+        yield "This run is not valid; the notes say why. Do not use its figures."
+    if summary["output_tokens_per_s"] is not None:
+        yield (
+            f"The server produced {number(summary['output_tokens_per_s'])} output tokens per "
+            f"second {_load(config)}."
+        )
+    ttft, tpot = summary["ttft_ms"], summary["tpot_ms"]
+    if ttft["p50"] is not None:
+        yield (
+            f"Half of the requests got their first token within {duration_ms(ttft['p50'])}, nine "
+            f"of ten within {duration_ms(ttft['p90'])}."
+        )
+    if tpot["p50"] is not None:
+        yield f"After that, a typical answer grew by one token every {duration_ms(tpot['p50'])}."
+    speculation = document.get("speculation") or {}
+    if speculation.get("acceptance_rate") is not None:
+        text = f"Of the tokens that the drafter proposed, {percent(speculation['acceptance_rate'])}"
+        length = speculation.get("acceptance_length")
+        yield f"{text} were accepted" + (
+            f": a step of the model yielded {number(length)} tokens on average." if length else "."
+        )
+    num_errors, num_requests = summary["num_errors"], summary["num_requests"]
+    yield (
+        f"{num_errors} of {plural(num_requests, 'request')} failed."
+        if num_errors
+        else f"All {plural(num_requests, 'request')} succeeded."
+    )
+
+
+def _load(config: Mapping[str, Any]) -> str:
+    if config.get("rate_per_s") is not None:
+        return f"while {number(config['rate_per_s'])} requests per second arrived"
+    if config.get("concurrency") is not None:
+        return f"with {plural(config['concurrency'], 'request')} in flight at a time"
+    return "under the load described below"
+
+
+def _cards(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    summary = document["summary"]
+    yield "Output", number(summary["output_tokens_per_s"]), "tokens/s"
+    yield "Answered", number(summary["requests_per_s"]), "requests/s"
+    yield "First token, median", *_split(duration_ms(summary["ttft_ms"]["p50"]))
+    yield "Each further token, median", *_split(duration_ms(summary["tpot_ms"]["p50"]))
+
+
+def _split(text: str) -> tuple[str, str]:
+    value, _, unit = text.partition(" ")
+    return value, unit
+
+
+def _latency_plot(summary: Mapping[str, Any]) -> Iterator[str]:
+    groups = []
+    for key, name in _LATENCIES.items():
+        distribution = summary.get(key) or {}
+        bars = []
+        for percentile in ("p50", "p90", "p99"):
+            value = distribution.get(percentile)
+            if value is not None:
+                low, high = distribution.get(f"{percentile}_ci95") or (None, None)
+                bars.append(Bar(percentile, value, duration_ms(value), low, high))
+        if bars:
+            groups.append(BarGroup(name, bars))
+    if groups:
+        yield elements.figure(
+            bar_groups(groups, "Latencies: percentiles of each quantity"),
+            "Percentiles of the latencies. Every group has its own scale. Lines with ends: 95 % "
+            "intervals, where there are enough samples.",
+        )
+
+
+def _latency_table(summary: Mapping[str, Any]) -> str:
+    rows = []
+    for key, name in (*_LATENCIES.items(), ("dispatch_delay_ms", "Dispatch delay")):
+        distribution = summary.get(key)
+        if distribution:
+            figures = (distribution[k] for k in ("mean", "p50", "p90", "p99", "max"))
+            rows.append([name, *(number(f) for f in figures), f"{distribution['num_samples']:,}"])
+    return elements.table(["in ms", "mean", "p50", "p90", "p99", "max", "samples"], rows)
+
+
+def _tasks(summary: Mapping[str, Any]) -> Iterator[str]:
+    tasks = summary.get("by_task") or {}
+    if len(tasks) < 2:
+        return
+    rows = [
+        [
+            name,
+            f"{task['num_requests']:,}",
+            f"{task['num_errors']:,}",
+            f"{task['output_tokens']:,}",
+            number(task["ttft_ms"]["p50"]),
+            number(task["tpot_ms"]["p50"]),
+        ]
+        for name, task in tasks.items()
+    ]
+    heads = ["task", "requests", "failed", "output tokens"]
+    yield elements.table(
+        [*heads, "time to first token, p50, ms", "time per output token, p50, ms"], rows
+    )

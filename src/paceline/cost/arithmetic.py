@@ -1,0 +1,148 @@
+"""Prices per token and per month from measured throughput and the price of the machines.
+
+    usable rate = measured rate * utilization
+    $ per 1M tokens = $ per hour / (tokens per hour / 1,000,000)
+    groups = ceil(peak requests per second / usable requests per second)
+    $ per month = groups * $ per hour * 730
+
+A group is what was measured: one or more machines that serve together. Utilization is the fraction
+of the measured rate that a group carries on average; the rest is paid and idle. Linear scaling over
+groups is assumed. Prices are in US dollars; nothing but the machines is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+HOURS_PER_MONTH = 730.0
+"""365 * 24 / 12."""
+_SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRates:
+    """What one group did in the measured window."""
+
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    """Prompt and output tokens."""
+    requests_per_s: float
+
+    def __post_init__(self) -> None:
+        if not (
+            0 < self.output_tokens_per_s <= self.total_tokens_per_s and self.requests_per_s > 0
+        ):
+            raise ValueError(
+                f"rates are {self.output_tokens_per_s} output and {self.total_tokens_per_s} total "
+                f"tokens/s, {self.requests_per_s} requests/s; they must be above 0, and the total "
+                "not below the output"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """US dollars."""
+
+    usd_per_million_output_tokens: float
+    """All of the price is put on output tokens."""
+    usd_per_million_total_tokens: float
+    """The price is spread over prompt and output tokens alike."""
+    usd_per_thousand_requests: float
+
+
+@dataclass(frozen=True, slots=True)
+class MonthlyCost:
+    """The machines that a load needs."""
+
+    requests_per_s: float
+    peak_requests_per_s: float
+    num_groups: int
+    usd_per_month: float
+    peak_utilization_fraction: float
+    """Of the measured rate, at the peak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Against the baseline; negative where the baseline is cheaper."""
+
+    fraction: float
+    """Of the baseline's price per output token."""
+    usd_per_million_output_tokens: float
+    usd_per_month: float | None
+    """None without a load."""
+
+
+def token_prices(rates: MeasuredRates, usd_per_hour: float, utilization: float) -> TokenPrices:
+    """The prices per token of a group that costs `usd_per_hour`.
+
+    >>> token_prices(MeasuredRates(1000.0, 4000.0, 5.0), usd_per_hour=3.6, utilization=1.0)
+    ... # doctest: +NORMALIZE_WHITESPACE
+    TokenPrices(usd_per_million_output_tokens=1.0, usd_per_million_total_tokens=0.25,
+    usd_per_thousand_requests=0.2)
+    """
+    _check(usd_per_hour, utilization)
+    usd_per_s = usd_per_hour / 3600 / utilization
+    return TokenPrices(
+        usd_per_million_output_tokens=usd_per_s / rates.output_tokens_per_s * 1e6,
+        usd_per_million_total_tokens=usd_per_s / rates.total_tokens_per_s * 1e6,
+        usd_per_thousand_requests=usd_per_s / rates.requests_per_s * 1e3,
+    )
+
+
+def monthly_cost(
+    rates: MeasuredRates,
+    usd_per_hour: float,
+    utilization: float,
+    requests_per_day: float,
+    peak_factor: float,
+) -> MonthlyCost:
+    """The groups that carry `requests_per_day`, whose peak is `peak_factor` times its mean.
+
+    >>> monthly_cost(MeasuredRates(1000.0, 4000.0, 5.0), 3.6, 1.0, 864_000, 2.0).num_groups
+    4
+    """
+    _check(usd_per_hour, utilization)
+    if requests_per_day <= 0 or peak_factor < 1:
+        raise ValueError(
+            f"requests per day are {requests_per_day} and the peak factor is {peak_factor}; the "
+            "first must be above 0, the second at least 1"
+        )
+    mean = requests_per_day / _SECONDS_PER_DAY
+    peak = mean * peak_factor
+    # 1e-9: a load that fits exactly needs no further group for a rounding error.
+    num_groups = max(1, math.ceil(peak / (rates.requests_per_s * utilization) - 1e-9))
+    return MonthlyCost(
+        requests_per_s=mean,
+        peak_requests_per_s=peak,
+        num_groups=num_groups,
+        usd_per_month=num_groups * usd_per_hour * HOURS_PER_MONTH,
+        peak_utilization_fraction=peak / (num_groups * rates.requests_per_s),
+    )
+
+
+def savings(
+    prices: TokenPrices,
+    baseline: TokenPrices,
+    monthly: MonthlyCost | None,
+    baseline_monthly: MonthlyCost | None,
+) -> Savings:
+    """What the measured server saves against the baseline."""
+    saved = baseline.usd_per_million_output_tokens - prices.usd_per_million_output_tokens
+    return Savings(
+        fraction=saved / baseline.usd_per_million_output_tokens,
+        usd_per_million_output_tokens=saved,
+        usd_per_month=(
+            baseline_monthly.usd_per_month - monthly.usd_per_month
+            if monthly is not None and baseline_monthly is not None
+            else None
+        ),
+    )
+
+
+def _check(usd_per_hour: float, utilization: float) -> None:
+    if usd_per_hour <= 0:
+        raise ValueError(f"the price is {usd_per_hour} $/hour; it must be above 0")
+    if not 0 < utilization <= 1:
+        raise ValueError(f"utilization is {utilization}; it must be above 0 and at most 1")

@@ -1,0 +1,110 @@
+"""The command `paceline cost`: parse the options, calculate, show and write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+_EXAMPLES = """\b
+Examples:
+  paceline cost run.json --usd-per-hour 2.50
+  paceline cost run.json --usd-per-hour 2.50 --utilization 0.6 \\
+      --requests-per-day 500000 --peak-factor 2.5
+  paceline cost paceline.json --usd-per-hour 2.50 --baseline plain-vllm.json --json cost.json
+"""
+
+
+@click.command(
+    name="cost",
+    help=(
+        "Turn a measurement and the price of the machine into dollars per 1M tokens.\n\n"
+        "FILE is the JSON of paceline bench run. Measure the load that you expect, at the "
+        "concurrency that still meets your latency limits: the price holds for that load only. "
+        "All assumptions are printed."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--usd-per-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    required=True,
+    help="Price of one machine in US dollars per hour.",
+)
+@click.option(
+    "--machines",
+    "num_machines",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Machines that the measured server ran on.",
+)
+@click.option(
+    "--utilization",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Fraction of the measured rate that the machines carry on average.",
+)
+@click.option(
+    "--requests-per-day",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Load for the cost per month.",
+)
+@click.option(
+    "--peak-factor",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    help="Peak over mean of that load.",
+)
+@click.option(
+    "--baseline",
+    "baseline_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON of another run, to state the savings against.",
+)
+@click.option(
+    "--baseline-usd-per-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Price of one machine of the baseline.  [default: the same]",
+)
+@click.option(
+    "--baseline-machines",
+    "baseline_num_machines",
+    type=click.IntRange(min=1),
+    help="Machines of the baseline.  [default: the same]",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report to this file.",
+)
+def cost(file: Path, baseline_file: Path | None, json_file: Path | None, **options: Any) -> None:
+    """Read, calculate, show and write."""
+    from paceline.cost.assumptions import CostInputs
+    from paceline.cost.measured import MeasurementUnusable, read_measurement
+    from paceline.cost.report import calculate, render_document, render_lines
+
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--json is {json_file}, in a folder that does not exist.")
+    for flag in ("baseline_usd_per_hour", "baseline_num_machines"):
+        if options[flag] is not None and baseline_file is None:
+            raise click.UsageError("The price of a baseline needs --baseline FILE.")
+    if options["peak_factor"] != 1 and options["requests_per_day"] is None:
+        raise click.UsageError("--peak-factor needs --requests-per-day.")
+    try:
+        mine = read_measurement(file)
+        baseline = None if baseline_file is None else read_measurement(baseline_file)
+    except MeasurementUnusable as error:
+        raise click.ClickException(str(error)) from error
+    report = calculate(CostInputs(**options), mine, baseline)
+    for line in render_lines(report):
+        click.echo(line)
+    if json_file is not None:
+        text = json.dumps(render_document(report), indent=2) + "\n"
+        json_file.write_text(text, encoding="utf-8")

@@ -1,0 +1,173 @@
+"""`paceline bench compare` from the command line to its files, against live servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.bench.command import bench
+from paceline.mock_vllm.spawn import spawn_mock_vllm
+from unit.bench.simulated import SimulatedServer
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(bench, ["compare", *words])
+
+
+def write_prompts(path: Path, **script: object) -> str:
+    path.write_text(json.dumps({"prompt": json.dumps(script), "task": "code"}))
+    return str(path)
+
+
+def test_a_server_against_itself_writes_the_promised_document(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", delay_s=0.002)
+    report = tmp_path / "report.json"
+    result = invoke(
+        *(threaded_server.url, threaded_server.url, "--prompts", prompts),
+        *("--max-minutes", "0.02", "--block-seconds", "0.02", "--json", str(report)),
+        *("--api-key", "secret", "--confidence", "0.9", "--margin", "90"),
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(report.read_text())
+    assert document["schema_version"] == 1
+    assert document["verdict"] == "no_difference"
+    for figure in ("output_tokens_per_s", "ttft_ms", "tpot_ms"):
+        difference = document["difference"][figure]
+        assert difference["low"] <= difference["relative"] <= difference["high"]
+    assert document["aa"]["low"] <= document["aa"]["relative"] <= document["aa"]["high"]
+    assert document["environment"]["vllm_server"] is None
+    assert document["arms"]["a"]["vllm"] == "9.9.9"
+    assert len(document["blocks"]) == 4 * document["num_rounds"]
+    assert "secret" not in report.read_text()
+    salts = [body["cache_salt"] for body in threaded_server.bodies]
+    per_block = document["num_requests_per_block"]
+    assert len(set(salts)) >= len(document["blocks"])
+    assert max(salts.count(salt) for salt in set(salts) if "pilot" not in salt) == per_block
+    assert threaded_server.max_in_flight == 1
+
+
+def test_a_slower_server_is_found(tmp_path: Path) -> None:
+    """Two mock servers with 4 and 6 ms per output token: B's tokens/s are about a third less."""
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text('{"prompt": "abc", "max_tokens": 16}')
+    report = tmp_path / "report.json"
+    flags = ("--eos-every-tokens", "0", "--prefill-tokens-per-s", "1e6")
+    with (
+        spawn_mock_vllm("--tpot-ms", "4", *flags) as a,
+        spawn_mock_vllm("--tpot-ms", "6", *flags) as b,
+    ):
+        result = invoke(
+            *(a.url, b.url, "--prompts", str(prompts), "--max-minutes", "0.1"),
+            *("--block-seconds", "0.05", "--json", str(report), "--figure", "tpot_ms"),
+        )
+    assert result.exit_code == 0, result.output
+    document = json.loads(report.read_text())
+    assert document["verdict"] == "slower"
+    assert 0.3 < document["difference"]["tpot_ms"]["relative"] < 0.7
+    assert document["figure"] == "tpot_ms"
+
+
+def test_configurations_are_served_and_stopped(tmp_path: Path) -> None:
+    """Two files whose gateways have a mock server as their only replica."""
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text('{"prompt": "abc", "max_tokens": 4}')
+    with spawn_mock_vllm("--tpot-ms", "1", "--eos-every-tokens", "0") as replica:
+        files = []
+        for name in ("one.yaml", "two.yaml"):
+            file = tmp_path / name
+            file.write_text(
+                f"engine: {{replicas: 0}}\nreplicas:\n  - {{url: '{replica.url}', name: r}}\n"
+            )
+            files.append(str(file))
+        report = tmp_path / "report.json"
+        result = invoke(
+            *(*files, "--prompts", str(prompts), "--max-minutes", "0.01"),
+            *("--block-seconds", "0.01", "--json", str(report)),
+        )
+    assert result.exit_code in (0, 3), result.output
+    document = json.loads(report.read_text())
+    assert [document["arms"][arm]["subject"] for arm in "ab"] == files
+    assert document["arms"]["a"]["url"] != document["arms"]["b"]["url"]
+    assert document["num_rounds"] >= 1
+
+
+def test_a_configuration_that_does_not_start_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("engine: {polcy: goodput}\n")
+    result = invoke(str(file), "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert f"--config {file} exited with 2" in result.output
+    assert "polcy" in result.output
+
+
+def test_ctrl_c_leaves_a_valid_partial_report(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", delay_s=0.001)
+    report = tmp_path / "report.json"
+    words = [threaded_server.url, threaded_server.url, "--prompts", prompts]
+    words += ["--block-seconds", "0.01", "--json", str(report)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from paceline.cli import main; main()", "bench", "compare", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ,
+    )
+    deadline_s = time.monotonic() + 60
+    while len(threaded_server.bodies) < 60 and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output.decode()
+    document = json.loads(report.read_text())
+    assert document["is_interrupted"] is True
+    assert document["num_rounds"] >= 1
+    assert document["difference"]["tpot_ms"]["relative"] is not None
+
+
+def test_a_late_load_generator_leaves_it_undecided(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """No machine dispatches within a picosecond."""
+    prompts = write_prompts(tmp_path / "p.jsonl")
+    result = invoke(
+        *(threaded_server.url, threaded_server.url, "--prompts", prompts, "--rate", "200"),
+        *("--max-minutes", "0.01", "--block-seconds", "0.02", "--max-dispatch-delay-ms", "1e-9"),
+    )
+    assert result.exit_code == 3
+    assert "did not keep to the schedule" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent.yaml", "http://127.0.0.1:1"], "A is 'absent.yaml'; it must be a server's URL"),
+        (["http://127.0.0.1:1/api", "http://127.0.0.1:1"], "must be empty or /v1"),
+        (["http://h:1", "http://h:2", "--rate", "1", "--concurrency", "1"], "exclude each other"),
+        (["http://h:1", "http://h:2", "--margin", "0"], "not in the range"),
+        (["http://h:1", "http://h:2", "--confidence", "1"], "not in the range"),
+        (["http://h:1", "http://h:2", "--extra-body", "[1]"], "must be a JSON object"),
+        (["http://h:1", "http://h:2", "--json", "absent/r.json"], "folder that does not exist"),
+        (["http://h:1"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_allowed(words: list[str], message: str) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_an_absent_server_is_an_error_that_names_it() -> None:
+    result = invoke("http://127.0.0.1:1", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "cannot read http://127.0.0.1:1/v1/models" in result.output

@@ -1,0 +1,42 @@
+"""The looks of a comparison never spend more than the total error."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.bench.compare.looks import LookSchedule
+
+
+def test_looks_come_after_two_three_four_and_five_fifths() -> None:
+    assert LookSchedule(50, 0.01).look_rounds == (20, 30, 40, 50)
+
+
+def test_the_parts_are_the_increments_of_the_cube() -> None:
+    """0.064, 0.216 - 0.064, 0.512 - 0.216, 1 - 0.512 of the total."""
+    schedule = LookSchedule(50, 0.01)
+    parts = [schedule.error_of_look(n, is_last=n == 50) for n in (20, 30, 40, 50)]
+    assert parts == pytest.approx([0.00064, 0.00152, 0.00296, 0.00488])
+
+
+def test_no_look_is_due_between() -> None:
+    assert LookSchedule(50, 0.01).error_of_look(25, is_last=False) is None
+
+
+def test_a_comparison_that_ends_early_spends_what_is_left() -> None:
+    """After the looks at 20 and 30 rounds 0.784 of the total is left."""
+    assert LookSchedule(50, 0.01).error_of_look(33, is_last=True) == pytest.approx(0.00784)
+
+
+@pytest.mark.parametrize("num_rounds", [1, 2, 3, 7, 19, 200])
+@pytest.mark.parametrize("ends_at", [0.3, 0.7, 1.0])
+def test_the_parts_add_up_to_the_total(num_rounds: int, ends_at: float) -> None:
+    schedule = LookSchedule(num_rounds, 0.05)
+    end = max(1, round(ends_at * num_rounds))
+    parts = [schedule.error_of_look(n, is_last=n == end) for n in range(1, end + 1)]
+    assert sum(part for part in parts if part is not None) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("num_rounds", "error"), [(0, 0.1), (5, 0.0), (5, 1.0)])
+def test_impossible_schedules_are_refused(num_rounds: int, error: float) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        LookSchedule(num_rounds, error)

@@ -1,0 +1,22 @@
+"""A governed server in the event loop of the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from unit.bench.quick.governed_server import GovernedServer
+
+
+@pytest.fixture
+async def governed() -> AsyncIterator[GovernedServer]:
+    server = GovernedServer()
+    runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    server.url = f"http://{host}:{port}"
+    yield server
+    await runner.cleanup()

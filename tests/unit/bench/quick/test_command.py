@@ -1,0 +1,88 @@
+"""`paceline bench quick` from the command line to its file, against a mock vLLM server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.bench.command import bench
+from paceline.mock_vllm.spawn import spawn_mock_vllm
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(bench, ["quick", *words])
+
+
+def test_a_plain_server_gets_a_plain_answer(tmp_path: Path) -> None:
+    """Without Paceline and without a configuration; one window is enough."""
+    report = tmp_path / "quick.json"
+    with spawn_mock_vllm("--tpot-ms", "5") as server:
+        result = invoke(
+            *(server.url, "--seconds", "9", "--max-concurrency", "1", "--max-tokens", "16"),
+            *("--json", str(report), "--admin-key", "hidden"),
+        )
+    assert result.exit_code == 0, result.output
+    assert "The server holds at least 1 chat at once" in result.output
+    document = json.loads(report.read_text())
+    assert document["schema_version"] == 1
+    assert document["max_concurrency"] == {
+        "value": 1,
+        "low": 1,
+        "high": None,
+        "is_lower_bound": True,
+    }
+    assert document["slo"] == {"ttft_ms": 1000.0, "percentile": 90}
+    assert document["speculation_gain"] is None
+    assert "--admin-url" in document["speculation"]["reason"]
+    assert document["single_request"]["tpot_ms"] == pytest.approx(5, rel=0.4)
+    assert document["duration_s"] < 10
+
+
+def test_ctrl_c_leaves_a_valid_partial_report(tmp_path: Path) -> None:
+    report = tmp_path / "quick.json"
+    with spawn_mock_vllm("--tpot-ms", "5") as server:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", "from paceline.cli import main; main()"),
+                *("bench", "quick", server.url, "--json", str(report), "--max-tokens", "8"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ,
+        )
+        time.sleep(2.5)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output.decode()
+    document = json.loads(report.read_text())
+    assert document["is_interrupted"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ftp://h"], "must look like"),
+        (["--ttft", "0"], "not in the range"),
+        (["--seconds", "2"], "not in the range"),
+        (["--admin-url", "8001"], "must look like"),
+        (["--json", "absent/q.json"], "folder that does not exist"),
+    ],
+)
+def test_wrong_usage_exits_with_2(words: list[str], message: str) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_an_absent_server_is_an_error_that_names_it() -> None:
+    result = invoke("http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "cannot read http://127.0.0.1:1/v1/models" in result.output

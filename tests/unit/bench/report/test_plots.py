@@ -1,0 +1,46 @@
+"""Bars and intervals are drawn to scale, and labels stay inside the plot."""
+
+from __future__ import annotations
+
+import re
+
+from paceline.bench.report.plots import (
+    WIDTH,
+    Bar,
+    BarGroup,
+    IntervalRow,
+    Series,
+    bar_groups,
+    interval_plot,
+    scatter,
+)
+
+
+def test_bars_of_a_group_are_to_scale() -> None:
+    svg = bar_groups([BarGroup("g", [Bar("p50", 5, "5 ms"), Bar("p99", 20, "20 ms")])], "t")
+    short, long = (float(w) for w in re.findall(r'class="bar"[^>]*width="([\d.]+)"', svg))
+    assert long == 4 * short
+    assert long < WIDTH
+
+
+def test_the_interval_row_and_the_margin_share_a_scale() -> None:
+    """An interval as wide as the margin's band is drawn as wide."""
+    svg = interval_plot([IntervalRow("r", 0.0, -3.0, 3.0, "b", "l")], 3.0, "%", "t")
+    band = re.search(r'class="band" x="([\d.]+)"[^>]*width="([\d.]+)"', svg)
+    whisker = re.search(r'class="whisker b" d="M([\d.]+) [\d.]+H([\d.]+)', svg)
+    assert band is not None
+    assert whisker is not None
+    left, width = float(band[1]), float(band[2])
+    assert float(whisker[1]) == left
+    assert abs(float(whisker[2]) - (left + width)) < 0.11
+
+
+def test_points_stay_inside_the_plot() -> None:
+    series = [Series("A", "a", [(0.0, 5.0), (9.9, 120.0)]), Series("B", "b", [(5.0, 60.0)])]
+    svg = scatter(series, "x", "y", "t")
+    height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])  # type: ignore[index]
+    dots = re.findall(r'class="[ab] dot" cx="([\d.]+)" cy="([\d.]+)"', svg)
+    assert len(dots) == 3
+    for x, y in dots:
+        assert 0 < float(x) < WIDTH
+        assert 0 < float(y) < height
