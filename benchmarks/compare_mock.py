@@ -1,7 +1,7 @@
 """Real runs of `paceline bench compare` on mock vLLM servers whose difference is known.
 
-Two mock servers in processes of their own; B's time per output token is that of A, or 3 % more. Each
-comparison starts new servers and runs the command as a user does.
+Two mock servers in processes of their own; B's time per output token is that of A, or 3 % more.
+Each comparison starts new servers and runs the command as a user does.
 
     python benchmarks/compare_mock.py --comparisons 10 --minutes 2 --results benchmarks/results
 """
