@@ -64,6 +64,10 @@ class Bursts:
         self._steps_off = 0
         self._steps = 0
 
+    def hasten(self) -> None:
+        """Burst as soon as the budget covers it."""
+        self._steps_off = _PAUSE
+
     def observe(self, sample: StepSample) -> None:
         """Count the verdicts of the burst under way and settle its cost."""
         self._settlement.observe(sample)

@@ -6,7 +6,7 @@ full budget may overdraw it; the debt is earned back before anything else is pai
 is bounded under any load, and no exploration waits longer than `_MAX_SAVED_STEPS` / share steps
 (after a debt: as long again as the debt takes to earn). The goal is 0.5 % of the time. The share is
 lower, which leaves room for what no budget foresees: a lucky probe that switches on a losing
-length.
+length. Changes of load add to it as long as exploring after them finds something (`load_change`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ class ExplorationBudget:
         full_s = _MAX_SAVED_STEPS * step_s
         if self._credit_s < full_s:
             self._credit_s = min(self._credit_s + self._share * step_s, full_s)
+
+    def grant(self, num_steps: float, step_s: float) -> None:
+        """Add the time of `num_steps` steps, up to a full budget."""
+        if self._credit_s is not None:
+            full_s = _MAX_SAVED_STEPS * step_s
+            self._credit_s = max(self._credit_s, min(self._credit_s + num_steps * step_s, full_s))
 
     def covers(self, price_s: float, step_s: float) -> bool:
         """Whether the credit suffices, or the budget is full at steps of this length."""

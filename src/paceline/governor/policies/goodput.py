@@ -11,7 +11,8 @@ The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Af
 keeps the estimates of unused lengths current, all of it paid from one `ExplorationBudget`: replay
 scoring where the engine supports it, at any length; otherwise bursts while off, unless the engine
 reports first-token verdicts for free; single steps at an adjacent length (`adjacent_length_probe`),
-and steps without drafts (`undrafted_trial`).
+and steps without drafts (`undrafted_trial`). After a change of load the budget is granted more,
+and the next exploration need not wait (`load_change`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
@@ -32,6 +33,7 @@ from paceline.governor.estimates.step_forecast import StepForecast, make_forecas
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
 from paceline.governor.exploration.bursts import Bursts
 from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
+from paceline.governor.exploration.load_change import LoadChange
 from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
 from paceline.governor.exploration.undrafted_trial import UndraftedTrial
 from paceline.governor.policy_definition import PolicyDefinition
@@ -68,6 +70,7 @@ class GoodputPolicy:
         self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
         self._undrafted_trial = UndraftedTrial(self._cost, self._budget)
         self._bursts = Bursts(self._budget, self._cost)
+        self._load_change = LoadChange()
         self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
         self._forgone_s = 0.0  # by staying at length 0 since it was last the best
@@ -100,6 +103,11 @@ class GoodputPolicy:
         forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
         self._budget.earn(forecast.seconds[self._length])
+        granted_steps = self._load_change.granted_steps(load.num_requests, self._length)
+        if granted_steps > 0.0:
+            self._budget.grant(granted_steps, forecast.seconds[self._length])
+            self._bursts.hasten()
+            self._undrafted_trial.hasten()
         probe = self._explore(load, forecast)
         if probe is not None:
             return probe

@@ -98,6 +98,13 @@ def test_hopeless_text_costs_one_or_two_steps_every_24() -> None:
     assert Loop(1).lengths(27) == [0] * 23 + [1, 1, 0, 0]
 
 
+def test_a_hastened_burst_starts_at_once() -> None:
+    loop = Loop(8)
+    assert loop.lengths(3) == [0, 0, 0]
+    loop.bursts.hasten()
+    assert loop.lengths(3) == [1, 0, 0]
+
+
 def test_promising_text_extends_a_burst_to_eight_steps() -> None:
     loop = Loop()
     loop.until_burst()

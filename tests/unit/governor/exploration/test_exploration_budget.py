@@ -81,3 +81,24 @@ def test_a_negative_price_is_a_refund() -> None:
 
 def test_verdicts_on_first_tokens_take_half_of_what_is_earned() -> None:
     assert pytest.approx(0.5 * 0.004) == FIRST_TOKEN_SHARE
+
+
+def test_a_grant_adds_steps_up_to_a_full_budget() -> None:
+    budget = after(1)
+    budget.grant(2.0, STEP_S)
+    assert credit_s(budget) == pytest.approx((1.004 + 2.0) * STEP_S)
+    budget.grant(2.0, STEP_S)
+    assert credit_s(budget) == pytest.approx(4.0 * STEP_S)
+
+
+def test_a_grant_takes_nothing_from_a_budget_that_holds_more_than_a_full_one() -> None:
+    """After steps of 20 ms come steps of 1 ms, of which a full budget holds 4 ms."""
+    budget = after(100_000)
+    budget.grant(2.0, 0.001)
+    assert credit_s(budget) == pytest.approx(4.0 * STEP_S)
+
+
+def test_before_the_first_step_nothing_is_granted() -> None:
+    budget = ExplorationBudget()
+    budget.grant(2.0, STEP_S)
+    assert not budget.covers(0.0, STEP_S)

@@ -99,3 +99,10 @@ def test_the_plan_says_what_it_is() -> None:
     trial = UndraftedTrial(Cost(), Budget())  # type: ignore[arg-type]
     *_, plan = (trial.probe(LOAD, forecast(1.0), 2) for _ in range(4))
     assert plan == DraftPlan(0, "trial: no drafts instead of 2", is_exploring=True)
+
+
+def test_a_hastened_trial_is_made_at_once() -> None:
+    trial = UndraftedTrial(Cost(3.0), Budget())  # type: ignore[arg-type]
+    assert trial.probe(LOAD, forecast(1.1), 2) is None
+    trial.hasten()
+    assert trial.probe(LOAD, forecast(1.1), 2) is not None

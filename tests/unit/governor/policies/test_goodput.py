@@ -100,6 +100,23 @@ def test_goodput_explores_within_its_budget(
     assert lost_s <= 0.005 * spent_s + 12 * longest_s
 
 
+@pytest.mark.parametrize(("before", "after"), [(16, 4), (4, 16)])
+@pytest.mark.parametrize("cost", [LARGE, SMALL], ids=["large", "small"])
+def test_goodput_is_back_at_once_when_the_load_changes_too(
+    cost: LinearCost, before: int, after: int
+) -> None:
+    """Off on hopeless text, then another load with easy text: over the first 60 steps it earns 94 %
+    of the oracle. With the share of the time alone, exploring found out too late: 65 to 80 %."""
+    shares = []
+    for seed in range(3):
+        engine = SteadyEngine(Blind(GoodputPolicy(MAX)), cost, seed=seed)
+        engine.run(after, hazard(0.05), 200)
+        engine.run(before, hazard(0.05), 400)
+        log = engine.run(after, hazard(0.9), 60)
+        shares.append(engine.share_of_best(log, after, hazard(0.9)))
+    assert sum(shares) / len(shares) >= 0.94
+
+
 class Blind:
     """A policy in an engine without replay scoring."""
 
