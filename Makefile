@@ -99,13 +99,14 @@ fuzz: $(DEV)
 	    -r requirements-fuzz.lock
 	@$(BIN)/python benchmarks/fuzz_gateway.py --cases $(CASES) --schemathesis $(CLIENTS)/fuzz
 
-# Minutes to half an hour per room. FILES="src/paceline/governor/estimates/cost.py" takes one module.
+# Minutes to half an hour per room. FILES="src/paceline/governor/estimates/cost.py" takes one module,
+# SAMPLE=40 tests at most 40 changes of each.
 FILES ?= src/paceline/governor src/paceline/engine/scheduler
 mutation: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/mutation \
 	    -r requirements-mutation.lock
 	@$(BIN)/python -m benchmarks.mutation --cosmic-ray $(CLIENTS)/mutation \
-	    --state $(CLIENTS)/mutants $(FILES)
+	    --state $(CLIENTS)/mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(FILES)
 
 check: lint test-unit
 

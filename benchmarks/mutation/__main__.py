@@ -8,6 +8,10 @@ of its own (`trial.py`). A mutant that no test notices survives. Survivors that 
 test should rely on are listed in `accepted.toml` with the reason; the others are printed. They all
 count against the score. With `--json`, the result is written there.
 
+With `--sample N`, at most N mutants of each module are tested, drawn by the digest of their source,
+so that the same module always gives the same sample. The share of all mutants that would be killed
+is then estimated (`sampling.py`), with its 95 % interval.
+
 Outcomes are kept in `--state` (`known.py`), so that an interrupted run continues, and after a new
 test only the survivors run again; `--fresh` forgets them.
 """
@@ -29,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.mutation.known import Known
 from benchmarks.mutation.mutants import Mutant, make_mutants
+from benchmarks.mutation.sampling import draw, killed_share
 from benchmarks.mutation.targets import ROOT, is_judged, judges_of, module_of
 from benchmarks.mutation.trial import run_trial
 from benchmarks.results_file import ResultFile, add_allow_dirty
@@ -55,7 +60,10 @@ class Score:
     file: str
     tests: tuple[str, ...]
     num_mutants: int
+    """All that can be made of the module."""
+    num_tested: int
     num_killed: int
+    """Of those tested."""
     num_timeouts: int
     """Killed by the time limit, for example an endless loop."""
     survivors: tuple[Survivor, ...]
@@ -68,39 +76,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cosmic-ray", type=Path, help="folder that holds cosmic-ray")
     parser.add_argument("--state", type=Path, default=ROOT / ".mutation", help="folder of outcomes")
     parser.add_argument("--fresh", action="store_true", help="forget known outcomes")
+    parser.add_argument("--sample", type=int, metavar="N", help="test at most N of each module")
     parser.add_argument("--json", type=Path, help="where to write the result")
     add_allow_dirty(parser)
     options = parser.parse_args(arguments)
+    if options.sample is not None and options.sample < 1:
+        parser.error(f"--sample is {options.sample}; at least 1 mutant of each module is needed")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that known outcomes are written
     result = options.json and ResultFile(options.json, allow_dirty=options.allow_dirty)
     if options.cosmic_ray is not None:
         sys.path.append(str(options.cosmic_ray))
     started_s = time.monotonic()
     scores = [
-        score_module(path, options.state, fresh=options.fresh) for path in _files(options.paths)
+        score_module(path, options.state, sample=options.sample, fresh=options.fresh)
+        for path in _files(options.paths)
     ]
-    num_mutants = sum(score.num_mutants for score in scores)
+    num_tested = sum(score.num_tested for score in scores)
     num_killed = sum(score.num_killed for score in scores)
-    print(f"killed {num_killed} of {num_mutants} ({num_killed / max(num_mutants, 1):.1%})")
+    share = killed_share(
+        (score.num_mutants, score.num_tested, score.num_killed) for score in scores
+    )
+    print(f"killed {num_killed} of {num_tested}; of all mutants {share.describe()}")
     if result is not None:
         document = {
             "environment": asdict(describe_environment(sys.argv)),
             "tool": f"cosmic-ray {version('cosmic-ray')} and two operators of benchmarks/mutation",
             "duration_s": round(time.monotonic() - started_s),
-            "num_mutants": num_mutants,
+            "num_mutants": sum(score.num_mutants for score in scores),
+            "num_tested": num_tested,
             "num_killed": num_killed,
+            "killed_share": asdict(share),
             "files": [asdict(score) for score in scores],
         }
         result.write(document)
     return int(any(found.reason is None for score in scores for found in score.survivors))
 
 
-def score_module(path: Path, state: Path, *, fresh: bool) -> Score:
-    """Run the mutants of one module whose outcome is not known from an earlier run."""
+def score_module(path: Path, state: Path, *, sample: int | None, fresh: bool) -> Score:
+    """Run the mutants of one module, at most `sample` of them, whose outcome is not known from an
+    earlier run."""
     source = path.read_text()
     tests = judges_of(path)
     relative = str(path.resolve().relative_to(ROOT))
-    mutants = list(make_mutants(source))
+    made = list(make_mutants(source))
+    mutants = made if sample is None else draw(made, sample)
     known_path = state / f"{relative.replace('/', '.')}.json"
     known = Known.read(known_path, source, tests)
     if fresh:
@@ -114,12 +133,13 @@ def score_module(path: Path, state: Path, *, fresh: bool) -> Score:
     score = Score(
         file=relative,
         tests=tuple(tests),
-        num_mutants=len(mutants),
+        num_mutants=len(made),
+        num_tested=len(mutants),
         num_killed=len(mutants) - len(survivors),
         num_timeouts=sum(known[mutant.source] == "timeout" for mutant in mutants),
         survivors=tuple(_describe(relative, mutant) for mutant in survivors),
     )
-    print(f"{relative}: {score.num_killed} of {score.num_mutants}", flush=True)
+    print(f"{relative}: {score.num_killed} of {score.num_tested}", flush=True)
     for found in score.survivors:
         if found.reason is None:
             change = found.change.replace("\n", "\n    ")
