@@ -79,7 +79,7 @@ def parse_measurement(document: Any, file: str) -> Measurement:
             model=config.get("model"),
             load={name: config.get(key) for key, name in _LOAD_KEYS.items()},
             date_utc=document.get("environment", {}).get("date_utc"),
-            warnings=tuple(_warnings(summary)),
+            warnings=tuple(_warnings(document)),
         )
     except (KeyError, TypeError) as error:
         raise MeasurementUnusable(
@@ -99,10 +99,12 @@ def differences(mine: Measurement, baseline: Measurement) -> list[str]:
     return found
 
 
-def _warnings(summary: Mapping[str, Any]) -> list[str]:
+def _warnings(document: Mapping[str, Any]) -> list[str]:
+    """Earlier documents of this version have the verdict in their summary."""
+    summary = document["summary"]
     warnings = []
-    if not summary["is_valid"]:
-        warnings.append("the run is not valid: " + "; ".join(summary["notes"]))
+    if not document.get("valid", summary.get("is_valid", True)):
+        warnings.append("the run is not valid: " + "; ".join(document["notes"]))
     if summary["num_errors"]:
         warnings.append(f"{summary['num_errors']} of {summary['num_requests']} requests failed")
     return warnings

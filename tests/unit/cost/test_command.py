@@ -22,8 +22,6 @@ def write_run(path: Path, **changes: Any) -> str:
         "output_tokens": 200_000,
         "output_tokens_per_s": 2000.0,
         "requests_per_s": 10.0,
-        "is_valid": True,
-        "notes": [],
     } | changes.pop("summary", {})
     config = {"model": "m", "workload": "mixed", "temperature": 0.0, "concurrency": 8}
     config |= changes.pop("config", {})
@@ -32,6 +30,8 @@ def write_run(path: Path, **changes: Any) -> str:
         "kind": "paceline bench run",
         "summary": summary,
         "config": config,
+        "valid": True,
+        "notes": [],
         "environment": {"date_utc": "2026-11-22T00:00:00+00:00"},
     } | changes
     path.write_text(json.dumps(document))
@@ -91,8 +91,8 @@ def test_a_baseline_of_another_load_is_named(tmp_path: Path) -> None:
 
 
 def test_failed_requests_and_invalid_runs_are_warned_of(tmp_path: Path) -> None:
-    summary = {"is_valid": False, "notes": ["sent late"], "num_errors": 3}
-    result = invoke(write_run(tmp_path / "run.json", summary=summary), "--usd-per-hour", "1")
+    changes = {"valid": False, "notes": ["sent late"], "summary": {"num_errors": 3}}
+    result = invoke(write_run(tmp_path / "run.json", **changes), "--usd-per-hour", "1")
     assert "- the run is not valid: sent late" in result.output
     assert "- 3 of 1000 requests failed" in result.output
 

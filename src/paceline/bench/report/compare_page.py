@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paceline.bench.report import elements
-from paceline.bench.report.plots import IntervalRow, Series, interval_plot, scatter
+from paceline.bench.report.plots import IntervalRow, Series, interval_plot, time_plot
 from paceline.bench.report.run_page import warnings
-from paceline.bench.report.text import number, percent, plural
+from paceline.bench.report.text import moment, number, percent, plural
 
 _FIGURES = {
     "output_tokens_per_s": ("Output tokens/s", "tokens/s"),
@@ -42,7 +42,7 @@ def title(document: Mapping[str, Any]) -> str:
 
 def subtitle(document: Mapping[str, Any]) -> str:
     arms = (f"{name.upper()}: {arm.get('subject')}" for name, arm in document["arms"].items())
-    return f"{'; '.join(arms)}; {document['environment']['date_utc']}"
+    return f"{'; '.join(arms)}; {moment(document['environment']['date_utc'])}"
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[str]:
@@ -74,7 +74,7 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
         elements.properties(document["config"], _CONFIG),
         _looks(document),
     )
-    yield elements.section("Machine and versions", elements.properties(document["environment"]))
+    yield elements.section("Machine and versions", elements.environment(document["environment"]))
 
 
 def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _interval(difference: Mapping[str, Any]) -> str:
 def _difference_plot(document: Mapping[str, Any]) -> Iterator[str]:
     items = [(name, document["difference"][key], "b") for key, (name, _) in _FIGURES.items()]
     name, _ = _FIGURES[document["figure"]]
-    items.append((f"A with itself: {name.lower()}", document["aa"], "aa"))
+    items.append(("A with itself", document["aa"], "aa"))
     rows = [
         IntervalRow(
             label,
@@ -166,7 +166,7 @@ def _difference_plot(document: Mapping[str, Any]) -> Iterator[str]:
                 "Differences with their intervals",
             ),
             "More tokens/s is faster; more time is slower. Shaded: the margin within which "
-            "differences are reported as none.",
+            f"differences are reported as none. A with itself: {name.lower()}.",
         )
 
 
@@ -192,8 +192,14 @@ def _block_plot(document: Mapping[str, Any]) -> Iterator[str]:
     if any(one.points for one in series):
         y_title = f"{name} in {unit}" if unit == "ms" else name
         yield elements.figure(
-            scatter(series, "time in minutes", y_title, f"{name} of every block"),
-            "Every point is one block.",
+            time_plot(
+                series,
+                "time in minutes",
+                y_title,
+                f"{name} of every block",
+                with_zero=False,
+            ),
+            "Every point is one block. The vertical axis need not begin at 0.",
         )
 
 

@@ -6,7 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from paceline.bench.report.text import value_text
+from paceline.bench.report.text import moment, size_bytes, value_text
+
+_ENVIRONMENT = {
+    "date_utc": "date",
+    "python": "Python",
+    "cpu_model": "processor",
+    "num_logical_cores": "logical cores",
+    "memory_bytes": "memory",
+    "load_average_1_min": "load average over 1 minute, before the run",
+    "paceline": "Paceline",
+    "dirty": "uncommitted changes",
+    "numpy": "NumPy",
+    "vllm_server": "vLLM of the server",
+    "vllm_installed": "vLLM on the machine of the load generator",
+}
 
 
 def section(heading: str, *content: str) -> str:
@@ -41,9 +55,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def properties(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
-    """Names and values in two columns; with `names`, those keys only, under these names."""
+    """Names and values in two columns; with `names`, those keys that have a value, so named."""
     chosen = (
-        {names[key]: values[key] for key in names if key in values}
+        {names[key]: values[key] for key in names if values.get(key) is not None}
         if names is not None
         else {str(key).replace("_", " "): value for key, value in values.items()}
     )
@@ -52,6 +66,14 @@ def properties(values: Mapping[str, Any], names: Mapping[str, str] | None = None
         for name, value in chosen.items()
     )
     return f'<div class="scroll"><table class="properties"><tbody>{rows}</tbody></table></div>'
+
+
+def environment(values: Mapping[str, Any]) -> str:
+    """The machine and the versions, under names for readers."""
+    named = {_ENVIRONMENT.get(key, key.replace("_", " ")): value for key, value in values.items()}
+    named["date"] = moment(values["date_utc"])
+    named["memory"] = size_bytes(values.get("memory_bytes"))
+    return properties({name: value for name, value in named.items() if value is not None})
 
 
 def bullets(texts: Iterable[str], css_class: str = "") -> str:

@@ -50,11 +50,12 @@ class IntervalRow:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one arm."""
+    """Points of one arm, joined by a line or not."""
 
     name: str
     css_class: str
     points: Sequence[tuple[float, float]]
+    is_line: bool = False
 
 
 def bar_groups(groups: Sequence[BarGroup], title: str) -> str:
@@ -114,12 +115,14 @@ def interval_plot(rows: Sequence[IntervalRow], margin: float, axis_title: str, t
     return _svg(bottom + 46, title, parts)
 
 
-def scatter(series: Sequence[Series], x_title: str, y_title: str, title: str) -> str:
-    """Points over time, one colour for each series, with a legend above."""
+def time_plot(
+    series: Sequence[Series], x_title: str, y_title: str, title: str, *, with_zero: bool
+) -> str:
+    """Points or lines over time, one colour for each series, with a legend above."""
     points = [point for one in series for point in one.points]
     left, right, top, bottom = 64.0, WIDTH - 12.0, 58.0, 290.0
     x_axis = Axis(0, max([x for x, _ in points] + [1e-9]), left + 6, right - 6)
-    y_axis = Axis(*padded([y for _, y in points], with_zero=True), bottom, top)
+    y_axis = Axis(*padded([y for _, y in points], with_zero=with_zero), bottom, top)
     parts = [_text(0, 46, y_title, "quiet")]
     for tick in y_axis.ticks():
         y = y_axis.place(tick)
@@ -135,6 +138,10 @@ def scatter(series: Sequence[Series], x_title: str, y_title: str, title: str) ->
         parts.append(f'<circle class="{one.css_class}" cx="{legend_x}" cy="16" r="5"/>')
         parts.append(_text(legend_x + 10, 20, one.name))
         legend_x += 40 + 7.5 * len(one.name)
+        if one.is_line:
+            path = "L".join(f"{x_axis.place(x)} {y_axis.place(y)}" for x, y in one.points)
+            parts.append(f'<path class="line {one.css_class}" d="M{path}"/>')
+            continue
         parts += [
             f'<circle class="{one.css_class} dot" cx="{x_axis.place(x)}" '
             f'cy="{y_axis.place(y)}" r="3.5"/>'

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paceline.bench.report import elements
-from paceline.bench.report.plots import Bar, BarGroup, bar_groups
-from paceline.bench.report.text import duration_ms, number, percent, plural
+from paceline.bench.report.plots import Bar, BarGroup, Series, bar_groups, time_plot
+from paceline.bench.report.text import duration_ms, moment, number, percent, plural
 
 _LATENCIES = {
     "ttft_ms": "Time to first token",
@@ -46,7 +46,7 @@ def title(document: Mapping[str, Any]) -> str:
 
 
 def subtitle(document: Mapping[str, Any]) -> str:
-    return f"{document['config']['url']}, {document['environment']['date_utc']}"
+    return f"{document['config']['url']}, {moment(document['environment']['date_utc'])}"
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[str]:
@@ -58,8 +58,19 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
     )
     if document["notes"]:
         yield warnings(document["notes"])
-    yield elements.section("Figures", elements.cards(_cards(document)), *_latency_plot(summary))
-    yield elements.section("All figures", _latency_table(summary), *_tasks(summary))
+    yield elements.section(
+        "Figures",
+        elements.cards(_cards(document)),
+        *_latency_plot(summary),
+        *_series_plot(document),
+    )
+    yield elements.section(
+        "All figures",
+        _latency_table(summary),
+        *_few_samples(summary),
+        *_phases(document),
+        *_tasks(summary),
+    )
     yield elements.section(
         "How it was measured",
         elements.paragraph(
@@ -69,7 +80,7 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
         elements.definitions(_DEFINITIONS),
         elements.properties(document["config"], _CONFIG),
     )
-    yield elements.section("Machine and versions", elements.properties(document["environment"]))
+    yield elements.section("Machine and versions", elements.environment(document["environment"]))
 
 
 def warnings(notes: list[str]) -> str:
@@ -81,7 +92,7 @@ def warnings(notes: list[str]) -> str:
 def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
     """What a reader must know, without abbreviations."""
     summary, config = document["summary"], document["config"]
-    if not summary["is_valid"]:
+    if not _is_valid(document):
         yield "This run is not valid; the notes say why. Do not use its figures."
     if summary["output_tokens_per_s"] is not None:
         yield (
@@ -103,11 +114,32 @@ def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{text} were accepted" + (
             f": a step of the model yielded {number(length)} tokens on average." if length else "."
         )
+    goodput = summary.get("goodput")
+    if goodput and goodput["attained_fraction"] is not None:
+        low, high = goodput["attained_fraction_ci95"]
+        yield (
+            f"{percent(goodput['attained_fraction'])} of the requests met the objective "
+            f"({_slo_text(goodput['slo'])}); with 95 % certainty {percent(low)} to {percent(high)}."
+        )
     num_errors, num_requests = summary["num_errors"], summary["num_requests"]
     yield (
         f"{num_errors} of {plural(num_requests, 'request')} failed."
         if num_errors
         else f"All {plural(num_requests, 'request')} succeeded."
+    )
+
+
+def _is_valid(document: Mapping[str, Any]) -> bool:
+    """Earlier documents of this version have the verdict in their summary."""
+    return bool(document.get("valid", document["summary"].get("is_valid", True)))
+
+
+def _slo_text(slo: Mapping[str, float | None]) -> str:
+    names = {"ttft_ms": "first token", "tpot_ms": "further tokens", "e2e_ms": "whole request"}
+    return ", ".join(
+        f"{name} within {duration_ms(slo[key])}"
+        for key, name in names.items()
+        if slo.get(key) is not None
     )
 
 
@@ -150,6 +182,60 @@ def _latency_plot(summary: Mapping[str, Any]) -> Iterator[str]:
             "Percentiles of the latencies. Every group has its own scale. Lines with ends: 95 % "
             "intervals, where there are enough samples.",
         )
+
+
+def _series_plot(document: Mapping[str, Any]) -> Iterator[str]:
+    """Output tokens/s over time, one line per repeat."""
+    repeats = document.get("series") or []
+    colours = ("a", "b", "aa")
+    lines = [
+        Series(
+            f"repeat {number + 1}" if len(repeats) > 1 else "output tokens/s",
+            colours[number % len(colours)],
+            [
+                ((i + 0.5) * one["bucket_s"], rate)
+                for i, rate in enumerate(one["output_tokens_per_s"])
+            ],
+            is_line=True,
+        )
+        for number, one in enumerate(repeats[: len(colours)])
+        if one["output_tokens_per_s"]
+    ]
+    if lines:
+        yield elements.figure(
+            time_plot(
+                lines, "time in s", "output tokens/s", "Output tokens/s over time", with_zero=True
+            ),
+            "Output tokens per second over the time of the run.",
+        )
+
+
+def _few_samples(summary: Mapping[str, Any]) -> Iterator[str]:
+    note = summary["ttft_ms"].get("note")
+    if note:
+        yield elements.paragraph(f"{note}.", "quiet")
+
+
+def _phases(document: Mapping[str, Any]) -> Iterator[str]:
+    """One row per phase of a load that shifts."""
+    phases = document.get("phases") or []
+    rows = []
+    for phase in phases:
+        summary = phase["summary"]
+        lags = [one["lag_s"] for one in phase.get("adaptation") or [] if one["lag_s"] is not None]
+        rows.append(
+            [
+                phase["name"],
+                phase["load"],
+                number(summary["output_tokens_per_s"]),
+                number(summary["ttft_ms"]["p50"]),
+                number(summary["tpot_ms"]["p50"]),
+                number(sum(lags) / len(lags)) if lags else "unknown",
+            ]
+        )
+    if rows:
+        heads = ["phase", "load", "output tokens/s", "time to first token, p50, ms"]
+        yield elements.table([*heads, "time per output token, p50, ms", "adaptation lag, s"], rows)
 
 
 def _latency_table(summary: Mapping[str, Any]) -> str:

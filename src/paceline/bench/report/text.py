@@ -54,6 +54,24 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def moment(iso_utc: str) -> str:
+    """A time stamp without seconds.
+
+    >>> moment("2026-11-22T20:26:42+00:00")
+    '2026-11-22 20:26 UTC'
+    """
+    return f"{iso_utc[:16].replace('T', ' ')} UTC"
+
+
+def size_bytes(value: float | None) -> str:
+    """A size in gigabytes.
+
+    >>> size_bytes(25276502016)
+    '25.3 GB'
+    """
+    return "unknown" if value is None else f"{number(value / 1e9)} GB"
+
+
 def value_text(value: Any) -> str:
     """A setting or a property of the environment, escaped."""
     if value is None:

@@ -12,40 +12,46 @@ from paceline.bench.compare.contrasts import Arm, Figure
 from paceline.bench.compare.measure import ArmIdentity, Comparison, finish
 from paceline.bench.compare.report import render_document as render_comparison
 from paceline.bench.compare.verdict import judge
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.results.distribution import PERCENTILE_METHOD
 from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.speculation import unknown_speculation
-from paceline.bench.results.summary import summarize
-from paceline.bench.run.config import RunConfig
 from unit.bench.compare.rounds import make_round
 
 
+def distribution(p50: float, num_samples: int = 100) -> dict[str, Any]:
+    """A distribution of which all percentiles are near `p50`."""
+    intervals = {f"{name}_ci95": [p50, 1.1 * p50] for name in ("p50", "p90")}
+    figures = {"mean": p50, "p50": p50, "p90": 1.1 * p50, "p99": 1.2 * p50, "max": 1.3 * p50}
+    return {"num_samples": num_samples, **figures, **intervals, "p99_ci95": None, "note": None}
+
+
 def run_document(**changes: Any) -> dict[str, Any]:
-    """100 requests of two tasks: 11 tokens each, the first after 0.1 s, then one every 10 ms."""
-    records = [
-        RequestRecord(
-            index=i,
-            task="code" if i % 2 else "json",
-            scheduled_s=0.2 * i,
-            sent_s=0.2 * i,
-            chunk_times_s=(0.2 * i + 0.1, 0.2 * i + 0.2),
-            finished_s=0.2 * i + 0.2,
-            outcome=RequestOutcome.OK,
-            prompt_tokens=5,
-            output_tokens=11,
-        )
-        for i in range(100)
-    ]
-    summary = summarize(records, 25.0)
+    """100 requests of two tasks in 20 s, 11 tokens each: 55 tokens/s."""
+    task = {
+        "num_requests": 50,
+        "num_errors": 0,
+        "output_tokens": 550,
+        "ttft_ms": distribution(100.0),
+        "tpot_ms": distribution(10.0),
+    }
+    summary = {
+        "num_requests": 100,
+        "num_errors": 0,
+        "output_tokens_per_s": 55.0,
+        "requests_per_s": 5.0,
+        "ttft_ms": distribution(100.0) | {"note": "p99 comes from 100 requests"},
+        "tpot_ms": distribution(10.0),
+        "inter_chunk_ms": distribution(20.0),
+        "e2e_ms": distribution(200.0),
+        "dispatch_delay_ms": distribution(0.2),
+        "by_task": {"code": task, "json": task},
+    }
     document = {
         "schema_version": 1,
         "kind": "paceline bench run",
-        "summary": asdict(summary),
-        "speculation": asdict(unknown_speculation("not asked")),
-        "config": asdict(RunConfig("http://h:1", model="m<1>", num_requests=100)),
+        "valid": True,
+        "summary": summary,
+        "speculation": {"acceptance_rate": None, "acceptance_length": None},
+        "config": {"url": "http://h:1", "model": "m<1>", "concurrency": 1, "rate_per_s": None},
         "environment": asdict(describe_environment(["paceline"])),
-        "percentile_method": PERCENTILE_METHOD,
         "notes": [],
         **changes,
     }

@@ -67,16 +67,14 @@ def test_the_summary_of_a_run_in_plain_words() -> None:
     """1100 tokens in 20 s; tokens after the first come every 10 ms."""
     assert list(run_page.summary_sentences(run_document())) == [
         "The server produced 55 output tokens per second with 1 request in flight at a time.",
-        "Half of the requests got their first token within 100 ms, nine of ten within 100 ms.",
+        "Half of the requests got their first token within 100 ms, nine of ten within 110 ms.",
         "After that, a typical answer grew by one token every 10 ms.",
         "All 100 requests succeeded.",
     ]
 
 
 def test_an_invalid_run_says_so_first() -> None:
-    document = run_document()
-    document["summary"]["is_valid"] = False
-    document["notes"] = ["the load generator was <late>"]
+    document = run_document(valid=False, notes=["the load generator was <late>"])
     first, *_ = run_page.summary_sentences(document)
     assert first.startswith("This run is not valid")
     assert "the load generator was &lt;late&gt;" in render_report(document)
@@ -94,6 +92,42 @@ def test_acceptance_and_failures_are_stated() -> None:
     assert failures == "3 of 100 requests failed."
 
 
+def test_goodput_is_stated_with_its_objective() -> None:
+    document = run_document()
+    document["summary"]["goodput"] = {
+        "slo": {"ttft_ms": 1000.0, "tpot_ms": 50.0, "e2e_ms": None},
+        "attained_fraction": 0.95,
+        "attained_fraction_ci95": [0.89, 0.98],
+    }
+    *_, goodput, _ = run_page.summary_sentences(document)
+    assert goodput == (
+        "95 % of the requests met the objective (first token within 1 s, further tokens within "
+        "50 ms); with 95 % certainty 89 % to 98 %."
+    )
+
+
+def test_phases_and_the_course_of_a_run_are_shown() -> None:
+    phase = {
+        "name": "rush",
+        "load": "8 in flight",
+        "summary": run_document()["summary"],
+        "adaptation": [{"lag_s": 1.5}, {"lag_s": 2.5}, {"lag_s": None}],
+    }
+    course = {"bucket_s": 1.0, "output_tokens_per_s": [10.0, 50.0, 60.0]}
+    page = render_report(run_document(phases=[phase], series=[course]))
+    checker = check(page)
+    assert checker.num_plots == 2
+    assert "<td>rush</td><td>8 in flight</td><td>55</td><td>100</td><td>10</td><td>2</td>" in page
+
+
+def test_an_earlier_document_has_its_validity_in_the_summary() -> None:
+    document = run_document()
+    del document["valid"]
+    document["summary"]["is_valid"] = False
+    first, *_ = run_page.summary_sentences(document)
+    assert first.startswith("This run is not valid")
+
+
 def test_names_of_servers_and_models_are_escaped() -> None:
     assert "m&lt;1&gt;" in render_report(run_document())
 
@@ -101,7 +135,8 @@ def test_names_of_servers_and_models_are_escaped() -> None:
 def test_unknown_figures_are_shown_as_unknown() -> None:
     document = run_document()
     document["summary"]["output_tokens_per_s"] = None
-    empty = dict.fromkeys(document["summary"]["tpot_ms"]) | {"num_samples": 0}
+    empty: dict[str, Any] = dict.fromkeys(document["summary"]["tpot_ms"])
+    empty["num_samples"] = 0
     document["summary"]["tpot_ms"] = empty
     page = render_report(document)
     check(page)
@@ -134,6 +169,7 @@ def test_every_value_axis_has_its_unit() -> None:
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", page)
     assert "difference of B from A in %" in texts
     assert "time in minutes" in texts
+    assert "A with itself" in texts
     assert "Output tokens/s" in texts
 
 
