@@ -26,23 +26,23 @@ class LoadChange:
 
     def __init__(self) -> None:
         self._num_requests: int | None = None
-        self._length = 0  # at the last grant
-        self._has_moved = True  # the length has, since the last grant
-        self._granted = _STEPS
+        self._length: int | None = None  # at the last grant
+        self._next = _STEPS
         self._steps_since = 0
 
     def granted_steps(self, num_requests: int, length: int) -> float:
         """How many steps to grant in this step, mostly 0. `length` is the one in force; the first
         load, above 0, is no change. Counts the steps: call it once per step."""
         self._steps_since += 1
-        self._has_moved = self._has_moved or length != self._length
-        if self._num_requests is None:
-            self._num_requests = num_requests
-        before = self._num_requests
+        if length != self._length:
+            self._next = _STEPS
+        before = self._num_requests or num_requests
+        self._num_requests = before
         is_other = num_requests >= _FACTOR * before or before >= _FACTOR * num_requests
         if not is_other or self._steps_since < _PAUSE:
             return 0.0
-        self._granted = _STEPS if self._has_moved else _DECAY * self._granted
-        self._num_requests, self._length, self._has_moved = num_requests, length, False
+        granted = self._next
+        self._next = _DECAY * granted
+        self._num_requests, self._length = num_requests, length
         self._steps_since = 0
-        return self._granted
+        return granted

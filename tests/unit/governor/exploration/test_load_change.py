@@ -37,6 +37,13 @@ def test_grants_are_48_steps_apart() -> None:
     assert at == [56, 112, 168]
 
 
+def test_the_first_grant_and_the_next_need_48_steps_each() -> None:
+    change = LoadChange()
+    loads = [4] * 40 + [16] * 8 + [4] * 48 + [16]
+    at = [step for step, load in enumerate(loads, 1) if change.granted_steps(load, 0) > 0.0]
+    assert at == [48, 96]
+
+
 def test_grants_after_which_the_length_stays_become_smaller() -> None:
     granted = grants([(1, 50), (16, 50)] * 50)
     assert granted[:4] == pytest.approx([0.0, 2.0, 1.4, 0.98])

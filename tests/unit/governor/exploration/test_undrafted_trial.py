@@ -9,14 +9,14 @@ import pytest
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.exploration.undrafted_trial import UndraftedTrial
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 LOAD = EngineLoad(4, 900, 0, 0, 2)
 
 
 def forecast(gain: float) -> StepForecast:
     """Drafting two tokens yields `gain` times the tokens per second of length 0."""
-    return StepForecast([4.0, 6.0, 8.0], [0.020, 0.030, 0.040 / gain], [200.0, 200.0, 200.0 * gain])
+    return StepForecast([4.0, 6.0, 8.0], [0.020, 0.040, 0.040 / gain], [200.0, 150.0, 200.0 * gain])
 
 
 @dataclass
@@ -87,6 +87,38 @@ def test_a_trial_pays_for_both_of_its_steps() -> None:
     assert price_s == pytest.approx(2 * 0.02 * 0.040)
     assert step_s == 0.040
     assert budget.paid == [pytest.approx(0.02 * 0.040)] * 2
+
+
+def sample(requested: int, length: int, *, accepted: int, duration_s: float) -> StepSample:
+    """A step of four requests, of which each verified `requested` drafts and drafts `length`."""
+    drafts = 4 if requested else 0
+    return StepSample(
+        num_requests=4,
+        requested_draft_length=requested,
+        drafted=(requested,) * drafts,
+        accepted=(accepted,) * drafts,
+        verified_draft_tokens=requested * drafts,
+        draft_length=length,
+        prefill_tokens=0,
+        context_tokens=900,
+        duration_s=duration_s,
+        is_clean=True,
+    )
+
+
+def test_a_trial_is_settled_with_the_time_that_its_steps_wasted() -> None:
+    """At length 2 a token takes 5 ms. The step that still verifies yields 8 tokens in 41 ms, the
+    next two 4 each in 21 ms: 3 ms are wasted, of which 1.6 were paid."""
+    budget = Budget()
+    trial = UndraftedTrial(Cost(), budget)  # type: ignore[arg-type]
+    for step in range(5):
+        plan = trial.probe(LOAD, forecast(1.0), 2)
+        assert (plan is not None) is (step >= 3)
+    trial.observe(sample(2, 0, accepted=1, duration_s=0.041))
+    trial.observe(sample(0, 0, accepted=0, duration_s=0.021))
+    assert len(budget.paid) == 2
+    trial.observe(sample(0, 2, accepted=0, duration_s=0.021))
+    assert budget.paid[2] == pytest.approx(0.003 - 0.0016)
 
 
 def test_a_budget_that_does_not_cover_it_is_not_spent() -> None:
