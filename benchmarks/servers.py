@@ -26,6 +26,8 @@ STOP_TIMEOUT_S = 30.0
 _LAST_CHARS = 2000
 """Shown of the log of a server that did not start; the log folder may be temporary."""
 IDLE_WATCH_S = 3.0
+_ENVIRONMENT = {"PACELINE_SERVER__LAME_DUCK_S": "0"}
+"""There is no load balancer that would have to notice the end of a server."""
 MAX_IDLE_CORES = 0.05
 """Above it an idle server disturbs the one under load; chosen empirically."""
 
@@ -55,7 +57,7 @@ def start_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Server
             command,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": _search_path(), **plan.get("env", {})},
+            env={**os.environ, **_ENVIRONMENT, "PATH": _search_path(), **plan.get("env", {})},
             start_new_session=True,
         )
     address = "http://127.0.0.1"

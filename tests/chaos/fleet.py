@@ -30,6 +30,7 @@ FAST_DETECTION: dict[str, Any] = {
         "stall_timeout_s": 1.5,
         "granted_fields": ["ignore_eos"],
         "drain_timeout_s": 20,
+        "lame_duck_s": 0,
         "workers": 1,  # for any number of cores; test_workers.py tests several workers
     },
 }

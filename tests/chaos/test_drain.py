@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import httpx
 import pytest
 
 from chaos.expected_requests import expected_request, find_errors, send_all
-from chaos.fleet import running_fleet, wait_until
+from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
+from chaos.gateway_process import HTTP
 from chaos.transcript import Ending
 
 
@@ -22,6 +24,38 @@ async def test_requests_in_flight_are_completed(stream: bool) -> None:
         await asyncio.to_thread(wait_until, lambda: not fleet.gateway.accepts_connections())
         assert not sending.done(), "the gateway accepted connections until the last answer ended"
         assert find_errors(fleet, requests, await sending) == []
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_load_balancers_see_the_end_before_connections_are_refused(workers: int) -> None:
+    """Connections stay open or are accepted, answers are complete and say `Connection: close`."""
+    config = {"server": {"lame_duck_s": 1.5, "workers": workers}}
+    with running_fleet(1, "--tpot-ms", "20", config=config) as fleet:
+        body = {"model": MODEL, "prompt": "x", "max_tokens": 4}
+        url = f"{fleet.gateway.url}/v1/completions"
+        async with httpx.AsyncClient(timeout=10, trust_env=False) as kept_alive:
+            before = await kept_alive.post(url, json=body)
+            assert "connection" not in before.headers
+            fleet.gateway.process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(wait_until, lambda: _ready_status(fleet) == 503, 1.0)
+            for _ in range(2):  # on the connection of before, then on a new one
+                during = await kept_alive.post(url, json=body)
+                assert (during.status_code, during.headers["connection"]) == (200, "close")
+        requests = [expected_request(number, max_tokens=200) for number in range(4)]
+        transcripts = await send_all(fleet, requests, name="lame-duck")
+        assert find_errors(fleet, requests, transcripts) == []
+        await asyncio.to_thread(wait_until, lambda: not fleet.gateway.accepts_connections())
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+
+
+def _ready_status(fleet: Fleet) -> int:
+    return HTTP.get(f"{fleet.gateway.url}/ready").status_code
+
+
+async def test_ctrl_c_does_not_wait_for_load_balancers() -> None:
+    with running_fleet(1, config={"server": {"lame_duck_s": 60}}) as fleet:
+        fleet.gateway.process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
 
 

@@ -82,9 +82,12 @@ class ServerSettings(_Frozen):
     """Longest pause within a stream that has begun, in seconds."""
     response_timeout_s: Seconds = 600.0
     """Time limit for a complete answer that is not streamed, in seconds."""
-    drain_timeout_s: Seconds = 30.0
-    """Time for requests in flight to complete once the server stops, in seconds. After it they are
-    ended with an error."""
+    lame_duck_s: float = Field(default=10.0, ge=0)
+    """How long the data port serves on after SIGTERM while `/ready` answers 503, in seconds: at
+    least the time in which the load balancer's probes fail. 0 without a load balancer."""
+    drain_timeout_s: Seconds = 300.0
+    """Time for requests in flight to complete once the server accepts no more connections, in
+    seconds. After it they are ended with an error."""
     log_prompts: bool = False
     """Whether the log contains the texts of engine errors, which may quote prompts and answers."""
 

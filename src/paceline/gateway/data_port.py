@@ -57,6 +57,7 @@ class DataPort:
         self.admissions: AdmissionQueues[Lease] | None = None
         """The queues of all models; None before it serves."""
         self._listening: Listening | None = None
+        self._app: DataApp | None = None
 
     async def worker_samples(self) -> Sequence[FamilyOfSamples]:
         """The metrics of worker processes: none, because this process serves alone."""
@@ -69,6 +70,15 @@ class DataPort:
     def cut_hung(self, replica_name: str) -> None:
         """End all attempts on a replica that was found hung, and open its breaker."""
         self.traffic.cut_hung(replica_name)
+
+    def discourage(self, *, is_accepting: bool = True) -> None:
+        """Serve on, with `/ready` at 503 and `Connection: close` on every answer.
+
+        Without `is_accepting`, another process accepts the new connections from here on.
+        """
+        if self._listening is not None and self._app is not None:
+            self._app.is_stopping = True
+            self._listening.discourage(is_accepting=is_accepting)
 
     def cut(self) -> None:
         """End requests in flight without a drain, now or when it stops."""
@@ -88,16 +98,16 @@ class DataPort:
         async with Upstreams(settings) as upstreams:
             services = self._services(source, upstreams)
             self.admissions = services.admissions
-            data = DataApp(services)
+            self._app = DataApp(services)
             housekeeping = Housekeeping(source, self.traffic, upstreams)
             async with (
                 owned_task(housekeeping.run()),
                 serving(
-                    data, listener, settings, drain_s=settings.drain_timeout_s
+                    self._app, listener, settings, drain_s=settings.drain_timeout_s
                 ) as self._listening,
             ):
                 yield self._listening.task
-                data.is_stopping = True
+                self._app.is_stopping = True
 
     def _services(self, source: LiveReplicas, upstreams: Upstreams) -> GatewayServices:
         settings, failures = self._settings, self._settings.failures

@@ -11,6 +11,10 @@ MAX_REQUEST_TIMEOUT_MS = 3_600_000
 """Largest value of the header x-request-timeout-ms."""
 CLIENT_IDLE_S = 75
 """A connection without a request is closed after this time, nginx's default."""
+ENDING_IDLE_S = 2.0
+"""When a gateway stops, a connection whose last answer did not say `Connection: close` stays open
+for this long, for the client's next request. Chosen empirically: a client that reuses a connection
+does so within milliseconds and a round trip."""
 REFUSED_BODY_S = 1.0
 """The gateway continues to read a refused body for this long, so that the client reads the answer.
 Chosen empirically."""

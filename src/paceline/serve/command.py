@@ -95,12 +95,20 @@ class _ServeCommand(click.Command):
     help="Settings file; default: paceline.yaml in the working folder, if it exists.",
 )
 @click.option(
+    "--take-over",
+    is_flag=True,
+    help="Take the ports and the engines over from the server that runs on this port, if one "
+    "does; it completes its requests and ends.",
+)
+@click.option(
     "--print-config",
     is_flag=True,
     help="Print the effective settings and where each one comes from, then exit.",
 )
 @click.pass_context
-def serve(ctx: click.Context, /, config: Path | None, print_config: bool, **flags: Any) -> None:
+def serve(
+    ctx: click.Context, /, config: Path | None, take_over: bool, print_config: bool, **flags: Any
+) -> None:
     """Serve MODEL over the OpenAI API. MODEL is a folder or a Hugging Face name.
 
     Without MODEL, the bundled pair is served. Arguments after -- are passed to vLLM's server.
@@ -112,7 +120,7 @@ def serve(ctx: click.Context, /, config: Path | None, print_config: bool, **flag
     if print_config:
         click.echo(render_settings(loaded), nl=False)
         return
-    sys.exit(_serve(loaded))
+    sys.exit(_serve(loaded, take_over=take_over))
 
 
 def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[str, Any]]:
@@ -126,7 +134,7 @@ def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[s
     return given
 
 
-def _serve(loaded: LoadedSettings) -> int:
+def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     # Imported here because `--help` and `--print-config` do not need them.
     import uvloop
 
@@ -139,6 +147,7 @@ def _serve(loaded: LoadedSettings) -> int:
     from paceline.gateway.process import start_logging
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
+    from paceline.serve.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.terminal_output import TerminalOutput
 
     start_logging()
@@ -157,15 +166,30 @@ def _serve(loaded: LoadedSettings) -> int:
     except EngineMissing as error:
         shutil.rmtree(run_folder, ignore_errors=True)
         return _fail(error, 1)
+    taken: TakeOver | None = None
+    run_folders = [run_folder]
     try:
+        if take_over:
+            taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
         with TerminalOutput(plan.served_name, plan.gateway.keys) as output:
-            uvloop.run(run_serve(plan, on_progress=output.progress, on_ready=output.ready))
-    except (EngineFailed, KeysUnusable, PortTaken, WorkerFailed) as error:
+            uvloop.run(
+                run_serve(
+                    plan,
+                    on_progress=output.progress,
+                    on_ready=output.ready,
+                    taken=taken,
+                    run_folders=run_folders,
+                )
+            )
+    except (EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0
     finally:
-        shutil.rmtree(run_folder, ignore_errors=True)
+        if taken is not None:
+            taken.close()
+        for folder in run_folders:
+            shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

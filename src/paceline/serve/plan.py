@@ -62,7 +62,7 @@ class ServePlan:
     start_timeout_s: float
     log_folder: Path
     run_folder: Path
-    """For the sockets; used by this run only."""
+    """For the sockets of the engines started by this run."""
     reasons: tuple[str, ...]
     """Why it is started in this way, one sentence for each choice."""
 

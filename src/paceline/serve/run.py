@@ -3,6 +3,10 @@
 The gateway opens first: a port in use is reported at once, and early requests get a 503 with
 Retry-After. It also closes first, so that requests in flight still have their engine. After a
 signal everything ends with exit code 0; a second signal does not wait for requests in flight.
+
+A process that takes over from a running one begins with that one's engines, and accepts
+connections once its replicas are ready. A process that was taken over from ends like after SIGTERM,
+but leaves the engines that the other one has adopted.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ import asyncio
 import contextlib
 import functools
 import logging
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from paceline.engine.process.supervisor import EngineSupervisor
@@ -29,14 +35,22 @@ from paceline.gateway.own_limits import (
     raise_descriptor_limit,
 )
 from paceline.gateway.process import rare_garbage_collection
+from paceline.serve.fleet_changes import apply_changes
+from paceline.serve.handing_over import hand_over
+from paceline.serve.offer import Outgoing
 from paceline.serve.plan import EnginePlan, ServePlan
 from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
+from paceline.serve.taking_over import TakeOver, differing
 
 logger = logging.getLogger(__name__)
 
 _READY_CHECK_S = 0.1
 """Time between two checks for a ready remote replica when there are no local engines. Chosen
 empirically."""
+_HUNG = "its streams sent no data, although its health check passed"
+_MAX_SETTLE_CHECKS = 100
+"""A process that takes over waits ten seconds, at most, for replicas that have not answered yet,
+once one is ready. Chosen empirically: three failed polls take six seconds."""
 
 
 class SupervisedReplicas:
@@ -70,11 +84,15 @@ async def serve(
     *,
     on_progress: Callable[[str, str], None],
     on_ready: Callable[[RunningGateway], None],
+    taken: TakeOver | None = None,
+    run_folders: list[Path] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT, or until another process has taken over.
 
-    `on_progress` gets the name of an engine or replica and its current step. Raises PortTaken,
-    WorkerFailed, KeysUnusable or EngineFailed when something cannot start.
+    `on_progress` gets the name of an engine or replica and its current step. `taken` is the offer
+    of the process to take over from. `run_folders` are those that the caller removes at the end:
+    folders of engines that are taken over are added, those of engines handed over removed. Raises
+    PortTaken, WorkerFailed, KeysUnusable or EngineFailed when something cannot start.
     """
     shortage = explain_shortage(
         raise_descriptor_limit(), descriptors_needed(plan.gateway, len(plan.engines))
@@ -82,41 +100,52 @@ async def serve(
     if shortage is not None:
         logger.warning("%s", shortage)
     changes = GovernorChanges()
+    if taken is not None:
+        changes.restore(taken.offer.governor_changes)
     supervisors = [
-        EngineSupervisor(
-            engine.name,
-            engine.command,
-            served_name=plan.served_name or "",
-            log=plan.log_folder / f"{engine.name}.log",
-            run_folder=plan.run_folder,
-            start_timeout_s=plan.start_timeout_s,
-            on_progress=on_progress,
-            before_ready=functools.partial(
-                restore_governor, engine, changes, plan.gateway.control_timeout_s
-            ),
-        )
-        for engine in plan.engines
+        _supervisor(plan, engine, changes, taken, on_progress) for engine in plan.engines
     ]
+    folders = [plan.run_folder] if run_folders is None else run_folders
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())
         engines = await stack.enter_async_context(_EngineTasks.open())
         gateway: RunningGateway | None = None
         async with cancelled_by(signalled):
-            gateway = await stack.enter_async_context(
-                serve_gateway(
-                    plan.gateway,
-                    SupervisedReplicas(supervisors),
-                    changes,
-                    on_hung=functools.partial(_restart_hung, supervisors),
-                )
+            opening = functools.partial(
+                serve_gateway,
+                plan.gateway,
+                SupervisedReplicas(supervisors),
+                changes,
+                on_hung=functools.partial(_restart, supervisors, _HUNG),
+                on_restart=functools.partial(_restart, supervisors, "an operator restarts it"),
             )
+            if taken is None:
+                gateway = await stack.enter_async_context(opening())
+            else:
+                for supervisor in supervisors:
+                    engines.start(supervisor.run())
+                settle = functools.partial(_settle, taken, supervisors, engines, on_progress)
+                sockets = (taken.data_socket, taken.admin_socket)
+                gateway = await stack.enter_async_context(
+                    opening(sockets=sockets, before_accepting=settle)
+                )
+                await taken.confirm()
+                folders += map(Path, taken.offer.run_folders)
         if gateway is None:
             on_progress("paceline", "stopping")
             return
+        outgoing = Outgoing(gateway, supervisors, changes, folders)
+        handing_over = asyncio.create_task(
+            hand_over(plan.gateway.host, gateway.port, outgoing.offer, outgoing.release)
+        )
+        if taken is None:
+            for supervisor in supervisors:
+                engines.start(supervisor.run())
         ends = {
             asyncio.create_task(signalled.wait()),
             asyncio.create_task(gateway.wait_failed()),
-            *(engines.start(supervisor.run()) for supervisor in supervisors),
+            handing_over,
+            *engines.tasks,
         }
         ready = asyncio.create_task(_wait_ready(supervisors, gateway.fleet, on_progress))
         try:
@@ -125,19 +154,79 @@ async def serve(
                 stack.enter_context(rare_garbage_collection())
                 on_ready(gateway)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            _raise_first(ends)
+            if not outgoing.is_taken:
+                _raise_first(ends)
             on_progress("paceline", "stopping")
+            if outgoing.is_taken or signalled.number is signal.SIGTERM:
+                # Not after Ctrl-C, which a person waits for.
+                if not outgoing.is_taken:
+                    gateway.discourage()
+                await asyncio.sleep(plan.gateway.lame_duck_s)
         finally:
             for task in (ready, *ends):
                 if task not in engines.tasks:
                     task.cancel()
 
 
-def _restart_hung(supervisors: Sequence[EngineSupervisor], name: str) -> None:
-    """Restart a hung local engine. Remote replicas are left to their own operators."""
+def _supervisor(
+    plan: ServePlan,
+    engine: EnginePlan,
+    changes: GovernorChanges,
+    taken: TakeOver | None,
+    on_progress: Callable[[str, str], None],
+) -> EngineSupervisor:
+    served_name = plan.served_name or ""
+    adopted = None if taken is None else taken.adopt(engine.name, served_name)
+    if taken is not None and adopted is not None:
+        folders = [plan.run_folder, *map(Path, taken.offer.run_folders)]
+        if differing(adopted, engine.command, folders):
+            logger.warning(
+                "engine %s runs on with its earlier arguments; they change when it is restarted "
+                '(PATCH /admin/replicas {"name": "%s", "restart": true})',
+                engine.name,
+                engine.name,
+            )
+    return EngineSupervisor(
+        engine.name,
+        engine.command,
+        served_name=served_name,
+        log=plan.log_folder / f"{engine.name}.log",
+        run_folder=plan.run_folder,
+        start_timeout_s=plan.start_timeout_s,
+        on_progress=on_progress,
+        before_ready=functools.partial(
+            restore_governor, engine, changes, plan.gateway.control_timeout_s
+        ),
+        adopted=adopted,
+    )
+
+
+async def _settle(
+    taken: TakeOver,
+    supervisors: Sequence[EngineSupervisor],
+    engines: _EngineTasks,
+    on_progress: Callable[[str, str], None],
+    fleet: Fleet,
+) -> None:
+    """Wait until this process can serve what the old one serves. Raises what ends an engine."""
+    apply_changes(fleet, taken.offer.fleet_changes)
+    ready = asyncio.create_task(_wait_ready(supervisors, fleet, on_progress))
+    try:
+        await asyncio.wait({ready, *engines.tasks}, return_when=asyncio.FIRST_COMPLETED)
+        _raise_first({ready, *engines.tasks})
+    finally:
+        ready.cancel()
+    for _ in range(_MAX_SETTLE_CHECKS):
+        if not any(replica.state == "starting" for replica in fleet.replicas()):
+            return
+        await asyncio.sleep(_READY_CHECK_S)
+
+
+def _restart(supervisors: Sequence[EngineSupervisor], reason: str, name: str) -> None:
+    """Restart a local engine. Remote replicas are left to their own operators."""
     for supervisor in supervisors:
         if supervisor.name == name:
-            supervisor.restart("its streams sent no data, although its health check passed")
+            supervisor.restart(reason)
 
 
 async def restore_governor(engine: EnginePlan, changes: GovernorChanges, timeout_s: float) -> None:

@@ -8,21 +8,30 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 
 
+class ShutdownEvent(asyncio.Event):
+    """Set by the first signal."""
+
+    number: signal.Signals | None = None
+    """The first signal."""
+
+
 @contextlib.contextmanager
-def shutdown_signals() -> Iterator[asyncio.Event]:
+def shutdown_signals() -> Iterator[ShutdownEvent]:
     """An event that the first SIGTERM or SIGINT sets. The second one cancels the current task."""
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     assert main is not None
-    signalled = asyncio.Event()
+    signalled = ShutdownEvent()
 
-    def on_signal() -> None:
+    def on_signal(number: signal.Signals) -> None:
         if signalled.is_set():
             main.cancel()
+        else:
+            signalled.number = number
         signalled.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield signalled
     finally:

@@ -65,6 +65,7 @@ def start(folder: Path, *arguments: str) -> Server:
                 **os.environ,
                 "PACELINE_ENGINE__LOG_FOLDER": str(folder),
                 "HF_HUB_OFFLINE": "1",
+                "PACELINE_SERVER__LAME_DUCK_S": "0",
             },
             cwd=folder,
         )

@@ -1,4 +1,4 @@
-"""Start and stop one engine process under its guard, and read errors from its log."""
+"""Start, adopt, hand over and stop one engine process with its guard, and read its last errors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
+from paceline.engine.process.adopted_guard import AdoptedGuard
 
 _STOP_TIMEOUT_S = 15.0
 """Twice the guard's grace time (5 s), plus a margin."""
@@ -26,7 +27,9 @@ _ERROR_LINE = re.compile(r"^(\w+(\.\w+)*(Error|Exception|Interrupt)\b|.*: error:
 class EngineProcess:
     """One run of an engine."""
 
-    def __init__(self, guard: asyncio.subprocess.Process, guard_pipe: int, log: Path) -> None:
+    def __init__(
+        self, guard: asyncio.subprocess.Process | AdoptedGuard, guard_pipe: int, log: Path
+    ) -> None:
         self._guard = guard
         self._guard_pipe: int | None = guard_pipe
         self.log = log
@@ -53,13 +56,35 @@ class EngineProcess:
             os.close(read_end)
         return cls(guard, guard_pipe, log)
 
+    @classmethod
+    def adopt(cls, pid: int, guard_pipe: int, log: Path) -> EngineProcess:
+        """Take over a running engine. Raises `ProcessLookupError` if its guard has ended.
+
+        `pid` is that of the guard; `guard_pipe` is a copy of its pipe, which the result owns.
+        """
+        return cls(AdoptedGuard(pid), guard_pipe, log)
+
+    @property
+    def guard_pipe(self) -> int | None:
+        """The pipe whose last copy keeps the guard from ending the engine; None after the end."""
+        return self._guard_pipe
+
+    def release(self) -> None:
+        """Leave the engine to the process that holds another copy of the pipe."""
+        if self._guard_pipe is not None:
+            os.close(self._guard_pipe)
+            self._guard_pipe = None
+
     @property
     def pid(self) -> int:
         """Process id of the guard, the leader of the engine's process group."""
         return self._guard.pid
 
-    async def wait(self) -> int:
-        """Return the exit code when the engine and all its descendants have ended."""
+    async def wait(self) -> int | None:
+        """Return the exit code when the engine and all its descendants have ended.
+
+        None if the code is unknown, which is that of an adopted engine.
+        """
         code = await self._guard.wait()
         self._sweep()
         return code

@@ -59,6 +59,21 @@ class EngineStatus:
     """Why it is down; empty otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunningEngine:
+    """An engine that serves and can be handed over to another Paceline process."""
+
+    name: str
+    served_name: str
+    pid: int
+    """Process id of its guard."""
+    guard_pipe: int
+    """File descriptor; see `EngineProcess.guard_pipe`."""
+    command: EngineCommand
+    log: Path
+    status: EngineStatus
+
+
 class EngineSupervisor:
     """Keeps the engine called `name` running while `run` runs."""
 
@@ -73,15 +88,23 @@ class EngineSupervisor:
         start_timeout_s: float,
         on_progress: Callable[[str, str], None] = lambda name, step: None,
         before_ready: Callable[[], Awaitable[None]] = _nothing,
+        adopted: RunningEngine | None = None,
     ) -> None:
         """Create a supervisor that is not running yet.
+
+        `adopted` is an engine to begin with, which serves already: `run` watches it, and starts
+        `command` when it has ended.
 
         `on_progress` is called with the name and a message for a person. `before_ready` is awaited
         at each start, restarts included, after the warm-up and before the engine takes traffic. It
         must not raise.
         """
         self.name = name
-        self.command = command
+        self.command = command if adopted is None else adopted.command
+        """Of the current engine."""
+        self._own_command = command
+        self._adopted = adopted
+        self._is_released = False
         self.served_name = served_name
         self.log = log
         self._run_folder = run_folder
@@ -91,7 +114,32 @@ class EngineSupervisor:
         self._has_served = asyncio.Event()
         self._hang_report: asyncio.Future[str] | None = None
         self._process: EngineProcess | None = None
-        self.status = EngineStatus()
+        self.status = EngineStatus() if adopted is None else adopted.status
+
+    @property
+    def running_engine(self) -> RunningEngine | None:
+        """The engine as another process would adopt it; None unless it is ready."""
+        process = self._process
+        if self.status.state != "ready" or process is None or process.guard_pipe is None:
+            return None
+        return RunningEngine(
+            name=self.name,
+            served_name=self.served_name,
+            pid=process.pid,
+            guard_pipe=process.guard_pipe,
+            command=self.command,
+            log=process.log,
+            status=self.status,
+        )
+
+    def release(self) -> None:
+        """Leave the ready engine to another process, which has a copy of its pipe.
+
+        The engine is neither stopped nor restarted from here on, and its status stays as it is.
+        """
+        assert self._process is not None
+        self._is_released = True
+        self._process.release()
 
     @property
     def pid(self) -> int | None:
@@ -116,7 +164,7 @@ class EngineSupervisor:
         while True:
             last_errors: list[str] = []
             try:
-                process = await EngineProcess.start(self.command, self.log, self._run_folder)
+                process = await self._start_or_adopt()
             except (
                 OSError
             ) as error:  # the disk, memory or process limit is exhausted, perhaps for a while
@@ -126,9 +174,12 @@ class EngineSupervisor:
                 try:
                     ready_for_s, reason = await self._run_once(process)
                 finally:
-                    self._to("down")
-                    # Shielded: a second Ctrl-C must not leave an engine running.
-                    await asyncio.shield(process.stop())
+                    if not self._is_released:
+                        self._to("down")
+                        # Shielded: a second Ctrl-C must not leave an engine running.
+                        await asyncio.shield(process.stop())
+                if self._is_released:
+                    return
                 last_errors = process.last_errors()
                 self._process = None
             if not self._has_served.is_set():
@@ -148,14 +199,22 @@ class EngineSupervisor:
             await asyncio.sleep(backoff.delay_s)
             self._to("starting", num_restarts=self.status.num_restarts + 1)
 
+    async def _start_or_adopt(self) -> EngineProcess:
+        adopted, self._adopted = self._adopted, None
+        if adopted is not None:
+            return EngineProcess.adopt(adopted.pid, adopted.guard_pipe, adopted.log)
+        self.command = self._own_command
+        return await EngineProcess.start(self.command, self.log, self._run_folder)
+
     async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:
         """Watch one run; return how long it was ready (None: never) and why it ended."""
         ended = asyncio.create_task(process.wait())
         ready_at_s: float | None = None
         try:
             async with EngineProbe(self.command.socket) as probe:
-                self._on_progress(self.name, f"loading the model (log: {self.log})")
-                await _unless(ended, self._become_ready(probe))
+                if self.status.state != "ready":  # else it was adopted
+                    self._on_progress(self.name, f"loading the model (log: {self.log})")
+                    await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
                 hang_report = self._hang_report = asyncio.get_running_loop().create_future()
                 self._has_served.set()
@@ -163,7 +222,7 @@ class EngineSupervisor:
                 logger.info("engine %s is ready", self.name)
                 await _unless(ended, _watch(probe, hang_report))
         except _Ended as end:
-            reason = f"ended with exit code {end.code}"
+            reason = "ended" if end.code is None else f"ended with exit code {end.code}"
         except EngineProbeFailed as failure:
             reason = f"was stopped: {failure}"
         finally:
@@ -211,11 +270,11 @@ class EngineSupervisor:
 
 
 class _Ended(Exception):
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int | None) -> None:
         self.code = code
 
 
-async def _unless(ended: asyncio.Task[int], work: Coroutine[Any, Any, None]) -> None:
+async def _unless(ended: asyncio.Task[int | None], work: Coroutine[Any, Any, None]) -> None:
     """Await `work`; cancel it and raise `_Ended` as soon as the process ends."""
     task = asyncio.create_task(work)
     try:

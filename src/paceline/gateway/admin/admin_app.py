@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from paceline.gateway.admin.audit import AuditEntry, AuditLog
+from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
@@ -20,6 +21,7 @@ from paceline.gateway.admin.replica_admin import (
     describe_fleet,
     drain_replica,
     remove_replica,
+    restart_replica,
 )
 from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.asgi import Receive, Scope, Send, header, send_body, send_json
@@ -64,8 +66,10 @@ class AdminApp:
         metrics: GatewayMetrics,
         changes: GovernorChanges,
         fetch_worker_samples: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
+        restarts: EngineRestarts,
     ) -> None:
         """`fetch_worker_samples` returns the metrics of the worker processes."""
+        self._restarts = restarts
         self._settings = settings
         self._fleet = fleet
         self._traffic = traffic
@@ -174,7 +178,11 @@ class AdminApp:
             status, content = 201, add_replica(self._fleet, await self._read(scope, receive, entry))
         elif scope["method"] == "PATCH":
             request = await self._read(scope, receive, entry)
-            content = drain_replica(self._fleet, request, num_in_flight)
+            if "restart" in request:
+                status = 202
+                content = restart_replica(self._fleet, request, self._restarts, num_in_flight)
+            else:
+                content = drain_replica(self._fleet, request, num_in_flight)
         elif scope["method"] == "DELETE":
             names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
             content = remove_replica(self._fleet, names, num_in_flight)

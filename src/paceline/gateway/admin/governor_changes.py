@@ -6,6 +6,7 @@ Kept in memory per replica while the gateway runs. `governor_control` sends them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 _POLICY_KEYS = ("policy", "policy_parameters", "draft_length")
 
@@ -24,6 +25,15 @@ class GovernorChanges:
             self._policies[replica] = policy
         if "ceiling" in change:
             self._ceilings[replica] = change["ceiling"]
+
+    def snapshot(self) -> dict[str, Any]:
+        """All changes as JSON values, for `restore` in another process."""
+        return {"policies": dict(self._policies), "ceilings": dict(self._ceilings)}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Replace all changes by those of a snapshot."""
+        self._policies = dict(snapshot.get("policies", {}))
+        self._ceilings = dict(snapshot.get("ceilings", {}))
 
     def commands(self, replica: str) -> list[dict[str, object]]:
         """The requests that restore the operator's changes on a new engine, in order; may be empty.

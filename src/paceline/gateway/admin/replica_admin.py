@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.fleet import (
     DnsEntryStatus,
     Fleet,
@@ -73,6 +74,25 @@ def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
     except FleetConflict as conflict:
         raise _conflict(conflict, "replica_exists") from None
     return {"name": entry.label, "state": "starting"}
+
+
+def restart_replica(
+    fleet: Fleet, request: Mapping[str, Any], restarts: EngineRestarts, num_in_flight: NumInFlight
+) -> dict[str, object]:
+    """PATCH {"name", "restart": true}: drain an engine, restart it, return it to service."""
+    _refuse_unknown(request, ("name", "restart"))
+    name = request.get("name")
+    if not isinstance(name, str):
+        raise invalid("name must be the name of an engine.", "name")
+    if request["restart"] is not True:
+        raise invalid("restart must be true.", "restart")
+    try:
+        restarts.begin(name)
+    except UnknownReplica:
+        raise _not_found(fleet, name) from None
+    except FleetConflict as conflict:
+        raise _conflict(conflict, "replica_not_restartable") from None
+    return {"name": name, "restarting": True, "in_flight": num_in_flight(name)}
 
 
 def drain_replica(

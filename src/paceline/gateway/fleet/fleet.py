@@ -127,6 +127,12 @@ class Fleet:
         dns_entry = self._dns_entries.get(remote.entry.label)
         return remote.status(dns_entry is not None and dns_entry.is_draining)
 
+    def added_entries(self) -> Sequence[ReplicaEntry]:
+        """The current entries that are not in the settings."""
+        entries = [dns_entry.entry for dns_entry in self._dns_entries.values()]
+        entries += [r.entry for r in self._remotes.values() if r.entry.url and not r.is_leaving]
+        return [entry for entry in entries if entry not in self._settings.entries]
+
     # Changes by operators
 
     def add(self, entry: ReplicaEntry) -> None:

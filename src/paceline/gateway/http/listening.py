@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import uvicorn
 
 from paceline.gateway.http.asgi import App
-from paceline.gateway.http.protocol import GuardedProtocol
+from paceline.gateway.http.protocol import CLOSE, GuardedProtocol
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import CLIENT_IDLE_S
 
@@ -57,6 +57,22 @@ class Listening:
         self.task = task
         """Ends before the block does only when the server fails."""
         self._server = server
+
+    def discourage(self, *, is_accepting: bool) -> None:
+        """Serve on, but have clients leave: answers that have not begun say `Connection: close`.
+
+        Without `is_accepting`, no new connection is accepted; idle ones are still served. Whatever
+        waits in the queue of the listening socket stays there for other processes that have it.
+        """
+        server = self._server
+        server.config.encoded_headers.append(CLOSE)  # uvicorn copies them about once a second
+        server.server_state.default_headers = [*server.server_state.default_headers, CLOSE]
+        for connection in server.server_state.connections:
+            assert isinstance(connection, GuardedProtocol)
+            connection.announce_end()
+        if not is_accepting:
+            for accepting in server.servers:
+                accepting.close()
 
     def cut(self) -> None:
         """End requests in flight without draining, now or when the server stops.

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.http.joined_head import JoinedHead
+from paceline.gateway.time_limits import ENDING_IDLE_S
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers. Chosen empirically: web servers allow 8 to 64 KiB."""
@@ -32,6 +33,8 @@ MAX_FRAMING_BYTES = 64 * 1024
 _FRAMING_PER_BODY_BYTE = 6
 """The framing of a chunk with one byte takes five: its length, and two line ends."""
 
+CLOSE = (b"connection", b"close")
+"""The header that announces the end of a connection."""
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER of 0 s: closing the socket drops unsent bytes, also those in the kernel."""
 
@@ -89,6 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._ignores_input = False
         self._parse_problem = _NOT_HTTP
         """What to answer when a callback of the parser raises."""
+        self._is_ending = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -170,6 +174,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._has_begun_head and self._head_timer is None and not self.transport.is_closing():
             self._start_head_timer()  # part of the next head arrived during the answer
+        if self._is_ending and not self.transport.is_closing():
+            self._close_when_idle()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._parse_problem)
@@ -210,6 +216,32 @@ class GuardedProtocol(HttpToolsProtocol):
         )
         self._watch_client()
         self.transport.close()
+
+    def announce_end(self) -> None:
+        """Send the default headers of today, `Connection: close`, with answers not yet begun."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.default_headers = self.server_state.default_headers
+
+    def shutdown(self) -> None:
+        """Close the connection once its client can know that it ends.
+
+        A client that has read an answer without `Connection: close` may send its next request at
+        any moment, and would lose it. Where the end was announced, such a connection is kept for a
+        while; the next answer closes it.
+        """
+        if CLOSE not in self.server_state.default_headers:
+            super().shutdown()
+            return
+        self._is_ending = True
+        if self.cycle is None or self.cycle.response_complete:
+            self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        self.loop.call_later(ENDING_IDLE_S, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            super().shutdown()
 
     def reset_if_paused(self) -> None:
         """Drop the connection if its answer is held up by a client that does not read."""

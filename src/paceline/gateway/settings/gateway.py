@@ -75,8 +75,13 @@ class GatewaySettings:
     """Whether the log shows the text of engine errors, which may quote prompts and answers."""
     retry_after_s: int = 5
     """Retry-After of a 503; clients ignore values above 120 s."""
-    drain_timeout_s: float = 30.0
-    """Requests in flight may continue for this long once the gateway stops."""
+    lame_duck_s: float = 10.0
+    """After SIGTERM the data port serves on for this long while `/ready` answers 503, so that load
+    balancers stop sending requests before connections are refused. Kubernetes probes every 10 s
+    by default, Google Cloud and Envoy's examples every 5 s, HAProxy every 2 s."""
+    drain_timeout_s: float = 300.0
+    """Requests in flight may continue for this long once the gateway stops accepting connections.
+    An answer of 4,000 tokens takes five minutes at 13 tokens per second."""
     control_timeout_s: float = 2.0
     """A replica's control channel must answer within this time."""
 
@@ -103,6 +108,8 @@ class GatewaySettings:
                 raise ValueError(f"{name} is {value}; it must be more than 0 and at most 1")
             if name.endswith("_timeout_s") and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be more than 0 seconds")
+        if self.lame_duck_s < 0:
+            raise ValueError(f"lame_duck_s is {self.lame_duck_s}; it must be at least 0 seconds")
         if not 1 <= self.retry_after_s <= 120:
             raise ValueError(
                 f"retry_after_s is {self.retry_after_s}; it must be from 1 to 120 seconds"

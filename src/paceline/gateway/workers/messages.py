@@ -71,6 +71,12 @@ class MetricsRequest(msgspec.Struct, tag="metrics_request", frozen=True):
     """To a worker: send a `MetricsReport`."""
 
 
+class Discourage(msgspec.Struct, tag="discourage", frozen=True):
+    """To a worker: serve on, but have clients leave (`DataPort.discourage`)."""
+
+    is_accepting: bool = True
+
+
 class Stop(msgspec.Struct, tag="stop", frozen=True):
     """To a worker: accept no new connections, complete the requests in flight, and exit."""
 
@@ -84,7 +90,9 @@ class CutHung(msgspec.Struct, tag="cut_hung", frozen=True):
     replica: str
 
 
-ToWorker = Setup | ReplicaList | SignalUpdate | PeerState | MetricsRequest | CutHung | Stop
+ToWorker = (
+    Setup | ReplicaList | SignalUpdate | PeerState | MetricsRequest | CutHung | Discourage | Stop
+)
 
 
 class WorkerReady(msgspec.Struct, tag="ready", frozen=True):

@@ -78,6 +78,15 @@ class WorkerPool:
         for worker in self._running.values():
             worker.cut_hung(replica_name)
 
+    def discourage(self, *, is_accepting: bool = True) -> None:
+        """Serve on, but have clients leave (`DataPort.discourage`).
+
+        A worker that exits from here on is not started again.
+        """
+        self._is_stopping = True
+        for worker in self._running.values():
+            worker.discourage(is_accepting=is_accepting)
+
     @contextlib.asynccontextmanager
     async def serving(
         self, source: LiveReplicas, listener: socket.socket

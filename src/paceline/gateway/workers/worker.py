@@ -22,6 +22,7 @@ from paceline.gateway.time_limits import PROGRESS_REPORT_PERIOD_S, WORKER_ORPHAN
 from paceline.gateway.workers.channel import Channel
 from paceline.gateway.workers.messages import (
     CutHung,
+    Discourage,
     MetricsReport,
     MetricsRequest,
     PeerState,
@@ -121,6 +122,8 @@ class _Worker:
                     self._send_metrics()
                 case CutHung():
                     self._port.cut_hung(message.replica)
+                case Discourage():
+                    self._port.discourage(is_accepting=message.is_accepting)
                 case Stop():
                     if message.at_once:
                         self._port.cut()

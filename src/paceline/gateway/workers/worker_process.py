@@ -22,6 +22,7 @@ from paceline.gateway.time_limits import WORKER_EXIT_TIMEOUT_S, WORKER_START_TIM
 from paceline.gateway.workers.channel import Channel, ChannelBroken
 from paceline.gateway.workers.messages import (
     CutHung,
+    Discourage,
     MetricsReport,
     MetricsRequest,
     PeerState,
@@ -180,6 +181,10 @@ class WorkerProcess:
     def cut_hung(self, replica_name: str) -> None:
         """Have it end its attempts on a replica that was found hung."""
         self._channel.send(CutHung(replica_name))
+
+    def discourage(self, *, is_accepting: bool) -> None:
+        """Have it serve on, but make its clients leave."""
+        self._channel.send(Discourage(is_accepting))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Have it accept no new connections, complete its requests, and exit."""

@@ -1,0 +1,1 @@
+"""Upgrades under load: a gateway takes over from another, and replicas restart one by one."""

@@ -1,0 +1,81 @@
+"""An engine changes from one supervisor to another without a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from paceline.engine.process.supervisor import EngineSupervisor
+from unit.engine.process.test_supervisor import (
+    folder,
+    is_alive,
+    make_supervisor,
+    pids,
+    running,
+    until,
+)
+
+__all__ = ["folder"]
+
+
+def adopter_of(supervisor: EngineSupervisor, run_folder: Path) -> EngineSupervisor:
+    """A supervisor of the same engine, as another process would create it."""
+    engine = supervisor.running_engine
+    assert engine is not None
+    return EngineSupervisor(
+        "engine-0",
+        supervisor.command,
+        served_name="fake",
+        log=engine.log,
+        run_folder=run_folder,
+        start_timeout_s=20,
+        adopted=replace(engine, guard_pipe=os.dup(engine.guard_pipe)),
+    )
+
+
+async def test_a_handed_over_engine_serves_on_and_belongs_to_its_new_owner(folder: Path) -> None:
+    old = make_supervisor(folder)
+    async with running(old) as old_task:
+        new = adopter_of(old, folder / "run")
+        async with running(new) as new_task:
+            assert new.status == old.status
+            old.release()
+            old_task.cancel()
+            await asyncio.gather(old_task, return_exceptions=True)
+            assert old.status.state == "ready"  # requests in flight still reach the engine
+            ((server, child),) = pids(folder)
+            assert is_alive(server)
+            assert is_alive(child)
+            assert new.status.num_restarts == 0
+
+            os.kill(server, signal.SIGKILL)
+            await until(lambda: len(pids(folder)) == 2 and new.status.state == "ready")
+            assert new.status.num_restarts == 1
+            assert not new_task.done()
+            (_, (server, child)) = pids(folder)
+    assert not is_alive(server)
+    assert not is_alive(child)
+
+
+async def test_an_old_owner_does_not_restart_what_it_handed_over(folder: Path) -> None:
+    old = make_supervisor(folder)
+    async with running(old) as old_task:
+        engine = old.running_engine
+        assert engine is not None
+        copy = os.dup(engine.guard_pipe)
+        old.release()
+        os.close(copy)  # the new owner ends the engine
+        await asyncio.wait_for(old_task, 10)
+    ((server, _),) = pids(folder)
+    assert not is_alive(server)
+
+
+async def test_an_engine_that_starts_or_has_ended_cannot_be_handed_over(folder: Path) -> None:
+    supervisor = make_supervisor(folder)
+    assert supervisor.running_engine is None
+    async with running(supervisor):
+        assert supervisor.running_engine is not None
+    assert supervisor.running_engine is None
