@@ -20,6 +20,9 @@ from paceline.serve.handover import (
 
 logger = logging.getLogger(__name__)
 
+_RETRY_S = 1.0
+"""Chosen empirically."""
+
 MakeOffer = Callable[[], tuple[Offer, Sequence[int]]]
 """Returns the offer, and the file descriptors that belong to it."""
 Release = Callable[[Mapping[str, int]], Sequence[str]]
@@ -37,33 +40,41 @@ async def hand_over(host: str, port: int, make_offer: MakeOffer, release: Releas
             await asyncio.get_running_loop().create_future()
         listener.setblocking(False)
         while True:
-            connected, _ = await asyncio.get_running_loop().sock_accept(listener)
+            try:
+                connected, _ = await asyncio.get_running_loop().sock_accept(listener)
+            except OSError as error:  # no descriptors left, perhaps for a while
+                logger.warning("a hand-over could not begin: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
             with connected:
-                if await _offer_to(connected, make_offer, release):
+                taken = await _offer_to(connected, make_offer)
+                if taken is not None:
+                    listener.close()  # the new process listens at the same address
+                    await _release_to(connected, release, taken)
                     return
 
 
-async def _offer_to(connected: socket.socket, make_offer: MakeOffer, release: Release) -> bool:
-    """Whether the process at the other end has taken over."""
-    if not is_own_user(connected):
-        logger.warning("a process of another user asked to take over; it was refused")
-        return False
+async def _offer_to(connected: socket.socket, make_offer: MakeOffer) -> Taken | None:
+    """What the process at the other end has taken; None if it has not taken over."""
     connected.setblocking(False)
-    loop = asyncio.get_running_loop()
     try:
+        if not is_own_user(connected):
+            logger.warning("a process of another user asked to take over; it was refused")
+            return None
         offer, descriptors = make_offer()
         socket.send_fds(connected, [msgspec.json.encode(offer)], list(descriptors))
-        answer = await loop.sock_recv(connected, MAX_MESSAGE_BYTES)
-        if not answer:
-            logger.warning("the process that was to take over has ended; this one serves on")
-            return False
-        taken = msgspec.json.decode(answer, type=Taken)
-        released = Released(tuple(release(taken.engines)))
+        answer = await asyncio.get_running_loop().sock_recv(connected, MAX_MESSAGE_BYTES)
+        if answer:
+            return msgspec.json.decode(answer, type=Taken)
+        logger.warning("the process that was to take over has ended; this one serves on")
     except (OSError, msgspec.MsgspecError) as error:
         logger.warning("a hand-over failed (%s); this process serves on", error)
-        return False
+    return None
+
+
+async def _release_to(connected: socket.socket, release: Release, taken: Taken) -> None:
+    released = Released(tuple(release(taken.engines)))
     try:
-        await loop.sock_sendall(connected, msgspec.json.encode(released))
+        await asyncio.get_running_loop().sock_sendall(connected, msgspec.json.encode(released))
     except OSError as error:  # the new process serves, or has just ended
         logger.warning("the process that took over did not wait for the answer: %s", error)
-    return True

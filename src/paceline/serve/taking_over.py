@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Iterable
@@ -24,6 +25,8 @@ from paceline.serve.handover import (
     address_of,
     is_own_user,
 )
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
 """For each message of the old process. Chosen empirically: it answers in milliseconds."""
@@ -116,8 +119,10 @@ class TakeOver:
                 await loop.sock_sendall(self._connected, msgspec.json.encode(taken))
                 answer = await loop.sock_recv(self._connected, MAX_MESSAGE_BYTES)
                 msgspec.json.decode(answer, type=Released)
-        except (OSError, TimeoutError, msgspec.MsgspecError):
-            return
+        except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+            logger.warning("the process that was taken over from did not answer: %s", error)
+        finally:
+            self._connected.close()
 
     def close(self) -> None:
         """End the connection, and close what nobody has adopted."""

@@ -7,9 +7,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Server:
     """Its standard error."""
     log: Path
     """The engine's log."""
+    adopted: Mapping[int, str] = field(default_factory=dict)
+    """The processes of an engine that another server started."""
 
     def first_line(self) -> str:
         """The line it prints once it serves; blocks until then."""
@@ -45,8 +47,14 @@ class Server:
         return self.process.stdout.readline()
 
     def descendants(self) -> dict[int, str]:
-        """Process id to command of every process below it."""
-        return processes_below(self.process.pid)
+        """Process id to command of every process below it, and of an adopted engine."""
+        return {**self.adopted, **processes_below(self.process.pid)}
+
+    def engine_processes(self) -> dict[int, str]:
+        """Process id to command of the guard and of the processes below it."""
+        below = self.descendants()
+        (guard,) = (pid for pid, name in below.items() if "paceline.engine.process.guard" in name)
+        return {guard: below[guard], **processes_below(guard)}
 
 
 def start(folder: Path, *arguments: str) -> Server:
@@ -80,9 +88,9 @@ def assert_gone(pids: dict[int, str]) -> None:
         time.sleep(0.05)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Serving:
-    """A server that serves, its two ports, and the keys it knows."""
+    """A server that serves, its two ports, and the keys it knows. Another one may take over."""
 
     server: Server
     http: httpx.Client
@@ -141,7 +149,9 @@ def serve_with_keys(folder: Path) -> Iterator[Serving]:
             httpx.Client(base_url=found[1], timeout=60) as http,
             httpx.Client(base_url=found[2], timeout=60) as admin,
         ):
-            yield Serving(server, http, admin, acme, beta, ops)
+            serving = Serving(server, http, admin, acme, beta, ops)
+            yield serving
+            server = serving.server
     finally:
         server.process.kill()
         server.process.wait()

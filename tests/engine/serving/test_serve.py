@@ -10,9 +10,11 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chaos.engines import is_alive
 
 from engine.serving.paceline_server import (
     GONE_WITHIN_S,
@@ -89,6 +91,30 @@ def test_restarts_an_engine_that_was_killed(serving: Serving, victim: str) -> No
     serving.wait_status(200, within_s=READY_WITHIN_S)
     assert serving.post("/v1/completions", COMPLETION).status_code == 200
     assert_gone({pid: name for pid, name in before.items() if "vllm" in name.lower()})
+
+
+def test_another_server_takes_the_engine_over_without_a_restart(
+    serving: Serving, tmp_path: Path
+) -> None:
+    """The new one is killed in the next test."""
+    old = serving.server
+    engine = old.engine_processes()
+    changed = serving.admin.patch("/admin/governor", json={"ceiling": 5}, headers=serving.ops)
+    assert changed.status_code == 200, changed.text
+    ports = [str(client.base_url.port) for client in (serving.http, serving.admin)]
+    config = ("--config", str(old.errors.with_name("paceline.yaml")))
+    new = start(tmp_path, *config, "--take-over", "--port", ports[0], "--admin-port", ports[1])
+    serving.server = replace(new, adopted=engine)
+    assert ports[0] in new.first_line(), new.errors.read_text()
+    assert old.process.wait(GONE_WITHIN_S) == 0
+    assert serving.post("/v1/completions", COMPLETION).status_code == 200
+    assert all(is_alive(pid) for pid in engine)
+    (replica,) = serving.admin.get("/admin/replicas", headers=serving.ops).json()["replicas"]
+    assert (replica["state"], replica["name"]) == ("ready", "engine-0")
+    (governor,) = (
+        serving.admin.get("/admin/governor", headers=serving.ops).json()["replicas"].values()
+    )
+    assert governor["ceiling"] == 5
 
 
 def test_killing_paceline_and_its_guard_leaves_no_engine(serving: Serving) -> None:

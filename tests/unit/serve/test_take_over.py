@@ -146,6 +146,9 @@ async def test_a_new_server_goes_on_with_engines_governors_and_replicas(folder: 
                 assert shown["replicas"]["engine-0"]["draft_length"] == 3
                 assert old.run_folders == []  # the engine's sockets are in it
                 assert set(new.run_folders) == {folder / "a", folder / "b"}
+                third = await begin(new)  # the new one can be replaced, too
+                assert [one.name for one in third.offer.engines] == ["engine-0"]
+                third.close()
 
                 restart = {"name": "engine-0", "restart": True}
                 assert (await admin.patch("/admin/replicas", json=restart)).status_code == 202
