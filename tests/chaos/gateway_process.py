@@ -151,7 +151,7 @@ def start_gateway(
         yield GatewayProcess(process, found[1], found[2], log)
     finally:
         if process.poll() is None:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # without the lame-duck time of SIGTERM
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
