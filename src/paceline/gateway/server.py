@@ -90,9 +90,9 @@ async def serve_gateway(
     `changes` collects the governor changes of operators, so that the owner of the engines can
     repeat them after a restart. `on_hung` is called with the name of a replica that hangs (see
     `HungReplicas`), `on_restart` with that of an engine that an operator restarts; they must not
-    block or raise. `sockets` are those of a gateway that hands over
-    its ports; the default opens new ones. `before_accepting` is awaited once the replicas are
-    polled, before any connection is accepted.
+    block or raise. `sockets` are those of a gateway that hands over its ports; the default opens
+    new ones. `before_accepting` is awaited while the replicas are polled, before any connection is
+    accepted.
 
     Raises `PortTaken` when a port cannot be opened, and `WorkerFailed` when a worker process
     cannot serve. Installs no signal handlers.

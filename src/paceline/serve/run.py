@@ -105,6 +105,7 @@ async def serve(
     supervisors = [
         _supervisor(plan, engine, changes, taken, on_progress) for engine in plan.engines
     ]
+    adopting = [one for one in supervisors if one.status.state == "ready"]
     folders = [plan.run_folder] if run_folders is None else run_folders
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())
@@ -123,7 +124,8 @@ async def serve(
                 gateway = await stack.enter_async_context(opening())
             else:
                 for supervisor in supervisors:
-                    engines.start(supervisor.run())
+                    if supervisor not in adopting:
+                        engines.start(supervisor.run())
                 settle = functools.partial(_settle, taken, supervisors, engines, on_progress)
                 sockets = (taken.data_socket, taken.admin_socket)
                 gateway = await stack.enter_async_context(
@@ -134,13 +136,13 @@ async def serve(
         if gateway is None:
             on_progress("paceline", "stopping")
             return
+        # Adopted engines belong to the old process until it has let go of them.
+        for supervisor in supervisors if taken is None else adopting:
+            engines.start(supervisor.run())
         outgoing = Outgoing(gateway, supervisors, changes, folders)
         handing_over = asyncio.create_task(
             hand_over(plan.gateway.host, gateway.port, outgoing.offer, outgoing.release)
         )
-        if taken is None:
-            for supervisor in supervisors:
-                engines.start(supervisor.run())
         ends = {
             asyncio.create_task(signalled.wait()),
             asyncio.create_task(gateway.wait_failed()),

@@ -22,6 +22,8 @@ from paceline.config import load_settings
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.launch.hardware import read_hardware
 from paceline.gateway import RunningGateway
+from paceline.gateway.keys.record import KeysUnusable
+from paceline.gateway.settings import KeySettings
 from paceline.serve.plan import EnginePlan, ServePlan, make_plan
 from paceline.serve.run import serve
 from paceline.serve.taking_over import TakeOver
@@ -170,7 +172,13 @@ async def test_a_new_server_goes_on_with_engines_governors_and_replicas(folder: 
 async def test_a_server_serves_on_if_its_successor_fails_before_it_serves(folder: Path) -> None:
     async with FakeRemote() as remote, serving(plan_for(folder / "a", remote)) as old:
         (await begin(old)).close()
-        (await begin(old)).close()  # it goes on to accept others
+        taken = await begin(old)
+        plan = plan_for(folder / "b", remote, old.gateway.port, old.gateway.admin_port)
+        unusable = replace(plan.gateway, keys=KeySettings(file=folder / "no-keys"))
+        with pytest.raises(KeysUnusable):
+            async with serving(replace(plan, gateway=unusable), taken):
+                pass
+        taken.close()
         async with httpx.AsyncClient(base_url=old.gateway.url) as http:
             ready = await http.get("/ready")
         assert (ready.status_code, "connection" in ready.headers) == (200, False)

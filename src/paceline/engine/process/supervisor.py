@@ -92,8 +92,8 @@ class EngineSupervisor:
     ) -> None:
         """Create a supervisor that is not running yet.
 
-        `adopted` is an engine to begin with, which serves already: `run` watches it, and starts
-        `command` when it has ended.
+        `adopted` is an engine to begin with, which serves already: it counts as ready, `run`
+        watches it, and starts `command` when it has ended. Without `run` it is left alone.
 
         `on_progress` is called with the name and a message for a person. `before_ready` is awaited
         at each start, restarts included, after the warm-up and before the engine takes traffic. It
@@ -112,6 +112,8 @@ class EngineSupervisor:
         self._on_progress = on_progress
         self._before_ready = before_ready
         self._has_served = asyncio.Event()
+        if adopted is not None:
+            self._has_served.set()
         self._hang_report: asyncio.Future[str] | None = None
         self._process: EngineProcess | None = None
         self.status = EngineStatus() if adopted is None else adopted.status
