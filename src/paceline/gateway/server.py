@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.gateway.admin.admin_app import AdminApp
+from paceline.gateway.admin.change_gate import ChangeGate
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.data_port import DataPort, owned_task
 from paceline.gateway.fleet import Fleet
-from paceline.gateway.http.listening import Listening, bind, serving
+from paceline.gateway.http.listening import Listening, PortTaken, bind, is_bound_to, serving
 from paceline.gateway.hung_replicas import HungReplicas, read_activity
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Traffic
@@ -43,6 +44,8 @@ class RunningGateway:
     """The listening sockets of the data port and of the admin port; closed once it stops."""
     _data: DataPort | WorkerPool
     _admin: Listening
+    _restarts: EngineRestarts
+    _gate: ChangeGate
     _servers: tuple[asyncio.Task[None], ...] = ()
 
     @property
@@ -62,6 +65,19 @@ class RunningGateway:
         self._data.discourage(is_accepting=False)
         self._admin.discourage(is_accepting=False)
 
+    @property
+    def restarting(self) -> Sequence[str]:
+        """The engines that an operator restarts at this moment."""
+        return self._restarts.names
+
+    async def stop_changes(self) -> None:
+        """Refuse changes by operators from here on; returns when those under way have ended."""
+        await self._gate.close()
+
+    def allow_changes(self) -> None:
+        """Accept changes by operators."""
+        self._gate.open()
+
     async def wait_failed(self) -> None:
         """Return only when a server ends by itself; raises the exception that ended it."""
         done, _ = await asyncio.wait(self._servers, return_when=asyncio.FIRST_COMPLETED)
@@ -73,6 +89,10 @@ async def _at_once(fleet: Fleet) -> None:
     """Accept connections without waiting for a replica."""
 
 
+async def _sole_user() -> None:
+    """No other process has requests on the engines."""
+
+
 @contextlib.asynccontextmanager
 async def serve_gateway(
     settings: GatewaySettings,
@@ -81,8 +101,10 @@ async def serve_gateway(
     on_hung: Callable[[str], None] = lambda name: None,
     *,
     on_restart: Callable[[str], None] = lambda name: None,
+    before_restart: Callable[[], Awaitable[None]] = _sole_user,
     sockets: tuple[socket.socket, socket.socket] | None = None,
     before_accepting: Callable[[Fleet], Awaitable[None]] = _at_once,
+    allows_changes: bool = True,
 ) -> AsyncIterator[RunningGateway]:
     """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
@@ -90,29 +112,40 @@ async def serve_gateway(
     `changes` collects the governor changes of operators, so that the owner of the engines can
     repeat them after a restart. `on_hung` is called with the name of a replica that hangs (see
     `HungReplicas`), `on_restart` with that of an engine that an operator restarts; they must not
-    block or raise. `sockets` are those of a gateway that hands over its ports; the default opens
-    new ones. `before_accepting` is awaited while the replicas are polled, before any connection is
-    accepted.
+    block or raise. `before_restart` is awaited before such an engine is drained.
+
+    `sockets`, for the data port and the admin port, are offered by a gateway that hands over its
+    ports; they are owned here. One whose address is not that of the settings is closed, and
+    another one is opened. `before_accepting` is awaited while the replicas are polled, before any
+    connection is accepted. Without `allows_changes`, changes by operators get a 503 until
+    `allow_changes`.
 
     Raises `PortTaken` when a port cannot be opened, and `WorkerFailed` when a worker process
     cannot serve. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
-        if sockets is None:
-            data_socket = stack.enter_context(bind(settings.host, settings.port, "port"))
-            admin_socket = stack.enter_context(
-                bind(settings.admin_host, settings.admin_port, "admin_port")
-            )
-        else:
-            data_socket, admin_socket = map(stack.enter_context, sockets)
+        offered_data, offered_admin = sockets or (None, None)
+        for offered in sockets or ():
+            stack.enter_context(offered)
+        data_socket = stack.enter_context(
+            _listener(offered_data, settings.host, settings.port, "port")
+        )
+        admin_socket = stack.enter_context(
+            _listener(offered_admin, settings.admin_host, settings.admin_port, "admin_port")
+        )
         port = data_socket.getsockname()[1]
         metrics = GatewayMetrics()
         is_single_process = settings.workers == 1
         data = DataPort(settings, metrics) if is_single_process else WorkerPool(settings, metrics)
         async with Fleet(settings.fleet, source, data.traffic.num_in_flight) as fleet:
             await before_accepting(fleet)
+            gate = ChangeGate(is_open=allows_changes)
             restarts = EngineRestarts(
-                fleet, data.traffic.num_in_flight, on_restart, settings.drain_timeout_s
+                fleet,
+                data.traffic.num_in_flight,
+                on_restart,
+                settings.drain_timeout_s,
+                before_restart,
             )
             admin = AdminApp(
                 settings,
@@ -122,6 +155,7 @@ async def serve_gateway(
                 changes or GovernorChanges(),
                 data.worker_samples,
                 restarts,
+                gate,
             )
             hung = HungReplicas(fleet, data, StallLimits.of(settings), read_activity, on_hung)
             async with (
@@ -140,8 +174,30 @@ async def serve_gateway(
                     sockets=(data_socket, admin_socket),
                     _data=data,
                     _admin=admin_port,
+                    _restarts=restarts,
+                    _gate=gate,
                     _servers=(data_task, admin_port.task),
                 )
+
+
+def _listener(offered: socket.socket | None, host: str, port: int, setting: str) -> socket.socket:
+    """The offered socket if it has the address of the settings, else a new one.
+
+    The settings are checked against their own address: without a key, for instance, the admin port
+    must be on loopback.
+    """
+    if offered is None:
+        return bind(host, port, setting)
+    if is_bound_to(offered, host, port):
+        return offered
+    other_host, other_port = offered.getsockname()[:2]
+    offered.close()
+    try:
+        return bind(host, port, setting)
+    except PortTaken as error:
+        raise PortTaken(
+            f"{error} The process to take over from serves it at {_url(other_host, other_port)}."
+        ) from None
 
 
 def _url(host: str, port: int) -> str:

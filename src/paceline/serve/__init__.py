@@ -1,10 +1,9 @@
 """The command `paceline serve`: engines and gateway composed in one process.
 
 `command` is the command line, `plan` turns the settings into what is started, `worker_count`
-chooses the number of gateway processes, `run` runs everything, `shutdown_signals` handles SIGTERM
-and SIGINT, and `terminal_output` prints progress and the addresses.
+chooses the number of gateway processes, `run` runs everything, `engines` supervises the engines,
+`shutdown_signals` handles SIGTERM and SIGINT, and `terminal_output` prints progress and the
+addresses.
 
-With `--take-over` a new process continues with the ports and engines of a running one. `handover`
-has the messages between the two; `offer` and `handing_over` are the old side, `taking_over` is the
-new one, and `fleet_changes` carries the operators' changes over.
+With `--take-over` a new process continues with the ports and engines of a running one: `handover`.
 """

@@ -6,8 +6,8 @@ Exit codes: 0 after a signal, 1 when something cannot be started, 2 for wrong us
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -145,9 +145,9 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.keys.record import KeysUnusable
     from paceline.gateway.process import start_logging
+    from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
-    from paceline.serve.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.terminal_output import TerminalOutput
 
     start_logging()
@@ -160,14 +160,18 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
             run_folder=run_folder,
             log_folder=_log_folder(loaded),
         )
+        if take_over and plan.gateway.port == 0:
+            raise ValueError(
+                "server.port is 0, so there is no port to take over; set it (--port) to the port "
+                "of the running server"
+            )
     except (ModelUnfit, ValueError) as error:
-        shutil.rmtree(run_folder, ignore_errors=True)
+        run_folder.rmdir()
         return _fail(error, 2)
     except EngineMissing as error:
-        shutil.rmtree(run_folder, ignore_errors=True)
+        run_folder.rmdir()
         return _fail(error, 1)
     taken: TakeOver | None = None
-    run_folders = [run_folder]
     try:
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
@@ -178,7 +182,6 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
                     on_progress=output.progress,
                     on_ready=output.ready,
                     taken=taken,
-                    run_folders=run_folders,
                 )
             )
     except (EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed) as error:
@@ -188,8 +191,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     finally:
         if taken is not None:
             taken.close()
-        for folder in run_folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # engines that were handed over have their folders there
+            run_folder.rmdir()
     return 0
 
 

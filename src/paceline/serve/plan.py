@@ -62,7 +62,7 @@ class ServePlan:
     start_timeout_s: float
     log_folder: Path
     run_folder: Path
-    """For the sockets of the engines started by this run."""
+    """For the folders of the engines started by this run, each named after its engine."""
     reasons: tuple[str, ...]
     """Why it is started in this way, one sentence for each choice."""
 
@@ -136,7 +136,7 @@ def make_plan(
                 f"replicas lists the name {name!r}, which is the name of a local engine; give "
                 "the remote replica another name"
             )
-        command = render_command(spec, layout, run_folder, name, server_module)
+        command = render_command(spec, layout, run_folder / name, name, server_module)
         engines.append(EnginePlan(name, command))
         reasons += [reason for reason in layout.reasons if reason not in reasons]
     return ServePlan(

@@ -100,6 +100,13 @@ def test_invalid_remote_replicas_exit_with_2(content: str, message: str) -> None
     assert "s3cret" not in result.output
 
 
+def test_a_port_that_is_chosen_at_the_start_cannot_be_taken_over() -> None:
+    Path("paceline.yaml").write_text("replicas: [{dns: 'a:1'}]")
+    result = run("--replicas", "0", "--port", "0", "--take-over")
+    assert result.exit_code == 2
+    assert "server.port is 0, so there is no port to take over; set it (--port)" in result.output
+
+
 def test_a_remote_replica_must_not_have_the_name_of_a_local_engine() -> None:
     Path("paceline.yaml").write_text("replicas: [{dns: 'a:1', name: engine-0}]")
     result = run("--draft", "ngram")

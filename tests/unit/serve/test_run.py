@@ -25,6 +25,7 @@ FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
 @pytest.fixture
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
     folder = tmp_path_factory.mktemp("s")  # short: the length of socket paths is limited
+    (folder / "run").mkdir()
     socket, control_socket = folder / "e.sock", folder / "c.sock"
     command = EngineCommand(
         arguments=(

@@ -1,4 +1,7 @@
-"""Start, adopt, hand over and stop one engine process with its guard, and read its last errors."""
+"""Start, adopt, hand over and stop one engine process with its guard, and read its last errors.
+
+Each engine has a folder of its own for sockets and temporary files, which is removed with it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.adopted_guard import AdoptedGuard
+from paceline.engine.process.guard import remove_run_folder
 
 _STOP_TIMEOUT_S = 15.0
 """Twice the guard's grace time (5 s), plus a margin."""
@@ -28,16 +33,24 @@ class EngineProcess:
     """One run of an engine."""
 
     def __init__(
-        self, guard: asyncio.subprocess.Process | AdoptedGuard, guard_pipe: int, log: Path
+        self,
+        guard: asyncio.subprocess.Process | AdoptedGuard,
+        guard_pipe: int,
+        log: Path,
+        run_folder: Path,
     ) -> None:
         self._guard = guard
         self._guard_pipe: int | None = guard_pipe
         self.log = log
+        self.run_folder = run_folder
 
     @classmethod
     async def start(cls, command: EngineCommand, log: Path, run_folder: Path) -> EngineProcess:
-        """Start the engine under its own guard. Removes sockets of an earlier run."""
-        _clear(command, log)
+        """Start the engine under its own guard. Removes sockets of an earlier run.
+
+        `run_folder` is created if it does not exist; the folder that contains it must exist.
+        """
+        _make_room(command, log, run_folder)
         read_end, guard_pipe = os.pipe()  # close-on-exec, so no other process inherits it
         try:
             guard = await asyncio.create_subprocess_exec(
@@ -54,15 +67,22 @@ class EngineProcess:
             raise
         finally:
             os.close(read_end)
-        return cls(guard, guard_pipe, log)
+        return cls(guard, guard_pipe, log, run_folder)
 
     @classmethod
-    def adopt(cls, pid: int, guard_pipe: int, log: Path) -> EngineProcess:
+    def adopt(cls, pid: int, guard_pipe: int, log: Path, run_folder: Path) -> EngineProcess:
         """Take over a running engine. Raises `ProcessLookupError` if its guard has ended.
 
-        `pid` is that of the guard; `guard_pipe` is a copy of its pipe, which the result owns.
+        `pid` is that of the guard; `guard_pipe` is a copy of its pipe, which is owned here from
+        the call on.
         """
-        return cls(AdoptedGuard(pid), guard_pipe, log)
+        try:
+            guard = AdoptedGuard(pid)
+        except BaseException:
+            os.close(guard_pipe)
+            remove_run_folder(run_folder)
+            raise
+        return cls(guard, guard_pipe, log, run_folder)
 
     @property
     def guard_pipe(self) -> int | None:
@@ -90,7 +110,10 @@ class EngineProcess:
         return code
 
     async def stop(self) -> None:
-        """End the engine, first with SIGTERM. Returns when all its processes have ended."""
+        """End the engine, first with SIGTERM, and remove its folder.
+
+        Returns when all its processes have ended.
+        """
         if self._guard_pipe is not None:
             with contextlib.suppress(BrokenPipeError):  # the guard has ended already
                 os.write(self._guard_pipe, b"s")
@@ -101,7 +124,15 @@ class EngineProcess:
         except TimeoutError:
             self._sweep()
             await self._guard.wait()
+        finally:
+            self._remove_folder()
         self._sweep()
+
+    def _remove_folder(self) -> None:
+        if isinstance(self._guard, AdoptedGuard):
+            remove_run_folder(self.run_folder)
+        else:  # the folder around it belongs to this process, which may start the engine again
+            shutil.rmtree(self.run_folder, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Kill the rest of the group: there is none unless the guard itself was killed."""
@@ -113,8 +144,9 @@ class EngineProcess:
         return last_errors(read_tail(self.log))
 
 
-def _clear(command: EngineCommand, log: Path) -> None:
-    """Remove the sockets of an earlier run; rename its log to `….1`."""
+def _make_room(command: EngineCommand, log: Path, run_folder: Path) -> None:
+    """Create the folder; remove the sockets of an earlier run; rename its log to `….1`."""
+    run_folder.mkdir(mode=0o700, exist_ok=True)
     for socket in (command.socket, command.control_socket):
         if socket is not None:
             socket.unlink(missing_ok=True)

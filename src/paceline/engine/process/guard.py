@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument(
         "--run-folder",
         type=Path,
-        help="folder to remove when Paceline has ended without removing it",
+        help="the engine's folder, to be removed when Paceline has ended without removing it",
     )
     parser.add_argument("command", nargs="+", help="the engine's command line")
     options = parser.parse_args()
@@ -113,8 +113,15 @@ def main() -> int:
         for pid in pids:
             _remove_openmp_file(pid)
     if owner_is_gone and options.run_folder is not None:
-        shutil.rmtree(options.run_folder, ignore_errors=True)
+        remove_run_folder(options.run_folder)
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
+
+
+def remove_run_folder(folder: Path) -> None:
+    """Remove an engine's folder, and the one around it if no other engine has a folder there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
 
 
 def _remove_openmp_file(pid: int) -> None:

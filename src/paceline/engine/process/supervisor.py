@@ -70,6 +70,7 @@ class RunningEngine:
     guard_pipe: int
     """File descriptor; see `EngineProcess.guard_pipe`."""
     command: EngineCommand
+    run_folder: Path
     log: Path
     status: EngineStatus
 
@@ -92,6 +93,8 @@ class EngineSupervisor:
     ) -> None:
         """Create a supervisor that is not running yet.
 
+        `run_folder` is the folder of this engine alone; it is removed with the engine.
+
         `adopted` is an engine to begin with, which serves already: it counts as ready, `run`
         watches it, and starts `command` when it has ended. Without `run` it is left alone.
 
@@ -102,7 +105,7 @@ class EngineSupervisor:
         self.name = name
         self.command = command if adopted is None else adopted.command
         """Of the current engine."""
-        self._own_command = command
+        self._command_after_adopted = None if adopted is None else command
         self._adopted = adopted
         self._is_released = False
         self.served_name = served_name
@@ -130,18 +133,21 @@ class EngineSupervisor:
             pid=process.pid,
             guard_pipe=process.guard_pipe,
             command=self.command,
+            run_folder=process.run_folder,
             log=process.log,
             status=self.status,
         )
 
     def release(self) -> None:
-        """Leave the ready engine to another process, which has a copy of its pipe.
+        """Leave the engine to another process, which has a copy of its pipe.
 
-        The engine is neither stopped nor restarted from here on, and its status stays as it is.
+        It is neither stopped nor restarted from here on. The status of a ready engine stays as it
+        is; an engine that ends or starts at this moment is ended, because the copy is of an earlier
+        pipe.
         """
-        assert self._process is not None
         self._is_released = True
-        self._process.release()
+        if self._process is not None:
+            self._process.release()
 
     @property
     def pid(self) -> int | None:
@@ -163,7 +169,7 @@ class EngineSupervisor:
         An engine that has served before is restarted without limit, with increasing delays.
         """
         backoff = Backoff()
-        while True:
+        while not self._is_released:
             last_errors: list[str] = []
             try:
                 process = await self._start_or_adopt()
@@ -204,8 +210,11 @@ class EngineSupervisor:
     async def _start_or_adopt(self) -> EngineProcess:
         adopted, self._adopted = self._adopted, None
         if adopted is not None:
-            return EngineProcess.adopt(adopted.pid, adopted.guard_pipe, adopted.log)
-        self.command = self._own_command
+            return EngineProcess.adopt(
+                adopted.pid, adopted.guard_pipe, adopted.log, adopted.run_folder
+            )
+        if self._command_after_adopted is not None:
+            self.command, self._command_after_adopted = self._command_after_adopted, None
         return await EngineProcess.start(self.command, self.log, self._run_folder)
 
     async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from paceline.gateway.admin.audit import AuditEntry, AuditLog
+from paceline.gateway.admin.change_gate import ChangeGate
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
@@ -67,9 +68,11 @@ class AdminApp:
         changes: GovernorChanges,
         fetch_worker_samples: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
         restarts: EngineRestarts,
+        gate: ChangeGate,
     ) -> None:
         """`fetch_worker_samples` returns the metrics of the worker processes."""
         self._restarts = restarts
+        self._gate = gate
         self._settings = settings
         self._fleet = fleet
         self._traffic = traffic
@@ -122,7 +125,11 @@ class AdminApp:
         elif path == "/admin/replicas":
             await self._answer_replicas(scope, receive, send, entry)
         elif method == "PATCH":
-            await self._set_governor(scope, receive, send, entry)
+            change = check_governor_change(await self._read(scope, receive, entry))
+            with self._gate.change():
+                answers = await self._change_governors(scope, change)
+            entry.status = 200
+            await send_json(send, 200, {"replicas": _by_name(answers)})
         else:
             replicas = _selected(self._fleet.replicas(), scope)
             answers = await send_to_governors(
@@ -143,10 +150,9 @@ class AdminApp:
         text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 
-    async def _set_governor(
-        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
-    ) -> None:
-        change = check_governor_change(await self._read(scope, receive, entry))
+    async def _change_governors(
+        self, scope: Scope, change: Mapping[str, object]
+    ) -> Sequence[ControlAnswer]:
         replicas = _selected(self._fleet.replicas(), scope)
         # Without ?replica=, a change is for all replicas with a governor; remote ones have none.
         governed = [replica for replica in replicas if replica.control_socket is not None]
@@ -166,30 +172,33 @@ class AdminApp:
             if any(answer.is_refusal for answer in failed):
                 raise invalid(message, code="governor_refused")
             raise Refusal(unavailable(message, self._settings.retry_after_s))
-        entry.status = 200
-        await send_json(send, 200, {"replicas": _by_name(answers)})
+        return answers
 
     async def _answer_replicas(
         self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
     ) -> None:
-        num_in_flight = self._traffic.num_in_flight
-        status = 200
-        if scope["method"] == "POST":
-            status, content = 201, add_replica(self._fleet, await self._read(scope, receive, entry))
-        elif scope["method"] == "PATCH":
-            request = await self._read(scope, receive, entry)
-            if "restart" in request:
-                status = 202
-                content = restart_replica(self._fleet, request, self._restarts, num_in_flight)
-            else:
-                content = drain_replica(self._fleet, request, num_in_flight)
-        elif scope["method"] == "DELETE":
-            names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
-            content = remove_replica(self._fleet, names, num_in_flight)
+        if scope["method"] in _READ:
+            status, content = 200, describe_fleet(self._fleet, self._traffic.num_in_flight)
         else:
-            content = describe_fleet(self._fleet, num_in_flight)
+            has_body = scope["method"] != "DELETE"
+            request = await self._read(scope, receive, entry) if has_body else {}
+            with self._gate.change():
+                status, content = self._change_replicas(scope, request)
         entry.status = status
         await send_json(send, status, content)
+
+    def _change_replicas(
+        self, scope: Scope, request: Mapping[str, Any]
+    ) -> tuple[int, dict[str, object]]:
+        num_in_flight = self._traffic.num_in_flight
+        if scope["method"] == "POST":
+            return 201, add_replica(self._fleet, request)
+        if scope["method"] == "DELETE":
+            names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
+            return 200, remove_replica(self._fleet, names, num_in_flight)
+        if "restart" in request:
+            return 202, restart_replica(self._fleet, request, self._restarts, num_in_flight)
+        return 200, drain_replica(self._fleet, request, num_in_flight)
 
     async def _read(self, scope: Scope, receive: Receive, entry: AuditEntry) -> dict[str, Any]:
         check_headers(scope, self._settings)

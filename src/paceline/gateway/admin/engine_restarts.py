@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from paceline.gateway.fleet import Fleet, FleetConflict, UnknownReplica
 
@@ -27,12 +27,18 @@ class EngineRestarts:
         num_in_flight: Callable[[str], int],
         restart: Callable[[str], None],
         drain_timeout_s: float,
+        wait_until_sole_user: Callable[[], Awaitable[None]],
     ) -> None:
-        """`restart` restarts the engine of this name at once; it must not block or raise."""
+        """`restart` restarts the engine of this name at once; it must not block or raise.
+
+        `wait_until_sole_user` returns when no other process has requests on the engines, whose
+        number is unknown here; until then the engine is not drained. It must not raise.
+        """
         self._fleet = fleet
         self._num_in_flight = num_in_flight
         self._restart = restart
         self._drain_timeout_s = drain_timeout_s
+        self._wait_until_sole_user = wait_until_sole_user
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> EngineRestarts:
@@ -42,6 +48,11 @@ class EngineRestarts:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The engines that are being restarted."""
+        return list(self._tasks)
 
     def begin(self, name: str) -> None:
         """Begin to restart the engine of this name; returns at once.
@@ -61,16 +72,26 @@ class EngineRestarts:
                 )
             if status.replica.state not in ("ready", "draining"):
                 raise FleetConflict(f"{name!r} is {status.replica.state}; it does not serve now.")
-            was_draining = status.is_draining
-            self._fleet.set_draining(name, is_draining=True)
-            task = asyncio.create_task(self._run(name, was_draining=was_draining))
+            task = asyncio.create_task(self._run(name, status.replica.num_restarts))
             self._tasks[name] = task
             task.add_done_callback(lambda _: self._tasks.pop(name))
             return
         raise UnknownReplica(name)
 
-    async def _run(self, name: str, *, was_draining: bool) -> None:
-        before = self._num_restarts(name)
+    async def _run(self, name: str, num_restarts: int | None) -> None:
+        """`num_restarts` is the count before; an engine that has ended since needs no restart."""
+        await self._wait_until_sole_user()
+        self._fleet.set_restarting(name, is_restarting=True)
+        try:
+            await self._drain(name)
+            if self._num_restarts(name) == num_restarts:
+                self._restart(name)
+            while self._num_restarts(name) == num_restarts:  # noqa: ASYNC110 - there are no events
+                await asyncio.sleep(_CHECK_S)
+        finally:
+            self._fleet.set_restarting(name, is_restarting=False)
+
+    async def _drain(self, name: str) -> None:
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 while self._num_in_flight(name):  # noqa: ASYNC110 - the count has no event
@@ -82,10 +103,6 @@ class EngineRestarts:
                 name,
                 self._drain_timeout_s,
             )
-        self._restart(name)
-        while self._num_restarts(name) == before:  # noqa: ASYNC110 - the fleet has no events
-            await asyncio.sleep(_CHECK_S)
-        self._fleet.set_draining(name, is_draining=was_draining)
 
     def _num_restarts(self, name: str) -> int | None:
         return next(r.num_restarts for r in self._fleet.replicas() if r.name == name)

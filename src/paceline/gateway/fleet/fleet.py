@@ -179,6 +179,10 @@ class Fleet:
         else:
             raise UnknownReplica(name)
 
+    def set_restarting(self, name: str, is_restarting: bool) -> None:
+        """Take a local engine out of service for a restart, or end that."""
+        self._local.set_restarting(name, is_restarting)
+
     def remove(self, name: str) -> bool:
         """Remove a replica or all replicas of a DNS entry; a busy one leaves once it is idle.
 

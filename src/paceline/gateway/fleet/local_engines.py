@@ -28,13 +28,17 @@ class LocalEngines:
         self._settings = settings
         self._jitter = jitter
         self._drained_names: set[str] = set()
+        """By an operator."""
+        self._restarting_names: set[str] = set()
+        """Out of service for a restart, whatever the operator says."""
         self.loads: dict[str, LoadReading] = {}
         """The last readings by engine."""
 
     def replicas(self) -> Sequence[Replica]:
         return [
             replace(replica, state="draining")
-            if replica.name in self._drained_names and replica.state == "ready"
+            if replica.state == "ready"
+            and (replica.name in self._drained_names or replica.name in self._restarting_names)
             else replica
             for replica in self._source.replicas()
         ]
@@ -45,7 +49,7 @@ class LocalEngines:
                 replica=replica,
                 origin="local",
                 entry=None,
-                reason="drained by an operator" if replica.state == "draining" else "",
+                reason=self._reason(replica),
                 is_draining=replica.name in self._drained_names,
                 is_leaving=False,
                 polled_at_s=None,
@@ -53,6 +57,12 @@ class LocalEngines:
             )
             for replica in self.replicas()
         ]
+
+    def _reason(self, replica: Replica) -> str:
+        if replica.state != "draining":
+            return ""
+        is_restarting = replica.name in self._restarting_names
+        return "restarts after its requests" if is_restarting else "drained by an operator"
 
     def has(self, name: str) -> bool:
         return any(replica.name == name for replica in self._source.replicas())
@@ -63,6 +73,14 @@ class LocalEngines:
             self._drained_names.add(name)
         else:
             self._drained_names.discard(name)
+
+    def set_restarting(self, name: str, is_restarting: bool) -> None:
+        """Take an engine out of service for a restart, or end that. A drain by an operator is
+        independent of it."""
+        if is_restarting:
+            self._restarting_names.add(name)
+        else:
+            self._restarting_names.discard(name)
 
     async def run(self) -> None:
         """Read the load of all ready engines periodically, until cancelled."""

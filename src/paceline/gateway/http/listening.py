@@ -7,6 +7,7 @@ import contextlib
 import functools
 import socket
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -27,12 +28,7 @@ class PortTaken(Exception):
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
     """A listening socket. The message of `PortTaken` names `setting`."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except socket.gaierror as error:
-        raise PortTaken(f"The address {host!r} is unknown ({error}); set another host.") from None
+    family, kind, protocol, address = _resolve(host, port)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,6 +44,24 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
         ) from None
     listener.setblocking(False)
     return listener
+
+
+def is_bound_to(listener: socket.socket, host: str, port: int) -> bool:
+    """Whether `bind(host, port, …)` would give a socket of the same address; never for port 0."""
+    family, _, _, address = _resolve(host, port)
+    return listener.family == family and listener.getsockname()[:2] == address[:2]
+
+
+def _resolve(
+    host: str, port: int
+) -> tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise PortTaken(f"The address {host!r} is unknown ({error}); set another host.") from None
+    return family, kind, protocol, address
 
 
 class Listening:

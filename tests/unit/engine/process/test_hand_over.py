@@ -8,6 +8,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.supervisor import EngineSupervisor
 from unit.engine.process.test_supervisor import (
     folder,
@@ -21,13 +22,15 @@ from unit.engine.process.test_supervisor import (
 __all__ = ["folder"]
 
 
-def adopter_of(supervisor: EngineSupervisor, run_folder: Path) -> EngineSupervisor:
-    """A supervisor of the same engine, as another process would create it."""
+def adopter_of(
+    supervisor: EngineSupervisor, run_folder: Path, command: EngineCommand | None = None
+) -> EngineSupervisor:
+    """A supervisor of the same engine, as another process would create it with its command."""
     engine = supervisor.running_engine
     assert engine is not None
     return EngineSupervisor(
         "engine-0",
-        supervisor.command,
+        command or supervisor.command,
         served_name="fake",
         log=engine.log,
         run_folder=run_folder,
@@ -79,3 +82,35 @@ async def test_an_engine_that_starts_or_has_ended_cannot_be_handed_over(folder: 
     async with running(supervisor):
         assert supervisor.running_engine is not None
     assert supervisor.running_engine is None
+
+
+async def test_an_engine_that_ends_at_the_moment_of_its_release_is_not_restarted(
+    folder: Path,
+) -> None:
+    """The new owner finds it ended, and starts another one."""
+    old = make_supervisor(folder)
+    async with running(old) as old_task:
+        os.kill(pids(folder)[0][0], signal.SIGKILL)
+        await until(lambda: old.status.state == "down")
+        old.release()
+        await asyncio.wait_for(old_task, 10)
+    assert len(pids(folder)) == 1
+
+
+async def test_an_adopted_engine_that_has_ended_is_started_with_the_command_of_its_owner(
+    folder: Path,
+) -> None:
+    """The folder of the old one, and the one around it, are removed."""
+    (folder / "old").mkdir()
+    old = make_supervisor(folder, run_folder=folder / "old" / "engine-0")
+    async with running(old):
+        new_command = replace(old.command, arguments=(*old.command.arguments, "unused"))
+        new = adopter_of(old, folder / "run", new_command)
+        old.release()
+        async with running(new):
+            assert new.command == old.command
+            os.kill(pids(folder)[0][0], signal.SIGKILL)
+            await until(lambda: len(pids(folder)) == 2 and new.status.state == "ready")
+            assert new.command == new_command
+            assert not (folder / "old").exists()
+    assert not (folder / "run").exists()

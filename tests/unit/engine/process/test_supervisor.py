@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("s")
 
 
-def make_supervisor(folder: Path, mode: str = "") -> EngineSupervisor:
+def make_supervisor(
+    folder: Path, mode: str = "", run_folder: Path | None = None
+) -> EngineSupervisor:
     socket = folder / "e.sock"
     command = EngineCommand(
         arguments=(sys.executable, str(FAKE), str(socket), str(folder / "pids"), mode),
@@ -46,7 +48,7 @@ def make_supervisor(folder: Path, mode: str = "") -> EngineSupervisor:
         command,
         served_name="fake",
         log=folder / "log" / "e.log",
-        run_folder=folder / "run",
+        run_folder=run_folder or folder / "run",
         start_timeout_s=20,
     )
 

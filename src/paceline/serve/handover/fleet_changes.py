@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from paceline.gateway.fleet import Fleet, FleetConflict, UnknownReplica
-from paceline.gateway.settings import ReplicaEntry
+from paceline.gateway import Fleet, ReplicaEntry
+from paceline.gateway.fleet import FleetConflict, UnknownReplica
 
 
 def snapshot_changes(fleet: Fleet) -> dict[str, Any]:
@@ -23,10 +23,21 @@ def snapshot_changes(fleet: Fleet) -> dict[str, Any]:
 
 
 def apply_changes(fleet: Fleet, changes: Mapping[str, Any]) -> None:
-    """Repeat the changes, except those that contradict the new process's own configuration."""
-    for given in changes.get("added", []):
+    """Make the changes those of the snapshot, also where an earlier one was applied before.
+
+    Changes that contradict the new process's own configuration are left out.
+    """
+    added = [ReplicaEntry(**given) for given in changes.get("added", [])]
+    for entry in fleet.added_entries():
+        if entry not in added:
+            with contextlib.suppress(FleetConflict, UnknownReplica):
+                fleet.remove(entry.label)
+    for entry in added:
         with contextlib.suppress(FleetConflict):
-            fleet.add(ReplicaEntry(**given))
-    for name in changes.get("drained", []):
+            fleet.add(entry)
+    # An entry first: what is set for it applies to all its replicas.
+    names = [entry.name for entry in fleet.dns_entries()]
+    names += [status.replica.name for status in fleet.statuses()]
+    for name in names:
         with contextlib.suppress(FleetConflict, UnknownReplica):
-            fleet.set_draining(name, is_draining=True)
+            fleet.set_draining(name, name in changes.get("drained", []))

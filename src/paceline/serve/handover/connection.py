@@ -1,0 +1,68 @@
+"""`Connection`: one end of a hand-over, a Unix socket that keeps the bounds of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Sequence
+
+import msgspec
+
+from paceline.serve.handover.messages import MAX_MESSAGE_BYTES, HandOverBroken, Message, decode
+
+
+class Connection:
+    """Sends and receives without blocking. Owns the socket."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        self._reading: asyncio.Task[bytes] | None = None
+        """The read that is under way. It outlives a time limit: cancelled at the moment at which a
+        message arrives, it would lose the message."""
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send one message, which fits into the socket's buffer. Raises `HandOverBroken`."""
+        packet = msgspec.json.encode(message)
+        try:
+            if descriptors:
+                socket.send_fds(self._socket, [packet], list(descriptors))
+            else:
+                self._socket.send(packet)
+        except OSError as error:
+            raise HandOverBroken(f"it could not be reached: {error}") from None
+
+    async def receive(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises `HandOverBroken`, and `TimeoutError` after `timeout_s`."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        reading = self._reading
+        await asyncio.wait({reading}, timeout=timeout_s)
+        if not reading.done():
+            raise TimeoutError
+        self._reading = None
+        try:
+            return decode(reading.result())
+        except OSError as error:
+            raise HandOverBroken(f"the connection failed: {error}") from None
+
+    def close(self) -> None:
+        """End the connection, at once or as soon as the event loop has left the socket."""
+        if self._reading is None or self._reading.done():
+            self._socket.close()
+        else:
+            self._reading.add_done_callback(lambda _: self._socket.close())
+            self._reading.cancel()
+
+    async def _read(self) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._socket, MAX_MESSAGE_BYTES)
+
+
+def is_own_user(connected: socket.socket) -> bool:
+    """Whether the process at the other end belongs to this user."""
+    size = struct.calcsize("3i")
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, uid, _ = struct.unpack("3i", credentials)
+    return bool(uid == os.getuid())

@@ -1,0 +1,145 @@
+"""`HandingOver`: the old side of a hand-over. The package's docstring has the whole exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+
+from paceline.serve.handover.connection import Connection, is_own_user
+from paceline.serve.handover.messages import (
+    TIMEOUT_S,
+    HandOverBroken,
+    Owned,
+    Refused,
+    Released,
+    Take,
+)
+from paceline.serve.handover.outgoing import Outgoing
+from paceline.serve.handover.owner_address import OwnerAddress
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+"""Chosen empirically."""
+
+
+class HandingOver:
+    """Hands over at most once. At the end of the block the new process sees that this one ends."""
+
+    def __init__(self, address: OwnerAddress) -> None:
+        self._address = address
+        self._successor: Connection | None = None
+        """Open until this process has completed its requests."""
+
+    def __enter__(self) -> HandingOver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._successor is not None:
+            self._successor.close()
+
+    async def run(self, host: str, port: int, outgoing: Outgoing) -> None:
+        """Return when another process owns the engines. Waits for it as long as necessary."""
+        while self._address.is_held:
+            try:
+                connected = await self._address.accept()
+            except OSError as error:  # no descriptors left, perhaps for a while
+                logger.warning("a hand-over could not begin: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            connection = Connection(connected)
+            try:
+                if not is_own_user(connected):
+                    raise HandOverBroken("a process of another user asked")
+                await _Exchange(connection, self._address, host, port, outgoing).run()
+            except HandOverBroken as error:
+                logger.warning("no other process has taken over (%s); this one continues", error)
+            except Exception:  # a bug here must not end a server that serves
+                logger.exception("a hand-over failed inside this process, which continues")
+            finally:
+                if outgoing.is_taken:
+                    self._successor = connection
+                else:
+                    connection.close()
+            if outgoing.is_taken:
+                return
+        logger.warning(
+            "no `paceline serve --take-over` can take over from this process: the Unix address for "
+            "%s:%d is bound by another one",
+            host,
+            port,
+        )
+        await asyncio.get_running_loop().create_future()
+
+
+class _Exchange:
+    """One process that may take over; `Outgoing.is_taken` says whether it has."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        address: OwnerAddress,
+        host: str,
+        port: int,
+        outgoing: Outgoing,
+    ) -> None:
+        self._connection = connection
+        self._address = address
+        self._host = host
+        self._port = port
+        self._outgoing = outgoing
+
+    async def run(self) -> None:
+        """Raises `HandOverBroken` when this process remains the owner."""
+        obstacle = self._outgoing.obstacle({})
+        if obstacle is not None:
+            self._connection.send(Refused(obstacle))
+            raise HandOverBroken(obstacle)
+        self._connection.send(*self._outgoing.offer())
+        take = await self._connection.receive()
+        if not isinstance(take, Take):
+            raise HandOverBroken(f"it sent {type(take).__name__} instead of Take")
+        try:
+            await self._outgoing.stop_changes()
+            await self._give(take)
+        finally:
+            if not self._outgoing.is_taken:
+                self._outgoing.allow_changes()
+
+    async def _give(self, take: Take) -> None:
+        obstacle = self._outgoing.obstacle(take.engines)
+        if obstacle is not None:
+            self._connection.send(Refused(obstacle))
+            raise HandOverBroken(obstacle)
+        released = Released(self._outgoing.changes())
+        self._address.give_up()
+        try:
+            self._connection.send(released)
+            await self._wait_owned()
+        except asyncio.CancelledError:  # this process stops, and must know whose the engines are
+            if not self._address.acquire(self._host, self._port):
+                self._outgoing.release(take.engines)
+            raise
+        except Exception:  # the other one has ended, or given up
+            await self._address.acquire_within(self._host, self._port, TIMEOUT_S)
+            raise
+        self._outgoing.release(take.engines)
+
+    async def _wait_owned(self) -> None:
+        """Return when the new process owns the engines; raises `HandOverBroken` otherwise."""
+        while True:
+            try:
+                answer = await self._connection.receive(TIMEOUT_S)
+            except TimeoutError:
+                if self._address.acquire(self._host, self._port):
+                    raise HandOverBroken(f"it sent nothing for {TIMEOUT_S:g} s") from None
+                continue  # it is the owner, and will say so
+            if isinstance(answer, Owned):
+                return
+            raise HandOverBroken(f"it sent {type(answer).__name__} instead of Owned")

@@ -1,0 +1,99 @@
+"""`Outgoing`: what this process offers to a new one, and how it lets go of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+from paceline.engine.process.supervisor import EngineSupervisor, RunningEngine
+from paceline.gateway import GovernorChanges, RunningGateway
+from paceline.serve.handover.fleet_changes import snapshot_changes
+from paceline.serve.handover.messages import VERSION, Changes, Offer, OfferedEngine
+
+
+class Outgoing:
+    """The gateway and the engines of a process that another one may take over from."""
+
+    def __init__(
+        self,
+        gateway: RunningGateway,
+        supervisors: Sequence[EngineSupervisor],
+        changes: GovernorChanges,
+    ) -> None:
+        self._gateway = gateway
+        self._supervisors = supervisors
+        self._changes = changes
+        self.is_taken = False
+        """Whether another process owns the engines and serves the ports."""
+
+    def offer(self) -> tuple[Offer, Sequence[int]]:
+        """The offer, and the descriptors of both sockets and of each engine's pipe."""
+        engines = self._running()
+        offer = Offer(
+            version=VERSION,
+            pid=os.getpid(),
+            engines=tuple(map(_offered, engines)),
+            changes=self.changes(),
+        )
+        sockets = [listening.fileno() for listening in self._gateway.sockets]
+        return offer, [*sockets, *(engine.guard_pipe for engine in engines)]
+
+    def obstacle(self, taken: Mapping[str, int]) -> str | None:
+        """Why these engines (guards' process ids by name) cannot be handed over now, if so."""
+        running = {engine.name: engine.pid for engine in self._running()}
+        return find_obstacle(taken, running, self._gateway.restarting)
+
+    def changes(self) -> Changes:
+        """What operators have changed so far."""
+        return Changes(self._changes.snapshot(), snapshot_changes(self._gateway.fleet))
+
+    async def stop_changes(self) -> None:
+        """Refuse changes by operators; returns when those under way have ended."""
+        await self._gateway.stop_changes()
+
+    def allow_changes(self) -> None:
+        """Accept changes by operators again: this process continues."""
+        self._gateway.allow_changes()
+
+    def release(self, taken: Collection[str]) -> None:
+        """Accept no more connections, and leave these engines to the other process."""
+        self.is_taken = True
+        self._gateway.stop_accepting()
+        for supervisor in self._supervisors:
+            if supervisor.name in taken:
+                supervisor.release()
+
+    def _running(self) -> list[RunningEngine]:
+        engines = [supervisor.running_engine for supervisor in self._supervisors]
+        return [engine for engine in engines if engine is not None]
+
+
+def find_obstacle(
+    taken: Mapping[str, int], running: Mapping[str, int], restarting: Collection[str]
+) -> str | None:
+    """Why engines cannot be handed over now; None if they can. Process ids of guards by name."""
+    for name in restarting:
+        return f"{name} is being restarted; take over when it is ready again"
+    for name, pid in taken.items():
+        if running.get(name) != pid:
+            return f"{name} has ended or was restarted meanwhile; take over again"
+    return None
+
+
+def _offered(engine: RunningEngine) -> OfferedEngine:
+    command, status = engine.command, engine.status
+    control = command.control_socket
+    return OfferedEngine(
+        name=engine.name,
+        served_name=engine.served_name,
+        pid=engine.pid,
+        arguments=command.arguments,
+        socket=str(command.socket),
+        control_socket=None if control is None else str(control),
+        serves_undrafted=command.serves_undrafted,
+        run_folder=str(engine.run_folder),
+        log=str(engine.log),
+        max_model_len=status.max_model_len,
+        revision=status.revision,
+        num_restarts=status.num_restarts,
+    )

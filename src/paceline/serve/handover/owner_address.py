@@ -1,0 +1,85 @@
+"""`OwnerAddress`: the Unix address that only the owner of the engines is bound to.
+
+The kernel lets one process bind it, and frees it when that process ends, however it ends. So there
+are never two owners, whichever messages were lost. A new process connects to it to take over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from types import TracebackType
+
+_CHECK_S = 0.02
+"""Time between two attempts to bind the address. Chosen empirically."""
+
+
+def path_of(host: str, port: int) -> str:
+    """The abstract path for the process of this user that serves this data port.
+
+    Like the port itself, it is private to the network namespace, and no file is left over.
+    """
+    return f"\0paceline-{os.getuid()}-{host}-{port}"
+
+
+class OwnerAddress:
+    """Free at first; held from `acquire` until `give_up` or the end of the block."""
+
+    def __init__(self) -> None:
+        self._listener: socket.socket | None = None
+
+    def __enter__(self) -> OwnerAddress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.give_up()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process is the owner."""
+        return self._listener is not None
+
+    def acquire(self, host: str, port: int) -> bool:
+        """Bind the address of this data port, unless it is held already; False if another process
+        has it."""
+        if self._listener is not None:
+            return True
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind(path_of(host, port))
+            listener.listen(4)
+        except OSError:
+            listener.close()
+            return False
+        listener.setblocking(False)
+        self._listener = listener
+        return True
+
+    async def acquire_within(self, host: str, port: int, timeout_s: float) -> bool:
+        """The same, if the address becomes free within this time: a process that ends closes its
+        sockets one after the other."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.acquire(host, port):
+            if time.monotonic() > deadline_s:
+                return False
+            await asyncio.sleep(_CHECK_S)
+        return True
+
+    def give_up(self) -> None:
+        """Free the address. Processes that wait to be accepted see the end of their connection."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def accept(self) -> socket.socket:
+        """The connection of the next process that wants to take over. May raise OSError."""
+        assert self._listener is not None
+        connected, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        return connected

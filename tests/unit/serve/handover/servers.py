@@ -1,0 +1,115 @@
+"""Two running `serve` in this process: real sockets, pipes and guards, with `fake_engine.py`.
+
+tests/chaos/upgrades has two processes under load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from paceline.config import load_settings
+from paceline.engine.launch.command import EngineCommand
+from paceline.engine.launch.hardware import read_hardware
+from paceline.gateway import RunningGateway
+from paceline.serve.handover.taking_over import TakeOver
+from paceline.serve.plan import EnginePlan, ServePlan, make_plan
+from paceline.serve.run import serve
+from unit.engine.process.test_supervisor import FAKE
+
+WITHIN_S = 30.0
+
+
+@dataclass
+class Server:
+    """A running `serve`."""
+
+    gateway: RunningGateway
+    task: asyncio.Task[None]
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        return self.gateway.port, self.gateway.admin_port
+
+    def states(self) -> dict[str, str]:
+        return {replica.name: replica.state for replica in self.gateway.fleet.replicas()}
+
+
+def plan_for(
+    folder: Path,
+    remote_url: str,
+    ports: tuple[int, int] = (0, 0),
+    *,
+    num_engines: int = 1,
+    served_name: str = "fake",
+) -> ServePlan:
+    """The plan for some engines and the remote replica `far`.
+
+    Each server has its own folder for the engines' sockets. `pids` beside it has the process ids of
+    all engines started.
+    """
+    folder.mkdir(exist_ok=True)
+    file = folder.with_suffix(".yaml")
+    content = {
+        "engine": {"replicas": 0},
+        "server": {
+            "port": ports[0], "admin_port": ports[1], "drain_timeout_s": 5, "lame_duck_s": 0.3
+        },
+        "fleet": {"poll_period_s": 0.05, "poll_timeout_s": 0.5},
+        "replicas": [{"url": remote_url, "name": "far"}],
+    }  # fmt: skip
+    file.write_text(yaml.safe_dump(content))
+    plan = make_plan(
+        load_settings({}, {}, file).settings,
+        read_hardware(),
+        server_module=None,
+        run_folder=folder,
+        log_folder=folder.parent,
+    )
+    engines = tuple(_engine(folder, f"engine-{index}") for index in range(num_engines))
+    return replace(plan, engines=engines, served_name=served_name)
+
+
+def _engine(folder: Path, name: str) -> EnginePlan:
+    sockets = [folder / name / "e.sock", folder / name / "c.sock"]
+    command = EngineCommand(
+        arguments=(
+            *(sys.executable, str(FAKE), str(sockets[0]), str(folder.parent / "pids")),
+            *("", str(sockets[1])),
+        ),
+        environment={},
+        socket=sockets[0],
+        control_socket=sockets[1],
+    )
+    return EnginePlan(name, command)
+
+
+@contextlib.asynccontextmanager
+async def serving(plan: ServePlan, taken: TakeOver | None = None) -> AsyncIterator[Server]:
+    """A server; ended as by a second signal."""
+    ready: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        serve(plan, on_progress=lambda *_: None, on_ready=ready.set_result, taken=taken)
+    )
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            yield Server(await ready, task)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def begin(server: Server) -> TakeOver:
+    """What a new process is offered. Raises `TakeOverFailed`."""
+    taken = await asyncio.to_thread(TakeOver.begin, server.gateway.host, server.gateway.port)
+    assert taken is not None
+    return taken

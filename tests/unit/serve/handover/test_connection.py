@@ -1,0 +1,73 @@
+"""No message is lost, whatever the time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from paceline.serve.handover.connection import Connection
+from paceline.serve.handover.messages import HandOverBroken, Owned, Take
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    yield ends
+    for end in ends:
+        end.close()
+
+
+async def test_a_message_that_arrives_with_the_time_limit_is_not_lost(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    """The event loop finds both at the same moment."""
+    here, there = map(Connection, sockets)
+    receiving = asyncio.create_task(here.receive(0.05))
+    await asyncio.sleep(0)
+    there.send(Owned())
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop must be busy
+    try:
+        message = await receiving
+    except TimeoutError:
+        message = await here.receive(5)
+    assert isinstance(message, Owned)
+
+
+async def test_messages_after_a_time_limit_arrive_in_order(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    here, there = map(Connection, sockets)
+    with pytest.raises(TimeoutError):
+        await here.receive(0.01)
+    there.send(Take({"a": 1}))
+    there.send(Owned())
+    assert await here.receive(5) == Take({"a": 1})
+    assert await here.receive(5) == Owned()
+    there.close()
+    with pytest.raises(HandOverBroken, match="it ended"):
+        await here.receive(5)
+    with pytest.raises(HandOverBroken, match="it could not be reached"):
+        here.send(Owned())
+
+
+async def test_the_other_end_sees_the_end_during_a_read(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    here, there = map(Connection, sockets)
+    with pytest.raises(TimeoutError):
+        await here.receive(0.01)
+    here.close()
+    with pytest.raises(HandOverBroken, match="it ended"):
+        await there.receive(5)
+
+
+async def test_what_is_no_message_is_refused(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets[1].send(b'{"type": "other"}')
+    with pytest.raises(HandOverBroken, match="it sent an invalid message"):
+        await Connection(sockets[0]).receive(5)

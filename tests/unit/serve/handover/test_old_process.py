@@ -1,0 +1,163 @@
+"""What an old server does at each point at which the new process may end or hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paceline.serve.handover import handing_over, outgoing
+from paceline.serve.handover.connection import Connection
+from paceline.serve.handover.messages import (
+    MAX_DESCRIPTORS,
+    MAX_MESSAGE_BYTES,
+    HandOverBroken,
+    Offer,
+    Owned,
+    Released,
+    Take,
+    decode,
+)
+from paceline.serve.handover.owner_address import OwnerAddress, path_of
+from unit.engine.process.test_supervisor import is_alive, pids
+from unit.gateway.conftest import until
+from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.serve.handover.servers import Server, begin, plan_for, serving
+
+
+class NewProcess:
+    """The other side, step by step."""
+
+    def __init__(self, server: Server) -> None:
+        self._place = (server.gateway.host, server.gateway.port)
+        self._connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connected.connect(path_of(*self._place))
+        self.connection = Connection(self._connected)
+        self.address = OwnerAddress()
+        self._descriptors: list[int] = []
+
+    async def take(self) -> None:
+        """Up to the moment at which the old process has sent `Released`."""
+        self._connected.setblocking(True)
+        packet, self._descriptors, _, _ = await asyncio.to_thread(
+            socket.recv_fds, self._connected, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS
+        )
+        self._connected.setblocking(False)
+        offer = decode(packet)
+        assert isinstance(offer, Offer)
+        self.connection.send(Take({engine.name: engine.pid for engine in offer.engines}))
+        assert isinstance(await self.connection.receive(5), Released)
+
+    def bind(self) -> bool:
+        return self.address.acquire(*self._place)
+
+    def end(self) -> None:
+        """As the kernel does it."""
+        self.connection.close()
+        self.address.give_up()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+
+
+async def drain_status(server: Server) -> int:
+    async with httpx.AsyncClient(base_url=server.gateway.admin_url) as admin:
+        change = {"name": "far", "draining": True}
+        return (await admin.patch("/admin/replicas", json=change)).status_code
+
+
+async def assert_continues(server: Server) -> None:
+    """It accepts changes, and can still be taken over from."""
+    async with httpx.AsyncClient(base_url=server.gateway.url) as http:
+        ready = await http.get("/ready")
+    assert (ready.status_code, "connection" in ready.headers) == (200, False)
+    assert await drain_status(server) == 200
+    (await begin(server)).close()
+
+
+async def test_the_old_server_continues_when_the_new_process_ends(
+    folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At three points, one after the other, and after an exception of its own.
+
+    It still restarts the engine in the end.
+    """
+    async with serving(plan_for(folder / "a", remote.url)) as old:
+        for moment in ("before Take", "after Released", "address bound"):
+            new = NewProcess(old)
+            if moment != "before Take":
+                await new.take()
+                assert await drain_status(old) == 503  # the new process would not get the change
+            if moment == "address bound":
+                assert new.bind()
+            new.end()
+            await until(lambda: not is_free(old), within_s=5)
+            await assert_continues(old)
+        new = NewProcess(old)
+        with monkeypatch.context() as patch:
+            patch.setattr(outgoing, "find_obstacle", fail_for_take)
+            with pytest.raises(HandOverBroken, match="it ended"):
+                await new.take()
+        new.end()
+        await assert_continues(old)
+        os.kill(pids(folder)[0][0], signal.SIGKILL)
+        await until(lambda: len(pids(folder)) == 2, within_s=15)
+        await until(lambda: old.states()["engine-0"] == "ready", within_s=15)
+
+
+def fail_for_take(taken: dict[str, int], *_: object) -> None:
+    if taken:
+        raise RuntimeError("a bug")
+
+
+def is_free(server: Server) -> bool:
+    """Whether no process is bound to the owner's address."""
+    with OwnerAddress() as address:
+        return address.acquire(server.gateway.host, server.gateway.port)
+
+
+async def test_a_process_that_hangs_before_it_owns_loses_the_engines(
+    folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it continues, it cannot bind the address. One that hangs after that is the owner."""
+    monkeypatch.setattr(handing_over, "TIMEOUT_S", 0.1)
+    async with serving(plan_for(folder / "a", remote.url)) as old:
+        new = NewProcess(old)
+        await new.take()
+        with pytest.raises(HandOverBroken, match="it ended"):
+            await new.connection.receive(5)
+        assert not new.bind()
+        new.end()
+        await assert_continues(old)
+
+        new = NewProcess(old)
+        await new.take()
+        assert new.bind()
+        await asyncio.sleep(0.3)
+        assert not old.task.done()
+        new.connection.send(Owned())
+        await asyncio.wait_for(old.task, 10)
+        ((engine, _),) = pids(folder)
+        assert is_alive(engine)
+        new.end()
+        await until(lambda: not is_alive(engine), within_s=15)
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+async def test_a_server_that_stops_after_released_ends_only_its_own_engines(
+    is_bound: bool, folder: Path, remote: FakeRemote
+) -> None:
+    async with serving(plan_for(folder / "a", remote.url)) as old:
+        new = NewProcess(old)
+        await new.take()
+        if is_bound:
+            assert new.bind()
+        ((engine, _),) = pids(folder)
+    assert is_alive(engine) is is_bound
+    new.end()
+    await until(lambda: not is_alive(engine), within_s=15)

@@ -1,0 +1,118 @@
+"""What operators do during a hand-over, or shortly before or after it, has its full effect."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.serve.handover.taking_over import TakeOverFailed
+from unit.engine.process.test_supervisor import pids
+from unit.gateway.conftest import until
+from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.serve.handover.servers import begin, plan_for, serving
+
+RESTART = {"name": "engine-0", "restart": True}
+
+
+async def test_changes_after_the_offer_reach_the_new_server(
+    folder: Path, remote: FakeRemote
+) -> None:
+    """What was drained or added before the offer, and is undone after it, stays undone."""
+    async with (
+        FakeRemote() as early,
+        FakeRemote() as late,
+        serving(plan_for(folder / "a", remote.url)) as old,
+        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+    ):
+        await admin.post("/admin/replicas", json={"url": early.url, "name": "early"})
+        await admin.patch("/admin/replicas", json={"name": "far", "draining": True})
+        taken = await begin(old)
+        for answer in (
+            await admin.patch("/admin/governor?replica=engine-0", json={"draft_length": 3}),
+            await admin.patch("/admin/replicas", json={"name": "far", "draining": False}),
+            await admin.patch("/admin/replicas", json={"name": "engine-0", "draining": True}),
+            await admin.delete("/admin/replicas?name=early"),
+            await admin.post("/admin/replicas", json={"url": late.url, "name": "late"}),
+        ):
+            assert answer.is_success, answer.text
+        async with serving(plan_for(folder / "b", remote.url, old.ports), taken) as new:
+            expected = {"engine-0": "draining", "far": "ready", "late": "ready"}
+            await until(lambda: new.states() == expected, within_s=10)
+            third = await begin(new)
+            assert third.offer.changes.governors["policies"] == {"engine-0": {"draft_length": 3}}
+            third.close()
+        taken.close()
+
+
+async def test_a_restart_waits_until_the_old_server_has_completed_its_requests(
+    folder: Path, remote: FakeRemote
+) -> None:
+    """The engine serves until then. During the restart, nothing can be taken over."""
+    async with (
+        serving(plan_for(folder / "a", remote.url)) as old,
+        httpx.AsyncClient(base_url=old.gateway.url) as http,
+    ):
+        await until(lambda: old.states()["far"] == "ready", within_s=10)
+        remote.mode = "hang"  # after the warm-up
+        body = {"model": "tiny", "prompt": "x"}
+        sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=30))
+        await until(lambda: old.gateway.traffic.num_in_flight("far") == 1)
+        remote.mode = "answer"
+        taken = await begin(old)
+        async with (
+            serving(plan_for(folder / "b", remote.url, old.ports), taken) as new,
+            httpx.AsyncClient(base_url=new.gateway.admin_url) as admin,
+        ):
+            assert (await admin.patch("/admin/replicas", json=RESTART)).status_code == 202
+            again = await admin.patch("/admin/replicas", json=RESTART)
+            assert again.json()["error"]["code"] == "replica_not_restartable"
+            await asyncio.sleep(0.5)
+            assert not old.task.done()
+            assert (new.states()["engine-0"], len(pids(folder))) == ("ready", 1)
+            with pytest.raises(TakeOverFailed, match="engine-0 is being restarted"):
+                await begin(new)
+            sending.cancel()
+            await asyncio.wait_for(old.task, 10)
+            await until(lambda: len(pids(folder)) == 2, within_s=15)
+            await until(lambda: new.states()["engine-0"] == "ready", within_s=15)
+            (await begin(new)).close()
+        taken.close()
+
+
+async def test_a_restart_that_begins_after_the_offer_refuses_the_new_server(
+    folder: Path, remote: FakeRemote
+) -> None:
+    """The old server continues, and an engine that an operator has drained stays drained."""
+    async with (
+        serving(plan_for(folder / "a", remote.url)) as old,
+        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+    ):
+        taken = await begin(old)
+        drain = {"name": "engine-0", "draining": True}
+        await admin.patch("/admin/replicas", json=RESTART)
+        await admin.patch("/admin/replicas", json=drain)
+        with pytest.raises(TakeOverFailed, match="engine-0 is being restarted; take over when"):
+            async with serving(plan_for(folder / "b", remote.url, old.ports), taken):
+                pass
+        taken.close()
+        await until(lambda: len(pids(folder)) == 2, within_s=15)
+        await until(lambda: old.states()["engine-0"] == "draining", within_s=15)
+        (await begin(old)).close()  # the restart is over
+        assert old.states()["engine-0"] == "draining"
+        assert (await admin.patch("/admin/replicas", json={**drain, "draining": False})).is_success
+        assert old.states()["engine-0"] == "ready"
+
+
+async def test_a_remote_replica_is_not_restarted_here(folder: Path, remote: FakeRemote) -> None:
+    async with serving(plan_for(folder / "a", remote.url)) as server:
+        async with httpx.AsyncClient(base_url=server.gateway.admin_url) as admin:
+            answers: list[Any] = [
+                await admin.patch("/admin/replicas", json={"name": name, "restart": restart})
+                for name, restart in (("far", True), ("nobody", True), ("engine-0", False))
+            ]
+        assert [answer.status_code for answer in answers] == [409, 404, 400]
+        assert "'far' is a remote replica: drain it" in answers[0].text
