@@ -3,7 +3,7 @@
     python benchmarks/planner/check_time.py --twin runs/twin --results benchmarks/results
 
 The bundled target and the twin run in vLLM on the CPU, in the layout of `paceline serve`; a step is
-the median of 5 runs. `uncalibrated` is the plan with the catalogue's figures for `cpu`;
+the median of 3 runs. `uncalibrated` is the plan with the catalogue's figures for `cpu`;
 `calibrated` is fitted to the steps of 1 and 8 requests, as `--calibrate` does, and judged on the
 other batch sizes. The exit code is 1 above 25 % and 8 % in the median over the cells.
 """
@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.planner.loaded_model import DECODE_STEPS, PROMPT_TOKENS
-from benchmarks.results_file import ResultFile, add_allow_dirty
+from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from paceline.bench.results.environment import describe_environment
 from paceline.capacity.calibration import MeasuredSteps, fit_hardware
 from paceline.capacity.hardware import Hardware
@@ -47,18 +47,22 @@ def main() -> None:
     """Measure, predict, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--twin", type=Path, help="folder of the twin; left out without it")
+    parser.add_argument("--no-bundled", action="store_true", help="the twin only")
     parser.add_argument("--results", type=Path, help="folder of the raw result")
+    parser.add_argument("--add-to", type=Path, help="raw result of an earlier run, to complete")
     add_allow_dirty(parser)
     arguments = parser.parse_args()
-    file = None
-    if arguments.results is not None:
+    file, rows = None, list[dict[str, Any]]()
+    if arguments.add_to is not None:
+        file = ResultFile.resume(arguments.add_to, allow_dirty=arguments.allow_dirty)
+        rows = read_result(arguments.add_to)["cells"]
+    elif arguments.results is not None:
         date = describe_environment(sys.argv).date_utc[:10]
         path = arguments.results / f"planner-decode-time-{date}.json"
         file = ResultFile(path, allow_dirty=arguments.allow_dirty)
-    models = {"bundled target": target_path()}
+    models = {} if arguments.no_bundled else {"bundled target": target_path()}
     if arguments.twin is not None:
         models["twin"] = arguments.twin
-    rows = []
     for name, folder in models.items():
         layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=KV_CACHE_BYTES))
         measured = measure(folder, layout.dtype, layout.environment)

@@ -23,7 +23,7 @@ os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
 PROMPT_TOKENS = 64
 DECODE_STEPS = 32
-REPEATS = 5
+REPEATS = 3
 
 
 def tensor_bytes(model: Any) -> dict[str, int]:
@@ -89,12 +89,10 @@ def decode_step_s(llm: Any, batch: int) -> dict[str, float]:
 
     run(8)
     steps = [(run(1 + DECODE_STEPS) - run(1)) / DECODE_STEPS for _ in range(REPEATS)]
-    prefills = [run(1) for _ in range(REPEATS)]
     return {
         "median": statistics.median(steps),
         "lowest": min(steps),
         "highest": max(steps),
-        "prefill_median": statistics.median(prefills),
     }
 
 
