@@ -59,31 +59,37 @@ def main() -> None:
         row = check(configuration)
         print(_line(row), flush=True)
         rows.append(row)
-    worst = {
-        name: max((row[name] for row in rows if "failed" not in row), default=0.0)
-        for name in ("weights_error", "draft_weights_error", "tokens_error")
-    }
+        if file is not None:
+            file.write(_document(rows))
+    worst = _worst(rows)
     print(json.dumps(worst))
-    if file is not None:
-        file.write(
-            {
-                "schema_version": 1,
-                "kind": "planner memory",
-                "environment": asdict(describe_environment(sys.argv)),
-                "settings": {
-                    "kv_cache_bytes": KV_CACHE_BYTES,
-                    "max_model_len": MAX_MODEL_LEN,
-                    "max_num_batched_tokens": MAX_BATCHED_TOKENS,
-                },
-                "worst": worst,
-                "configurations": rows,
-            }
-        )
     is_close = (
         max(worst["weights_error"], worst["draft_weights_error"]) <= MAX_WEIGHTS_ERROR
         and worst["tokens_error"] <= MAX_TOKENS_ERROR
     )
     sys.exit(0 if is_close and not any("failed" in row for row in rows) else 1)
+
+
+def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "kind": "planner memory",
+        "environment": asdict(describe_environment(sys.argv)),
+        "settings": {
+            "kv_cache_bytes": KV_CACHE_BYTES,
+            "max_model_len": MAX_MODEL_LEN,
+            "max_num_batched_tokens": MAX_BATCHED_TOKENS,
+        },
+        "worst": _worst(rows),
+        "configurations": rows,
+    }
+
+
+def _worst(rows: list[dict[str, Any]]) -> dict[str, float]:
+    return {
+        name: max((row[name] for row in rows if "failed" not in row), default=0.0)
+        for name in ("weights_error", "draft_weights_error", "tokens_error")
+    }
 
 
 def check(configuration: Configuration) -> dict[str, Any]:
