@@ -103,3 +103,21 @@ def test_a_users_file_with_unknown_keys_is_refused(tmp_path: Path) -> None:
     file.write_text('{"gpu": []}')
     with pytest.raises(PlanError, match=r"has the keys gpu; allowed: gpus, cpus, models"):
         load_catalogue(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"gpus": [{"name": "new", "memory_mib": 1}]}', r"lacks the field 'link'"),
+        ('{"models": [{"names": ["a/b"]}]}', r"lacks the field 'config'"),
+        ('{"models": [{"names": ["a/b"], "config": 3}]}', "is unusable"),
+        ("[1", "is unusable"),
+    ],
+)
+def test_a_users_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(text)
+    with pytest.raises(PlanError, match=message):
+        load_catalogue(file)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from paceline.config.sources import load_settings
 from paceline.demo import draft_path, target_path
+from paceline.plan.command import plan as plan_group
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json, run_plan
 
 
@@ -105,6 +107,17 @@ def test_the_written_files_start_a_server(tmp_path: Path) -> None:
     command = (folder / "vllm-command.txt").read_text()
     assert command.startswith(f"vllm serve {LLAMA_70B} ")
     assert "--scheduler-cls paceline.engine.AdaptiveScheduler" in command
+
+
+def test_the_name_of_a_subcommand_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.argument("file")
+    def replay(file: str) -> None:
+        click.echo(f"replays {file}")
+
+    monkeypatch.setitem(plan_group.commands, "replay", replay)
+    assert run_plan("replay", "recording.jsonl").stdout == "replays recording.jsonl\n"
+    assert run_plan(QWEN_7B, "--gpu", "l40s").exit_code == 0
 
 
 def test_json_alone_on_standard_output() -> None:

@@ -33,7 +33,7 @@ class WeightFormat:
     scale_bytes: int = 4
     has_zero_points: bool = False
     index_bytes_per_input: int = 0
-    """The group index of each input row, which GPTQ stores."""
+    """The group index of each input row, where GPTQ reorders them (desc_act)."""
     ignored: tuple[str, ...] = field(default=())
     """Modules left in `dtype`: names, or regular expressions after "re:"."""
 
@@ -105,7 +105,7 @@ def named_format(scheme: str, dtype: str) -> WeightFormat:
         )
     if scheme == "gptq":
         return WeightFormat(
-            "gptq", dtype, 4, "group", 128, 2, True, index_bytes_per_input=4, ignored=_ROUTERS
+            "gptq", dtype, 4, "group", 128, 2, has_zero_points=True, ignored=_ROUTERS
         )
     if scheme in ("w8a8", "fp8"):
         return WeightFormat(scheme, dtype, 8, "channel", ignored=_ROUTERS)
@@ -135,7 +135,7 @@ def read_weight_format(config: Mapping[str, Any], dtype: str) -> WeightFormat:
             0 if is_channel else group,
             scale_bytes=2,
             has_zero_points=True,
-            index_bytes_per_input=4 if method == "gptq" else 0,
+            index_bytes_per_input=4 if quantization.get("desc_act") else 0,
             ignored=ignored,
         )
     if method == "fp8":

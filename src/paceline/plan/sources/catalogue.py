@@ -40,7 +40,13 @@ class Catalogue:
         for known, added in ((self._gpus, "gpus"), (self._cpus, "cpus")):
             for entry in document.get(added, ()):
                 known[entry["name"]] = {**known.get(entry["name"], {}), **entry}
+        # Reading every changed entry finds missing fields now, with the file's name at hand.
+        for entry in document.get("gpus", ()):
+            self._gpu(self._gpus[entry["name"]], None)
+        for entry in document.get("cpus", ()):
+            self._cpu(self._cpus[entry["name"]], Machine(1, 0, frozenset()), None)
         for entry in document.get("models", ()):
+            entry["config"].items()
             self._models.update(dict.fromkeys(entry["names"], entry))
 
     def gpu_names(self) -> list[str]:
@@ -146,8 +152,15 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
         try:
             document = json.loads(override.read_text(encoding="utf-8"))
             catalogue.override(document, override)
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise PlanError(f"{override}, given with --catalogue, is unusable: {error!r}") from None
+        except KeyError as missing:
+            raise PlanError(
+                f"{override}, given with --catalogue: an entry lacks the field {missing}; a new "
+                "entry needs all fields of those in the catalogue (docs/plan.md)"
+            ) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            if isinstance(error, PlanError):
+                raise
+            raise PlanError(f"{override}, given with --catalogue, is unusable: {error}") from None
     return catalogue
 
 

@@ -140,6 +140,15 @@ def test_compressed_tensors_are_read_by_group() -> None:
     assert read.matrix_bytes(64, 32) == 64 * 32 // 2 + 2 * 32 * 2
 
 
+@pytest.mark.parametrize(("reorders", "index_bytes"), [(False, 0), (True, 64 * 4)])
+def test_gptq_stores_the_group_of_an_input_where_it_reorders_them(
+    reorders: bool, index_bytes: int
+) -> None:
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": reorders}
+    read = read_weight_format({"quantization_config": quantization}, "float16")
+    assert read.matrix_bytes(64, 32) == 64 * 32 // 2 + 2 * 32 * 2 + 2 * 32 // 2 + index_bytes
+
+
 def test_an_unknown_quantization_is_refused() -> None:
     with pytest.raises(ValueError, match=r"quant_method in config.json is 'aqlm'; known: awq"):
         read_weight_format({"quantization_config": {"quant_method": "aqlm"}}, "bfloat16")
