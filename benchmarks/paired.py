@@ -56,7 +56,8 @@ from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import MAX_IDLE_CORES, Server, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import RunResult, measure
+from paceline.bench.run.measure import measure
+from paceline.bench.run.outcome import RunResult
 from paceline.bench.run.progress import terminal_progress
 
 

@@ -16,6 +16,7 @@ _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
+    "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
     "serve": (
         "paceline.serve.command",
         "serve",

@@ -1,35 +1,51 @@
 """Workloads: named sets of prompts, and the requests built from them.
 
 For other packages: `load_workload` and `workload_names` (the built-in workloads), `build_specs`
-(their requests), `load_prompt_file` (a user's prompts) and the values below. The package imports no
+(their requests), `load_prompt_file` (a user's prompts), `load_trace` (recorded requests with their
+times), `FieldReader` (checked fields of a file) and the values below. The package imports no
 other part of Paceline except the path of the bundled prompts.
 """
 
+from paceline.workloads.fields import FieldReader, WorkloadError
+from paceline.workloads.filler import FillerText, heldout_text, probe_text
 from paceline.workloads.heldout import HeldoutWorkload, load_heldout
-from paceline.workloads.prompts import (
-    Prompt,
-    WorkloadError,
-    load_prompt_file,
-    shuffle_prompts,
-)
+from paceline.workloads.prompt_files import add_system_prompt, load_prompt_file
+from paceline.workloads.prompts import Prompt, Turn, shuffle_prompts
 from paceline.workloads.registry import load_workload, load_workloads, workload_names
-from paceline.workloads.requests import RequestSpec, SamplingSettings, build_spec, build_specs
+from paceline.workloads.requests import (
+    NextTurn,
+    RequestSpec,
+    SamplingSettings,
+    build_spec,
+    build_specs,
+)
+from paceline.workloads.traces import TraceEntry, load_trace, needs_filler
 from paceline.workloads.workload import TextKind, Workload
 
 __all__ = [
+    "FieldReader",
+    "FillerText",
     "HeldoutWorkload",
+    "NextTurn",
     "Prompt",
     "RequestSpec",
     "SamplingSettings",
     "TextKind",
+    "TraceEntry",
+    "Turn",
     "Workload",
     "WorkloadError",
+    "add_system_prompt",
     "build_spec",
     "build_specs",
+    "heldout_text",
     "load_heldout",
     "load_prompt_file",
+    "load_trace",
     "load_workload",
     "load_workloads",
+    "needs_filler",
+    "probe_text",
     "shuffle_prompts",
     "workload_names",
 ]

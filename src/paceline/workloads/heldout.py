@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.workloads.prompts import Prompt, WorkloadError, parse_prompt, shuffle_prompts
+from paceline.workloads.fields import WorkloadError
+from paceline.workloads.prompts import Prompt, parse_prompt, shuffle_prompts
 from paceline.workloads.workload import TextKind
 
 TASKS = ("complete", "docstring", "rename", "json", "code")
@@ -56,6 +57,15 @@ def load_heldout() -> list[Prompt]:
     from paceline import demo
 
     path = demo.heldout_path()
+    items = read_heldout()
+    return [parse_prompt(item, f"{path}, entry {n}", "") for n, item in enumerate(items)]
+
+
+def read_heldout() -> list[object]:
+    """The entries of the file of held-out prompts, which also hold reference answers."""
+    from paceline import demo
+
+    path = demo.heldout_path()
     try:
         items = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -66,4 +76,4 @@ def load_heldout() -> list[Prompt]:
         raise WorkloadError(f"{path} is not JSON: {error}") from error
     if not isinstance(items, list):
         raise WorkloadError(f"{path} holds {type(items).__name__}; it must be a JSON list")
-    return [parse_prompt(item, f"{path}, entry {n}", "") for n, item in enumerate(items)]
+    return items

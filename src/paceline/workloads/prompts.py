@@ -1,17 +1,42 @@
-"""Prompts: the value, and reading a user's own from a file."""
+"""`Prompt`: one request, or the first request of a session, as data."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from paceline.workloads.fields import FieldReader
 
-class WorkloadError(Exception):
-    """A workload cannot be used. The message says what was found and what is allowed."""
+PROMPT_FIELDS = (
+    "messages",
+    "prompt",
+    "task",
+    "category",
+    "max_tokens",
+    "ignore_eos",
+    "turns",
+    "reference",
+    "id",
+)
+"""Of a prompt in a file. `category` is another name of `task`; `reference` and `id` are for the
+user's own scripts."""
+_TURN_FIELDS = ("content", "think_s", "max_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A later message of a session: the user reads the answer, thinks, and writes again."""
+
+    content: str
+    think_s: float = 0.0
+    """From the end of the answer before to the time at which this turn is due."""
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.think_s >= 0:
+            raise ValueError(f"think_s is {self.think_s}; it must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,35 +44,26 @@ class Prompt:
     """One prompt: `messages` for the chat route, or `text` for plain completion."""
 
     task: str
+    """Category under which the summary reports the request."""
     messages: tuple[Mapping[str, Any], ...] | None
     text: str | None
     max_tokens: int | None
+    ignore_eos: bool = False
+    """Whether the answer has exactly `max_tokens` tokens (an extension of vLLM)."""
+    turns: tuple[Turn, ...] = ()
+    """Later turns of the session. Each is sent after all messages and answers before it."""
+    due_s: float | None = None
+    """When a recorded trace sends it, from the start of the trace; None without a schedule."""
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):
             raise ValueError("a prompt needs either messages or a prompt text, but not both")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
-
-
-def load_prompt_file(path: Path) -> list[Prompt]:
-    """A user's own prompts: one JSON object per line, with the keys of the built-in ones."""
-    prompts = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            try:
-                item = json.loads(line)
-            except ValueError as error:
-                raise WorkloadError(f"{where} is not JSON: {error}") from error
-            prompts.append(parse_prompt(item, where, "prompts"))
-    if not prompts:
-        raise WorkloadError(f"{path} holds no prompt; write one JSON object per line")
-    return prompts
+        if self.turns and self.messages is None:
+            raise ValueError("turns continue a chat; a prompt with turns needs messages")
+        if self.ignore_eos and self.max_tokens is None:
+            raise ValueError("ignore_eos needs max_tokens, so that the answer ends")
 
 
 def shuffle_prompts(prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
@@ -59,21 +75,52 @@ def shuffle_prompts(prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
 
 def parse_prompt(item: object, where: str, default_task: str) -> Prompt:
     """A prompt from parsed JSON; WorkloadError that names `where` for anything else."""
-    if not isinstance(item, dict):
-        raise WorkloadError(f"{where} holds {type(item).__name__}; it must be a JSON object")
-    messages, text = item.get("messages"), item.get("prompt")
-    task, max_tokens = item.get("task", default_task), item.get("max_tokens")
+    fields = FieldReader(item, where)
+    fields.refuse_unknown(PROMPT_FIELDS)
+    return read_prompt(fields, default_task)
+
+
+def read_prompt(fields: FieldReader, default_task: str, due_s: float | None = None) -> Prompt:
+    """The prompt in these fields; the caller has refused unknown ones."""
+    messages = fields.raw("messages")
     if messages is not None and not (
         isinstance(messages, list) and messages and all(isinstance(m, dict) for m in messages)
     ):
-        raise WorkloadError(f"{where}: messages must be a non-empty list of objects")
-    if text is not None and not isinstance(text, str):
-        raise WorkloadError(f"{where}: prompt is {type(text).__name__}; it must be a string")
-    if not isinstance(task, str) or not task:
-        raise WorkloadError(f"{where}: task is {task!r}; it must be a non-empty string")
-    if max_tokens is not None and (isinstance(max_tokens, bool) or type(max_tokens) is not int):
-        raise WorkloadError(f"{where}: max_tokens is {max_tokens!r}; it must be a whole number")
+        raise fields.error("messages must be a non-empty list of objects")
+    task = fields.word(fields.one_of(("task", "category")) or "task") or default_task
+    if not task:
+        raise fields.error("task is missing; it must be a non-empty string")
     try:
-        return Prompt(task, None if messages is None else tuple(messages), text, max_tokens)
+        prompt = Prompt(
+            task=task,
+            messages=None if messages is None else tuple(messages),
+            text=fields.text("prompt"),
+            max_tokens=fields.count("max_tokens"),
+            ignore_eos=fields.flag("ignore_eos") or False,
+            turns=_read_turns(fields),
+            due_s=due_s,
+        )
     except ValueError as error:
-        raise WorkloadError(f"{where}: {error}") from error
+        raise fields.error(str(error)) from error
+    for number, message in enumerate(prompt.messages or (), start=1):
+        if not isinstance(message.get("role"), str):
+            raise fields.error(
+                f"message {number} has the role {message.get('role')!r}; it must be a string such "
+                "as system, user or assistant"
+            )
+    return prompt
+
+
+def _read_turns(fields: FieldReader) -> tuple[Turn, ...]:
+    turns = []
+    for number, item in enumerate(fields.items("turns") or (), start=1):
+        where = f"{fields.where}, turn {number}"
+        turn = FieldReader({"content": item} if isinstance(item, str) else item, where)
+        turn.refuse_unknown(_TURN_FIELDS)
+        content = turn.text("content")
+        if content is None:
+            raise turn.error("content is missing; it must be the text of the user's message")
+        turns.append(
+            Turn(content, turn.number("think_s", lowest=0) or 0.0, turn.count("max_tokens"))
+        )
+    return tuple(turns)

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from paceline.workloads.prompts import WorkloadError
+from paceline.workloads.fields import WorkloadError
 from paceline.workloads.workload import Workload
 
 BUILTIN = "paceline.workloads.builtin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,20 +11,8 @@ from typing import Any
 
 from paceline.workloads.prompts import Prompt
 
-
-@dataclass(frozen=True, slots=True)
-class RequestSpec:
-    """One request, ready to be sent: nothing is left to compute at dispatch."""
-
-    index: int
-    task: str
-    path: str
-    """Relative to the server's address: /v1/chat/completions or /v1/completions."""
-    body: bytes
-
-    def __post_init__(self) -> None:
-        if not self.path.startswith("/"):
-            raise ValueError(f"path is {self.path!r}; it must begin with a slash")
+_SEED_STRIDE = 1_000_000
+"""Between the seeds of two turns of a session; chosen above the number of requests of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +26,63 @@ class SamplingSettings:
     """Overrides the prompt's own limit."""
     seed: int
     extra_body: Mapping[str, Any]
+    id_prefix: str = ""
+    """Begins the request ids (header x-request-id), by which a server's log finds a request.
+    Without it no id is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextTurn:
+    """The later turns of a session, which need the answers before them."""
+
+    prompt: Prompt
+    """Its messages are those of the request before; its turns are the later ones."""
+    sampling: SamplingSettings
+    index: int
+    number: int
+    """Of the next turn: 1 for the first that follows."""
+
+    @property
+    def think_s(self) -> float:
+        """From the end of the answer before to the time at which the turn is due."""
+        return self.prompt.turns[0].think_s
+
+    def request(self, answer: str) -> RequestSpec:
+        """The next request: all messages so far, the answer, and the next message of the user."""
+        assert self.prompt.messages is not None
+        turn, *later = self.prompt.turns
+        grown = dataclasses.replace(
+            self.prompt,
+            messages=(
+                *self.prompt.messages,
+                {"role": "assistant", "content": answer},
+                {"role": "user", "content": turn.content},
+            ),
+            max_tokens=turn.max_tokens or self.prompt.max_tokens,
+            turns=tuple(later),
+        )
+        return build_spec(grown, self.sampling, self.index, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """One request, ready to be sent: nothing is left to compute at dispatch."""
+
+    index: int
+    """Of the session; a prompt without turns is a session of one request."""
+    task: str
+    path: str
+    """Relative to the server's address: /v1/chat/completions or /v1/completions."""
+    body: bytes
+    turn: int = 0
+    request_id: str | None = None
+    due_s: float | None = None
+    """When a recorded trace sends it; None without a schedule."""
+    next_turn: NextTurn | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise ValueError(f"path is {self.path!r}; it must begin with a slash")
 
 
 def build_specs(prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[RequestSpec]:
@@ -45,7 +91,9 @@ def build_specs(prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterat
         yield build_spec(prompt, sampling, index)
 
 
-def build_spec(prompt: Prompt, sampling: SamplingSettings, index: int) -> RequestSpec:
+def build_spec(
+    prompt: Prompt, sampling: SamplingSettings, index: int, turn: int = 0
+) -> RequestSpec:
     """One streamed request that asks for usage; a sampled one carries the seed plus its index."""
     body: dict[str, Any] = {
         "model": sampling.model,
@@ -56,10 +104,12 @@ def build_spec(prompt: Prompt, sampling: SamplingSettings, index: int) -> Reques
     if sampling.top_p is not None:
         body["top_p"] = sampling.top_p
     if sampling.temperature > 0:
-        body["seed"] = sampling.seed + index
+        body["seed"] = sampling.seed + index + turn * _SEED_STRIDE
     max_tokens = sampling.max_tokens if sampling.max_tokens is not None else prompt.max_tokens
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
+    if prompt.ignore_eos:
+        body["ignore_eos"] = True
     if prompt.messages is not None:
         path = "/v1/chat/completions"
         body["messages"] = prompt.messages
@@ -67,4 +117,13 @@ def build_spec(prompt: Prompt, sampling: SamplingSettings, index: int) -> Reques
         path = "/v1/completions"
         body["prompt"] = prompt.text
     body.update(sampling.extra_body)
-    return RequestSpec(index, prompt.task, path, json.dumps(body).encode())
+    return RequestSpec(
+        index=index,
+        task=prompt.task,
+        path=path,
+        body=json.dumps(body).encode(),
+        turn=turn,
+        request_id=f"{sampling.id_prefix}{index}-{turn}" if sampling.id_prefix else None,
+        due_s=prompt.due_s,
+        next_turn=NextTurn(prompt, sampling, index, turn + 1) if prompt.turns else None,
+    )

@@ -21,7 +21,7 @@ from paceline.workloads import Prompt, SamplingSettings, build_spec
 
 @dataclass
 class SimulatedServer:
-    """Serves /v1/completions by script and counts requests."""
+    """Serves both routes of completions by script and counts requests."""
 
     url: str = ""
     num_received: int = 0
@@ -41,12 +41,18 @@ class SimulatedServer:
     """A first request has arrived."""
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def header(self, number: int, name: str) -> str | None:
+        """A header of a request by its number, whatever the case of its name."""
+        lower = {key.lower(): value for key, value in self.headers[number].items()}
+        return lower.get(name)
+
     def application(self) -> web.Application:
         application = web.Application()
         application.router.add_get("/v1/models", self._models)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/version", self._version)
         application.router.add_post("/v1/completions", self._complete)
+        application.router.add_post("/v1/chat/completions", self._complete)
         return application
 
     async def _models(self, request: web.Request) -> web.Response:
@@ -66,7 +72,7 @@ class SimulatedServer:
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        script = json.loads(body["prompt"])
+        script = _script_of(body)
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
         self.num_received += 1
@@ -77,11 +83,13 @@ class SimulatedServer:
             if self.num_received >= self.release_after:
                 self._enough.set()
             await self._enough.wait()
-            return await self._answer(request, script)
+            return await self._answer(request, body, script)
         finally:
             self.num_in_flight -= 1
 
-    async def _answer(self, request: web.Request, script: dict[str, Any]) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.Request, body: dict[str, Any], script: dict[str, Any]
+    ) -> web.StreamResponse:
         fail = script.get("fail")
         if fail == "status":
             error = {"error": {"message": "no such thing", "code": 400}}
@@ -93,7 +101,8 @@ class SimulatedServer:
             await asyncio.sleep(script.get("delay_s", 0) + self.extra_delay_s)
             if self.before_chunk is not None:
                 await self.before_chunk(number)
-            await self._write(response, {"choices": [{"index": 0, "text": text}]})
+            choice = {"text": text} if "prompt" in body else {"delta": {"content": text}}
+            await self._write(response, {"choices": [{"index": 0, **choice}]})
         if self.before_chunk is not None:
             await self.before_chunk(len(chunks))
         if fail == "hang":
@@ -108,7 +117,10 @@ class SimulatedServer:
         elif fail != "truncate":
             self.drafted += 8
             finish = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}
-            usage = {"prompt_tokens": 4, "completion_tokens": script.get("tokens", len(chunks))}
+            usage = {
+                "prompt_tokens": script.get("prompt_tokens", 4),
+                "completion_tokens": script.get("tokens", len(chunks)),
+            }
             last = [] if fail == "usage" else [{"choices": [], "usage": usage}]
             events = [f"data: {json.dumps(event)}\n\n" for event in (finish, *last)]
             await response.write("".join([*events, "data: [DONE]\n\n"]).encode())
@@ -116,6 +128,19 @@ class SimulatedServer:
 
     async def _write(self, response: web.StreamResponse, event: dict[str, Any]) -> None:
         await response.write(f"data: {json.dumps(event)}\n\n".encode())
+
+
+def _script_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The script in the prompt, or in the last message of a chat.
+
+    A text that is no script has two characters per token.
+    """
+    text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    if not text.startswith("{"):
+        return {"prompt_tokens": len(text) // 2}
+    script = json.loads(text)
+    assert isinstance(script, dict)
+    return script
 
 
 def scripted(**script: Any) -> Prompt:

@@ -55,6 +55,9 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class _StreamState:
     """What one stream has delivered so far."""
 
+    keeps_text: bool = False
+    text: list[str] = field(default_factory=list)
+    """Pieces of the answer; only if a later turn needs them."""
     chunk_times_s: list[float] = field(default_factory=list)
     finish_s: float | None = None
     is_done: bool = False
@@ -91,7 +94,7 @@ class StreamingClient:
 
         `scheduled_s` is when the request was due, counted from the clock reading `zero_s`.
         """
-        state = _StreamState()
+        state = _StreamState(keeps_text=spec.next_turn is not None)
         outcome, message = RequestOutcome.OK, None
         sent_s = self._clock() - zero_s
         try:
@@ -121,12 +124,18 @@ class StreamingClient:
             prompt_tokens=usage.prompt_tokens if usage else None,
             output_tokens=usage.completion_tokens if usage else None,
             error=None if message is None else message[:_MAX_ERROR_CHARS],
+            turn=spec.turn,
+            request_id=spec.request_id,
+            answer="".join(state.text) if state.keeps_text else None,
         )
 
     async def _stream(self, spec: RequestSpec, state: _StreamState, zero_s: float) -> None:
         url = self._server.join(URL(spec.path))
+        headers = self._headers
+        if spec.request_id is not None:
+            headers = {**headers, "X-Request-Id": spec.request_id}
         async with self._session.post(
-            url, data=spec.body, headers=self._headers, allow_redirects=False
+            url, data=spec.body, headers=headers, allow_redirects=False
         ) as response:
             if response.status != 200:
                 body = await response.content.read(4096)
@@ -163,6 +172,8 @@ def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:
         state.usage = chunk.usage
     if any(_has_content(choice) for choice in chunk.choices):
         state.chunk_times_s.append(arrived_s)
+    if state.keeps_text:
+        state.text += [c.delta.content for c in chunk.choices if c.delta and c.delta.content]
     if any(choice.finish_reason is not None for choice in chunk.choices):
         state.finish_s = arrived_s
 

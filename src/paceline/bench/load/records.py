@@ -1,6 +1,6 @@
 """The record of one request: its outcome, when its chunks arrived, and the derived latencies.
 
-Times are seconds on one monotonic clock, counted from the start of the phase (warm-up or measured).
+Times are seconds on one monotonic clock, counted from the start of the warm-up or of the repeat.
 The derived times follow the definitions in docs/bench.md.
 """
 
@@ -44,6 +44,17 @@ class RequestRecord:
     output_tokens: int | None = None
     """From the server's usage; None when the server sent no usage."""
     error: str | None = None
+    turn: int = 0
+    """Of the session `index`; 0 for its first request."""
+    phase: int = 0
+    """Number of the phase in which the request was due."""
+    repeat: int = 0
+    request_id: str | None = None
+    """The header x-request-id that was sent."""
+    slot_wait_s: float = 0.0
+    """Time that the request waited because the load allows a bounded number in flight."""
+    answer: str | None = None
+    """The text, only until the next turn of a session is built; never written to a file."""
 
     def __post_init__(self) -> None:
         times = (self.scheduled_s, self.sent_s, *self.chunk_times_s)
@@ -66,8 +77,8 @@ class RequestRecord:
 
     @property
     def dispatch_delay_s(self) -> float:
-        """How late the load generator sent the request."""
-        return self.sent_s - self.scheduled_s
+        """How late the load generator sent the request, without the wait for a slot."""
+        return max(0.0, self.sent_s - self.scheduled_s - self.slot_wait_s)
 
     @property
     def ttft_s(self) -> float | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
 
 from paceline.bench.results.speculation import (
+    COUNTER_FELL,
     Speculation,
     SpeculationCounters,
+    add_difference,
     compare_counters,
     counters_from_governor,
     counters_from_metrics,
     governor_states,
+    has_fallen,
     unknown_speculation,
 )
 
@@ -21,6 +25,7 @@ _GOVERNOR_PATH = "admin/governor"
 _METRICS_PATH = "metrics"
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
+NO_COUNTERS = "no speculation counters found; name the admin port with --admin-url"
 
 
 class CountersUnavailable(Exception):
@@ -75,16 +80,45 @@ async def finish_counters(
 ) -> Speculation:
     """Acceptance since `before`, from a second reading of the same page."""
     if before is None:
-        return unknown_speculation(
-            "no speculation counters found; name the admin port with --admin-url"
-        )
-    source = str(before.page)
+        return unknown_speculation(NO_COUNTERS)
     try:
         after = await _read_page(session, before.page)
     except CountersUnavailable as failure:
-        return unknown_speculation(str(failure), source)
-    states = tuple(governor_states(after.document))
-    return compare_counters(before.counters, after.counters, source, states)
+        return unknown_speculation(str(failure), str(before.page))
+    return compare_readings([(before, after)])
+
+
+async def read_again(
+    session: aiohttp.ClientSession, reading: CounterReading | None
+) -> CounterReading | None:
+    """The same page now; None if there was no reading or the page cannot be read."""
+    if reading is None:
+        return None
+    try:
+        return await _read_page(session, reading.page)
+    except CountersUnavailable:
+        return None
+
+
+def compare_readings(
+    pairs: Sequence[tuple[CounterReading | None, CounterReading | None]],
+) -> Speculation:
+    """Acceptance over one or several windows, from the readings before and after each.
+
+    Unknown when a reading is missing, or when a counter fell because an engine restarted.
+    """
+    known = [(before, after) for before, after in pairs if before is not None and after is not None]
+    if not known or len(known) < len(pairs):
+        return unknown_speculation(NO_COUNTERS if not known else "a reading of the counters failed")
+    if any(has_fallen(before.counters, after.counters) for before, after in known):
+        return unknown_speculation(COUNTER_FELL, str(known[0][0].page))
+    (before, after), *later = known
+    counters = after.counters
+    for earlier, last in later:
+        # The windows are laid end to end: the last totals, without what lies between the windows.
+        counters = add_difference(counters, earlier.counters, last.counters)
+    states = tuple(governor_states(known[-1][1].document))
+    return compare_counters(before.counters, counters, str(before.page), states)
 
 
 async def _is_paceline(session: aiohttp.ClientSession, server: URL, api_key: str | None) -> bool:

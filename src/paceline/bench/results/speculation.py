@@ -6,6 +6,7 @@ the bonus token included. Both describe the whole server, including the traffic 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _PER_POSITION_NAMES = (
     "vllm:spec_decode_num_accepted_tokens_per_pos_total",
     "paceline_governor_accepted_per_position_total",
 )
+
+COUNTER_FELL = "a counter fell: an engine restarted in the window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,8 @@ def compare_counters(
     num_drafts = None
     if before.num_drafts is not None and after.num_drafts is not None:
         num_drafts = after.num_drafts - before.num_drafts
-    if min(drafted, accepted, num_drafts or 0) < 0:
-        return unknown_speculation("a counter fell: an engine restarted in the window", source)
+    if has_fallen(before, after):
+        return unknown_speculation(COUNTER_FELL, source)
     return Speculation(
         acceptance_rate=accepted / drafted if drafted else None,
         acceptance_length=1 + accepted / num_drafts if num_drafts else None,
@@ -143,6 +146,35 @@ def compare_counters(
         source=source,
         governor=governor,
         note=None if drafted else "nothing was drafted in the window",
+    )
+
+
+def has_fallen(before: SpeculationCounters, after: SpeculationCounters) -> bool:
+    """Whether a counter is lower than before, because an engine restarted."""
+    return (
+        after.drafted_tokens < before.drafted_tokens
+        or after.accepted_tokens < before.accepted_tokens
+        or (after.num_drafts or 0) < (before.num_drafts or 0)
+    )
+
+
+def add_difference(
+    total: SpeculationCounters, before: SpeculationCounters, after: SpeculationCounters
+) -> SpeculationCounters:
+    """`total` and what was counted between two readings; what one of them lacks is None."""
+    drafts = (total.num_drafts, before.num_drafts, after.num_drafts)
+    first, last = before.accepted_per_position or (), after.accepted_per_position
+    per_position: tuple[int, ...] | None = None
+    if total.accepted_per_position is not None and last is not None:
+        rows = itertools.zip_longest(total.accepted_per_position, first, last, fillvalue=0)
+        per_position = tuple(t + b - a for t, a, b in rows)
+    return SpeculationCounters(
+        drafted_tokens=total.drafted_tokens + after.drafted_tokens - before.drafted_tokens,
+        accepted_tokens=total.accepted_tokens + after.accepted_tokens - before.accepted_tokens,
+        num_drafts=(
+            None if None in drafts else sum(d or 0 for d in drafts[::2]) - (drafts[1] or 0)
+        ),
+        accepted_per_position=per_position,
     )
 
 

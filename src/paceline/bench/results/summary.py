@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.distribution import Distribution, describe_ms
+from paceline.bench.results.slo import Goodput, Slo, measure_goodput
 
 MAX_ERROR_SAMPLES = 5
 """Distinct messages kept as samples; chosen empirically."""
@@ -24,16 +25,18 @@ class TaskSummary:
     num_requests: int
     num_errors: int
     output_tokens: int
+    output_tokens_per_chunk: float | None
+    """With speculation it rises with acceptance."""
     ttft_ms: Distribution
     tpot_ms: Distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of one measured window."""
+    """The figures of one measured window, or of the windows of several repeats together."""
 
     num_requests: int
-    """Requests sent in the window, whatever their outcome."""
+    """Requests that ended in the window, whatever their outcome."""
     num_errors: int
     errors_by_outcome: dict[str, int]
     error_samples: tuple[str, ...]
@@ -51,21 +54,27 @@ class Summary:
     inter_chunk_ms: Distribution
     e2e_ms: Distribution
     dispatch_delay_ms: Distribution
-    is_valid: bool
-    notes: tuple[str, ...]
+    slot_wait_ms: Distribution
+    """Waits because the load bounds the requests in flight; part of every latency."""
+    num_without_usage: int
+    """Successful answers without token counts."""
+    num_empty: int
+    """Successful answers without content."""
+    goodput: Goodput | None
+    """None without an SLO."""
     by_task: dict[str, TaskSummary]
 
 
-def summarize(records: Sequence[RequestRecord], max_dispatch_delay_ms: float) -> Summary:
-    """The figures of all records of a window; without records every rate and latency is None."""
+def summarize(records: Sequence[RequestRecord], slo: Slo | None = None) -> Summary:
+    """The figures of all records of a run; without records every rate and latency is None.
+
+    Times of different repeats have different origins: rates divide by the sum of their windows.
+    """
     done = [r for r in records if r.is_ok]
     errors = [r for r in records if not r.is_ok]
     window_s = _window_s(records)
     num_without_usage = sum(r.output_tokens is None for r in done)
     output_tokens = sum(r.output_tokens or 0 for r in done)
-    num_chunks = sum(len(r.chunk_times_s) for r in done)
-    dispatch_delay_ms = describe_ms([r.dispatch_delay_s for r in records], len(records))
-    late = dispatch_delay_ms.p99 is not None and dispatch_delay_ms.p99 > max_dispatch_delay_ms
     return Summary(
         num_requests=len(records),
         num_errors=len(errors),
@@ -78,35 +87,37 @@ def summarize(records: Sequence[RequestRecord], max_dispatch_delay_ms: float) ->
             output_tokens / window_s if window_s is not None and not num_without_usage else None
         ),
         requests_per_s=len(done) / window_s if window_s is not None else None,
-        output_tokens_per_chunk=(
-            output_tokens / num_chunks if num_chunks and not num_without_usage else None
-        ),
+        output_tokens_per_chunk=_tokens_per_chunk(done),
         ttft_ms=_describe_ttft(done),
         tpot_ms=_describe_tpot(done),
         inter_chunk_ms=describe_ms(
             [gap for r in done for gap in r.chunk_gaps_s], len(done), independent=False
         ),
         e2e_ms=describe_ms([r.e2e_s for r in done], len(done)),
-        dispatch_delay_ms=dispatch_delay_ms,
-        is_valid=not late,
-        notes=tuple(
-            _notes(
-                done,
-                num_without_usage,
-                dispatch_delay_ms.p99 if late else None,
-                max_dispatch_delay_ms,
-            )
-        ),
+        dispatch_delay_ms=describe_ms([r.dispatch_delay_s for r in records], len(records)),
+        slot_wait_ms=describe_ms([r.slot_wait_s for r in records], len(records)),
+        num_without_usage=num_without_usage,
+        num_empty=sum(not r.chunk_times_s for r in done),
+        goodput=measure_goodput(records, slo, window_s) if slo is not None else None,
         by_task={task: _task_summary(records, task) for task in sorted({r.task for r in records})},
     )
 
 
 def _window_s(records: Sequence[RequestRecord]) -> float | None:
-    """First scheduled send to last finish; None when there is no record or no time between them."""
-    if not records:
-        return None
-    width_s = max(r.finished_s for r in records) - min(r.scheduled_s for r in records)
+    """First scheduled send to last finish, summed over repeats; None when no time lies between."""
+    width_s = 0.0
+    for repeat in {r.repeat for r in records}:
+        mine = [r for r in records if r.repeat == repeat]
+        width_s += max(r.finished_s for r in mine) - min(r.scheduled_s for r in mine)
     return width_s if width_s > 0 else None
+
+
+def _tokens_per_chunk(done: Sequence[RequestRecord]) -> float | None:
+    """None without chunks, or when an answer came without usage."""
+    num_chunks = sum(len(r.chunk_times_s) for r in done)
+    if not num_chunks or any(r.output_tokens is None for r in done):
+        return None
+    return sum(r.output_tokens or 0 for r in done) / num_chunks
 
 
 def _task_summary(records: Sequence[RequestRecord], task: str) -> TaskSummary:
@@ -116,6 +127,7 @@ def _task_summary(records: Sequence[RequestRecord], task: str) -> TaskSummary:
         num_requests=len(mine),
         num_errors=len(mine) - len(done),
         output_tokens=sum(r.output_tokens or 0 for r in done),
+        output_tokens_per_chunk=_tokens_per_chunk(done),
         ttft_ms=_describe_ttft(done),
         tpot_ms=_describe_tpot(done),
     )
@@ -131,24 +143,3 @@ def _describe_tpot(done: Sequence[RequestRecord]) -> Distribution:
 
 def _distinct(messages: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(messages))[:MAX_ERROR_SAMPLES]
-
-
-def _notes(
-    done: Sequence[RequestRecord],
-    num_without_usage: int,
-    late_ms: float | None,
-    max_dispatch_delay_ms: float,
-) -> Iterable[str]:
-    if late_ms is not None:
-        yield (
-            f"not valid: the load generator sent its requests {late_ms:.1f} ms late (p99); "
-            f"at most {max_dispatch_delay_ms:g} ms are allowed (--max-dispatch-delay-ms). Lower "
-            "the rate, or run the load generator on another machine than the server"
-        )
-    if num_without_usage:
-        yield (
-            f"{num_without_usage} answers came without usage, so their token counts are unknown: "
-            "output tokens/s is not reported, and they have no time per output token"
-        )
-    if num_empty := sum(not r.chunk_times_s for r in done):
-        yield f"{num_empty} answers were empty and have no time to first token"

@@ -1,4 +1,7 @@
-"""One benchmark run against one server: the command `paceline bench run`.
+"""The command `paceline bench run`.
 
-For other packages: `config.RunConfig`, `measure.measure` and its `RunResult`, `progress`, `report`.
+`options` and `parsing` make a `config.RunConfig`; `plan` turns it into phases with prompts and
+loads; `measure` carries them out, `repeat` by repeat; `outcome` computes the figures; `table` and
+`document` show and write them. For other packages: `config.RunConfig`, `measure.measure`,
+`server.fetch_model`.
 """

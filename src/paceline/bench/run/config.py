@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from yarl import URL
 
+from paceline.bench.load.loads import ClosedLoop, Load, OpenLoop, RecordedArrivals
+from paceline.bench.results.adaptation import AdaptationRule
+from paceline.bench.results.slo import Slo
+from paceline.bench.run.phase_file import PhaseConfig
 from paceline.workloads import load_workload
 
 
@@ -26,6 +31,8 @@ class RunConfig:
     workload: str = "mixed"
     prompts_file: str | None = None
     """Replaces the workload's prompts."""
+    system_prompt_file: str | None = None
+    """Its text precedes every prompt."""
     temperature: float | None = None
     """None: the workload's own temperature."""
     top_p: float | None = None
@@ -35,26 +42,73 @@ class RunConfig:
     num_requests: int | None = None
     duration_s: float | None = None
     concurrency: int | None = 1
-    """Closed loop; None for open loop."""
+    """Closed loop; None for any other load."""
     rate_per_s: float | None = None
-    """Open loop; None for closed loop."""
+    """Open loop; None for any other load."""
+    burstiness: float = 1.0
+    """Shape of the gamma-distributed gaps of the open loop; 1 is Poisson, less is burstier."""
+    final_rate_per_s: float | None = None
+    """The open loop's rate at the end of the duration; None: it does not change."""
+    trace_file: str | None = None
+    """A trace that says what is sent and when."""
+    trace_speed: float = 1.0
+    """The times of the trace are divided by it."""
+    phases: tuple[PhaseConfig, ...] = ()
+    """Phases in turn, each with its own load and workload."""
+    max_in_flight: int | None = None
+    """Bound on the requests in flight of an open loop or trace; the wait counts in latencies."""
     num_warmup: int = 0
+    repeats: int = 1
+    """How often the measurement is made. Prompts continue where the repeat before stopped."""
+    slo: Slo | None = None
+    adaptation: AdaptationRule = field(default_factory=AdaptationRule)
     timeout_s: float = 600.0
     max_dispatch_delay_ms: float = 25.0
     """Chosen empirically: a quarter of the 100 ms at which people notice a delay."""
 
     def __post_init__(self) -> None:
-        if (self.concurrency is None) == (self.rate_per_s is None):
-            raise ValueError("give either a concurrency (closed loop) or a rate (open loop)")
-        if self.num_requests is None and self.duration_s is None:
+        loads = [self.concurrency, self.rate_per_s, self.trace_file, self.phases or None]
+        if sum(load is not None for load in loads) != 1:
+            raise ValueError(
+                "give either a concurrency (closed loop), a rate (open loop), a trace or phases"
+            )
+        has_end = self.num_requests is not None or self.duration_s is not None
+        if not (has_end or self.trace_file or self.phases):
             raise ValueError("give a number of requests or a duration, so that the run ends")
+        if self.phases and has_end:
+            raise ValueError("phases have durations of their own; give no other bound")
+        if self.final_rate_per_s is not None and (
+            self.rate_per_s is None or self.duration_s is None
+        ):
+            raise ValueError("a rate that changes needs a first rate and a duration")
+        if self.repeats < 1:
+            raise ValueError(f"repeats is {self.repeats}; it must be at least 1")
 
     @property
     def effective_temperature(self) -> float:
         """The temperature of the requests; a user's own prompts are greedy by default."""
         if self.temperature is not None:
             return self.temperature
-        return 0.0 if self.prompts_file else load_workload(self.workload).temperature
+        if self.prompts_file or self.trace_file:
+            return 0.0
+        return load_workload(self.workload).temperature
+
+    @property
+    def load(self) -> Load:
+        """The load of a run without phases."""
+        if self.trace_file is not None:
+            return RecordedArrivals(self.max_in_flight)
+        if self.rate_per_s is not None:
+            return OpenLoop(
+                self.rate_per_s, self.burstiness, self.final_rate_per_s, self.max_in_flight
+            )
+        return ClosedLoop(self.concurrency or 1)
+
+    @property
+    def workload_label(self) -> str:
+        """Where the requests of a run without phases come from, for people."""
+        file = self.trace_file or self.prompts_file
+        return Path(file).name if file else self.workload
 
 
 def parse_server_url(url: str) -> URL:

@@ -1,73 +1,57 @@
-"""One benchmark run: warm up, read the counters, apply the load, read the counters again."""
+"""One benchmark run: warm up, apply the load in every repeat, and assemble the figures."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
+import secrets
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Sequence
 
 import aiohttp
 
-from paceline.bench.load.arrivals import poisson_arrivals
 from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.driver import OnRecord, run_closed_loop, run_open_loop
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.counters import find_counters, finish_counters
-from paceline.bench.results.environment import Environment, describe_environment
-from paceline.bench.results.speculation import Speculation
-from paceline.bench.results.summary import Summary, summarize
-from paceline.bench.run.config import RunConfig, parse_server_url
+from paceline.bench.load.driver import run_closed_loop
+from paceline.bench.results.counters import CounterReading, find_counters, read_again
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.validity import RunWarning
+from paceline.bench.run.config import BenchError, RunConfig, parse_server_url
+from paceline.bench.run.outcome import RunResult, assemble_result
+from paceline.bench.run.plan import PhasePlan, load_entries, plan_run
+from paceline.bench.run.repeat import PhaseSource, Progress, RepeatOutcome, run_repeat
 from paceline.bench.run.server import fetch_model, fetch_version
 from paceline.workloads import (
+    FillerText,
     Prompt,
-    RequestSpec,
     SamplingSettings,
+    TraceEntry,
+    build_spec,
     build_specs,
-    load_prompt_file,
-    load_workload,
-    shuffle_prompts,
+    heldout_text,
+    needs_filler,
+    probe_text,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """Everything a report needs."""
-
-    config: RunConfig
-    """With the model and the temperature that were used."""
-    environment: Environment
-    summary: Summary
-    speculation: Speculation
-    records: tuple[RequestRecord, ...]
-    notes: tuple[str, ...]
-
-
-class Progress(Protocol):
-    """Receives the progress of a run. Its methods must return at once."""
-
-    def begin(self, phase: str, num_requests: int | None) -> None:
-        """A phase begins. `num_requests` is None when only time bounds the phase."""
-        ...
-
-    def advance(self, record: RequestRecord) -> None:
-        """A request of the phase has ended."""
-        ...
+_PROBE_CHARS = 2000
+"""Long enough to measure characters per token within 1 %, short enough for any context."""
 
 
 async def measure(
-    config: RunConfig, api_key: str | None, argv: Sequence[str], progress: Progress
+    config: RunConfig,
+    api_key: str | None,
+    argv: Sequence[str],
+    progress: Progress,
+    stop: asyncio.Event | None = None,
 ) -> RunResult:
     """Carry out one run.
 
     Raises BenchError, WorkloadError or CountersUnavailable before the load starts. During the load,
-    failures are recorded and not raised.
+    failures are recorded and not raised. When `stop` is set, the result has what was measured.
     """
+    stop = stop or asyncio.Event()
     environment = describe_environment(argv)
-    prompts = _load_prompts(config)
+    entries = load_entries(config)
     server = parse_server_url(config.url)
     admin = parse_server_url(config.admin_url) if config.admin_url is not None else None
     async with aiohttp.ClientSession(
@@ -77,74 +61,92 @@ async def measure(
     ) as session:
         client = StreamingClient(session, server, api_key, config.timeout_s)
         model = config.model or await fetch_model(session, server, api_key)
-        config = dataclasses.replace(config, model=model, temperature=config.effective_temperature)
-        sampling = _sampling(config, model)
+        config = dataclasses.replace(config, model=model)
+        if not config.phases:
+            config = dataclasses.replace(config, temperature=config.effective_temperature)
         environment = dataclasses.replace(
             environment, vllm_server=await fetch_version(session, server)
         )
-        notes = await _warm_up(config, client, prompts, sampling, progress)
-        before = await find_counters(session, server, admin, api_key)
-        progress.begin("measuring", config.num_requests)
-        records = await _run_load(config, client, build_specs(prompts, sampling), progress.advance)
-        speculation = await finish_counters(session, before)
-    if len(records) + config.num_warmup > len(prompts):
-        notes.append(
-            f"{len(records)} requests and {config.num_warmup} for warm-up share {len(prompts)} "
-            "prompts; the server may answer repeated prompts from its prefix cache"
+        filler = await _measure_filler(client, model, entries)
+        phases = plan_run(config, entries, filler)
+        run_id = secrets.token_hex(3)
+        samplings = [
+            phase.sampling(config, model, f"bench-{run_id}-{number}-")
+            for number, phase in enumerate(phases)
+        ]
+        warnings = await _warm_up(config, client, phases[0], samplings[0], progress, stop)
+        first_reading = await find_counters(session, server, admin, api_key)
+
+        async def read_counters() -> CounterReading | None:
+            return await read_again(session, first_reading)
+
+        sources = [PhaseSource(p, s) for p, s in zip(phases, samplings, strict=True)]
+        outcomes: list[RepeatOutcome] = []
+        while len(outcomes) < config.repeats and not stop.is_set():
+            outcomes.append(
+                await run_repeat(
+                    phases,
+                    sources,
+                    client,
+                    read_counters,
+                    progress,
+                    number=len(outcomes),
+                    stop=stop,
+                )
+            )
+    return assemble_result(config, environment, phases, outcomes, warnings)
+
+
+async def _measure_filler(
+    client: StreamingClient, model: str, entries: Sequence[TraceEntry]
+) -> FillerText | None:
+    """The text for a trace that has lengths only, after one request that counts its tokens."""
+    if not needs_filler(entries):
+        return None
+    sampling = SamplingSettings(model, 0.0, None, 1, 0, {})
+    text = probe_text(_PROBE_CHARS)
+    spec = build_spec(Prompt("probe", None, text, 1), sampling, 0)
+    record = await client.send(spec, 0.0, time.perf_counter())
+    if not record.prompt_tokens:
+        raise BenchError(
+            "cannot measure how many characters of text make one token, which a trace of lengths "
+            f"needs: {record.error or 'the server reports no usage'}"
         )
-    summary = summarize(records, config.max_dispatch_delay_ms)
-    return RunResult(config, environment, summary, speculation, tuple(records), tuple(notes))
-
-
-def _load_prompts(config: RunConfig) -> list[Prompt]:
-    if config.prompts_file is not None:
-        return shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
-    return load_workload(config.workload).prompts(config.seed)
-
-
-def _sampling(config: RunConfig, model: str) -> SamplingSettings:
-    return SamplingSettings(
-        model=model,
-        temperature=config.effective_temperature,
-        top_p=config.top_p,
-        max_tokens=config.max_tokens,
-        seed=config.seed,
-        extra_body=config.extra_body,
-    )
+    return FillerText(heldout_text(), len(text) / record.prompt_tokens)
 
 
 async def _warm_up(
     config: RunConfig,
     client: StreamingClient,
-    prompts: Sequence[Prompt],
+    phase: PhasePlan,
     sampling: SamplingSettings,
     progress: Progress,
-) -> list[str]:
-    """Send the warm-up requests, which no figure counts; return notes on failed ones.
+    stop: asyncio.Event,
+) -> list[RunWarning]:
+    """Send the warm-up requests, which no figure counts; return warnings about failed ones.
 
     They take the prompts from the end, so that the measured prompts are not in the prefix cache.
     """
-    if not config.num_warmup:
+    if not config.num_warmup or stop.is_set():
         return []
     progress.begin("warming up", config.num_warmup)
-    specs = itertools.islice(build_specs(prompts[::-1], sampling), config.num_warmup)
-    concurrency = config.concurrency or 1
-    records = await run_closed_loop(
-        client, specs, concurrency, None, time.perf_counter, progress.advance
-    )
-    failed = [r for r in records if not r.is_ok]
-    return [f"{len(failed)} warm-up requests failed, e.g. {failed[0].error}"] if failed else []
-
-
-async def _run_load(
-    config: RunConfig, client: StreamingClient, specs: Iterator[RequestSpec], on_record: OnRecord
-) -> list[RequestRecord]:
-    if config.rate_per_s is not None:
-        offsets_s = poisson_arrivals(
-            config.rate_per_s, config.seed, config.num_requests, config.duration_s
+    first_turns = [dataclasses.replace(prompt, turns=()) for prompt in phase.prompts[::-1]]
+    unnamed = dataclasses.replace(sampling, id_prefix="")
+    specs = itertools.islice(build_specs(first_turns, unnamed), config.num_warmup)
+    work = asyncio.create_task(
+        run_closed_loop(
+            client, specs, config.concurrency or 1, None, time.perf_counter, progress.advance
         )
-        return await run_open_loop(client, specs, offsets_s.tolist(), time.perf_counter, on_record)
-    specs = itertools.islice(specs, config.num_requests)
-    return await run_closed_loop(
-        client, specs, config.concurrency or 1, config.duration_s, time.perf_counter, on_record
     )
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            return []
+        failed = [record for record in await work if not record.is_ok]
+    finally:
+        work.cancel()
+        stopping.cancel()
+    if not failed:
+        return []
+    return [RunWarning("warmup", f"{len(failed)} warm-up requests failed, e.g. {failed[0].error}")]

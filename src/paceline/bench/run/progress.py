@@ -19,10 +19,12 @@ class BarProgress:
         self._num_errors = 0
 
     def begin(self, phase: str, num_requests: int | None) -> None:
+        """Start a new bar."""
         self._num_errors = 0
         self._task = self._bars.add_task(phase, total=num_requests, failures="")
 
     def advance(self, record: RequestRecord) -> None:
+        """Count a request on the newest bar."""
         if not record.is_ok:
             self._num_errors += 1
         failures = f"{self._num_errors} failed" if self._num_errors else ""

@@ -7,6 +7,8 @@ the client has read the clock for the chunk before.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import time
 from collections.abc import AsyncIterator
 
@@ -16,6 +18,7 @@ from yarl import URL
 
 from paceline.bench.load.client import StreamingClient
 from paceline.bench.load.records import RequestOutcome
+from paceline.workloads import Prompt, SamplingSettings, Turn, build_spec
 from unit.bench.simulated import SimulatedServer, scripted_spec
 
 
@@ -159,3 +162,27 @@ async def test_cancellation_passes_and_is_no_outcome(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_the_request_id_travels_and_is_recorded(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    spec = dataclasses.replace(scripted_spec(), request_id="bench-1-0-7")
+    record = await client_of(session, server).send(spec, 0.0, time.perf_counter())
+    assert server.header(0, "x-request-id") == "bench-1-0-7"
+    assert record.request_id == "bench-1-0-7"
+
+
+async def test_the_answer_is_kept_only_for_a_session(
+    server: SimulatedServer, session: aiohttp.ClientSession
+) -> None:
+    """The simulated server answers chats with the deltas of its script."""
+    script = json.dumps({"chunks": ["he", "llo"]})
+    chat = Prompt("chat", ({"role": "user", "content": script},), None, None, turns=(Turn("on"),))
+    sampling = SamplingSettings("simulated", 0.0, None, None, 0, {})
+    with_turns = build_spec(chat, sampling, 0)
+    record = await client_of(session, server).send(with_turns, 0.0, time.perf_counter())
+    assert record.answer == "hello"
+    alone = build_spec(dataclasses.replace(chat, turns=()), sampling, 0)
+    record = await client_of(session, server).send(alone, 0.0, time.perf_counter())
+    assert record.answer is None

@@ -11,7 +11,13 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from paceline.bench.results.counters import find_counters
+from paceline.bench.results.counters import (
+    CounterReading,
+    compare_readings,
+    find_counters,
+    read_again,
+)
+from paceline.bench.results.speculation import SpeculationCounters
 from unit.bench.simulated import SimulatedServer
 
 
@@ -62,3 +68,48 @@ async def test_the_port_after_the_data_port_is_read_only_for_a_paceline(
     if reading is not None:
         assert reading.page.port == data_port + 1
         assert reading.counters.drafted_tokens == 8
+
+
+def reading(
+    drafted: int, accepted: int, drafts: int | None = None, column: tuple[int, ...] | None = None
+) -> CounterReading:
+    counters = SpeculationCounters(drafted, accepted, drafts, column)
+    return CounterReading(URL("http://127.0.0.1:1/metrics"), counters, None)
+
+
+def test_acceptance_of_several_windows_leaves_out_what_lies_between() -> None:
+    """Windows of 8 drafted and 6 accepted, and of 12 and 4; 100 were drafted between them."""
+    first = (reading(0, 0, 0, ()), reading(8, 6, 2, (2, 4)))
+    second = (reading(108, 6, 27, (2, 4)), reading(120, 10, 30, (4, 5, 1)))
+    found = compare_readings([first, second])
+    assert (found.drafted_tokens, found.accepted_tokens, found.num_drafts) == (20, 10, 5)
+    assert found.acceptance_rate == 0.5
+    assert found.acceptance_length == 3.0
+    assert found.accepted_per_position_fraction == (4 / 5, 5 / 5, 1 / 5)
+
+
+def test_one_window_without_counters_leaves_acceptance_unknown() -> None:
+    whole = (reading(0, 0), reading(8, 6))
+    assert compare_readings([whole, (None, None)]).note == "a reading of the counters failed"
+    note = compare_readings([(None, None)]).note
+    assert note is not None
+    assert "--admin-url" in note
+
+
+def test_a_restart_in_any_window_leaves_acceptance_unknown() -> None:
+    """The sums would be positive: 80 - 5."""
+    found = compare_readings([(reading(0, 0), reading(80, 60)), (reading(9, 9), reading(4, 4))])
+    assert found.acceptance_rate is None
+    assert found.note == "a counter fell: an engine restarted in the window"
+
+
+async def test_the_same_page_is_read_again(server: SimulatedServer) -> None:
+    server.drafted = 8
+    async with aiohttp.ClientSession() as session:
+        first = await find_counters(session, URL(server.url), None)
+        server.drafted = 24
+        second = await read_again(session, first)
+        assert compare_readings([(first, second)]).drafted_tokens == 16
+        server.has_metrics = False
+        assert await read_again(session, first) is None
+        assert await read_again(session, None) is None

@@ -4,31 +4,9 @@ import pytest
 
 from paceline.bench.load.records import RequestOutcome, RequestRecord
 from paceline.bench.results.distribution import describe_ms
+from paceline.bench.results.slo import Slo
 from paceline.bench.results.summary import summarize
-
-
-def record(
-    index: int = 0,
-    scheduled_s: float = 0.0,
-    sent_s: float | None = None,
-    chunk_times_s: tuple[float, ...] = (0.5, 1.0, 1.5),
-    finished_s: float = 1.5,
-    output_tokens: int | None = 5,
-    error: str | None = None,
-    task: str = "json",
-) -> RequestRecord:
-    return RequestRecord(
-        index=index,
-        task=task,
-        scheduled_s=scheduled_s,
-        sent_s=scheduled_s if sent_s is None else sent_s,
-        chunk_times_s=chunk_times_s,
-        finished_s=finished_s,
-        outcome=RequestOutcome.OK if error is None else RequestOutcome.HTTP_ERROR,
-        prompt_tokens=10,
-        output_tokens=output_tokens,
-        error=error,
-    )
+from unit.bench.results.records import record
 
 
 def test_latencies_of_a_record_count_from_its_scheduled_time() -> None:
@@ -66,7 +44,6 @@ def test_rates_divide_by_first_schedule_to_last_finish() -> None:
             record(1, scheduled_s=2.0, chunk_times_s=(3.0,), finished_s=4.0, output_tokens=7),
             record(2, scheduled_s=3.0, chunk_times_s=(), finished_s=5.0, error="status 500: no"),
         ],
-        max_dispatch_delay_ms=25.0,
     )
     assert summary.window_s == 4.0
     assert summary.output_tokens == 12
@@ -108,11 +85,11 @@ def test_p99_below_500_requests_carries_a_note() -> None:
 
 
 def test_no_samples_give_no_figures() -> None:
-    summary = summarize([], max_dispatch_delay_ms=25.0)
+    summary = summarize([])
     assert summary.ttft_ms.p50 is None
     assert summary.output_tokens_per_s is None
     assert summary.requests_per_s is None
-    assert summary.is_valid
+    assert summary.by_task == {}
 
 
 def test_a_stalled_server_shows_in_latency_however_late_the_requests_went_out() -> None:
@@ -122,33 +99,54 @@ def test_a_stalled_server_shows_in_latency_however_late_the_requests_went_out() 
     Measured from the send they would all have looked like 0.1 s.
     """
     stalled = [record(i, float(i), 10.0, (10.1,), 10.1, output_tokens=1) for i in range(1, 10)]
-    summary = summarize(stalled, max_dispatch_delay_ms=25.0)
+    summary = summarize(stalled)
     assert summary.ttft_ms.p50 == pytest.approx(5100)
     assert summary.ttft_ms.max == pytest.approx(9100)
     assert summary.dispatch_delay_ms.p50 == pytest.approx(5000)
-    assert not summary.is_valid
-    assert "not valid" in summary.notes[0]
 
 
 def test_answers_without_usage_leave_the_token_rate_unknown() -> None:
-    summary = summarize([record(0), record(1, output_tokens=None)], max_dispatch_delay_ms=25.0)
+    summary = summarize([record(0), record(1, output_tokens=None)])
     assert summary.output_tokens_per_s is None
+    assert summary.output_tokens_per_chunk is None
     assert summary.tpot_ms.num_samples == 1
-    assert "1 answers came without usage" in summary.notes[0]
+    assert summary.num_without_usage == 1
 
 
 def test_an_empty_answer_is_noted_and_has_no_time_to_first_token() -> None:
-    summary = summarize([record(0), record(1, chunk_times_s=())], max_dispatch_delay_ms=25.0)
+    summary = summarize([record(0), record(1, chunk_times_s=())])
     assert summary.ttft_ms.num_samples == 1
     assert summary.num_errors == 0
-    assert "1 answers were empty" in summary.notes[0]
+    assert summary.num_empty == 1
 
 
 def test_tasks_are_summarized_separately() -> None:
     summary = summarize(
-        [record(0), record(1, task="code", chunk_times_s=(1.0,)), record(2, error="x")], 25.0
+        [record(0), record(1, task="code", chunk_times_s=(1.0,)), record(2, error="x")]
     )
     assert summary.by_task["code"].ttft_ms.p50 == pytest.approx(1000)
     assert summary.by_task["json"].num_requests == 2
     assert summary.by_task["json"].num_errors == 1
     assert summary.by_task["json"].output_tokens == 5
+    assert summary.by_task["code"].output_tokens_per_chunk == 5.0
+
+
+def test_rates_of_repeats_divide_by_the_sum_of_their_windows() -> None:
+    """Windows of 2 and 3 s on clocks of their own, 5 tokens each."""
+    summary = summarize(
+        [record(0, finished_s=2.0), record(1, finished_s=3.0, repeat=1)], Slo(ttft_ms=600)
+    )
+    assert summary.window_s == 5.0
+    assert summary.output_tokens_per_s == 2.0
+    assert summary.requests_per_s == 0.4
+    assert summary.goodput is not None
+    assert summary.goodput.requests_per_s == 0.4
+
+
+def test_a_wait_for_a_slot_is_latency_but_no_dispatch_delay() -> None:
+    """Due at 0, a slot free at 2, sent at 2.25, content at 3."""
+    waited = record(sent_s=2.25, chunk_times_s=(3.0,), finished_s=3.0, slot_wait_s=2.0)
+    summary = summarize([waited])
+    assert summary.ttft_ms.p50 == 3000
+    assert summary.slot_wait_ms.p50 == 2000
+    assert summary.dispatch_delay_ms.p50 == 250

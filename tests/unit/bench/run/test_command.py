@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from paceline.bench.command import bench
 from paceline.workloads import load_workloads
+from unit.bench.run.schema import validate
 from unit.bench.simulated import SimulatedServer
 
 
@@ -39,7 +40,9 @@ def test_a_run_writes_the_promised_document(
     assert result.exit_code == 0, result.output
     assert "output tokens/s" in result.output
     document = json.loads(report.read_text())
+    validate(document)
     assert document["schema_version"] == 1
+    assert document["valid"] is True
     summary = document["summary"]
     assert (summary["num_requests"], summary["num_errors"]) == (8, 0)
     assert summary["output_tokens"] == 48
@@ -128,7 +131,10 @@ def test_a_load_generator_that_is_late_makes_the_run_invalid(
     )
     assert result.exit_code == 1
     assert "not valid" in result.output
-    assert json.loads(report.read_text())["summary"]["is_valid"] is False
+    document = json.loads(report.read_text())
+    assert document["valid"] is False
+    assert document["warnings"][0]["id"] == "dispatch_delay"
+    assert result.output.startswith("This run is NOT VALID")
 
 
 def test_without_counters_acceptance_is_unknown_and_says_what_to_give(
@@ -183,6 +189,15 @@ def test_an_absent_server_is_an_error_that_names_it(tmp_path: Path) -> None:
         (["http://127.0.0.1:99999"], "URL is"),
         (["--admin-url", "8001"], "must look like"),
         (["--unknown"], "No such option"),
+        (["--ramp-to", "5"], "--ramp-to needs --rate"),
+        (["--rate", "5", "--ramp-to", "9"], "and --duration"),
+        (["--burstiness", "0.5"], "--burstiness shapes the arrivals of --rate"),
+        (["--max-in-flight", "5"], "--max-in-flight bounds --rate and --trace"),
+        (["--slo", "fast"], "--slo is 'fast': 'fast' is no bound"),
+        (["--repeats", "0"], "0 is not in the range"),
+        (["--trace", "absent.jsonl"], "does not exist"),
+        (["--phases", "absent.yaml"], "does not exist"),
+        (["--adaptation-tolerance", "1"], "not in the range"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_is_allowed(words: list[str], message: str) -> None:
@@ -210,3 +225,115 @@ def test_the_command_line_loads_without_the_heavy_imports() -> None:
     code = "import sys, paceline.bench.command; print({'aiohttp', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_bounds_beside_phases_are_wrong_usage(tmp_path: Path) -> None:
+    phases = tmp_path / "phases.yaml"
+    phases.write_text("phases: []")
+    result = invoke("--phases", str(phases), "--num-requests", "5")
+    assert result.exit_code == 2
+    assert "--phases gives each phase a duration" in result.output
+    result = invoke("--phases", str(phases))
+    assert result.exit_code == 2
+    assert "phases is []; it must be a non-empty list" in result.output
+
+
+def test_phases_are_reported_each_with_its_figures(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """Two phases of 0.4 s, repeated twice; every answer has 3 chunks and 6 tokens."""
+    write_prompts(tmp_path / "mine.jsonl", {"tokens": 6, "delay_s": 0.01})
+    phases, report = tmp_path / "phases.yaml", tmp_path / "report.json"
+    phases.write_text(
+        "phases:\n"
+        "- {name: calm, duration_s: 0.4, prompts: mine.jsonl, load: {concurrency: 1}}\n"
+        "- {name: busy, duration_s: 0.4, prompts: mine.jsonl, load: {rate_per_s: 60}}\n"
+    )
+    result = invoke(
+        threaded_server.url,
+        *("--phases", str(phases), "--repeats", "2", "--json", str(report)),
+        *("--slo", "ttft=60s", "--adaptation-window", "0.05", "--max-dispatch-delay-ms", "60000"),
+    )
+    document = json.loads(report.read_text())
+    validate(document)
+    calm, busy = document["phases"]
+    assert (calm["name"], busy["name"]) == ("calm", "busy")
+    assert busy["load"] == "open loop, 60 requests/s"
+    assert (calm["adaptation"], len(busy["adaptation"])) == ([], 2)
+    num_requests = [phase["summary"]["num_requests"] for phase in (calm, busy)]
+    assert min(num_requests) >= 1
+    assert sum(num_requests) == document["summary"]["num_requests"]
+    assert document["summary"]["goodput"]["attained_fraction"] == 1.0
+    assert len(document["repeats"]) == len(document["series"]) == 2
+    # The server drafts 8 tokens for each answer and accepts 4.
+    assert calm["speculation"]["acceptance_rate"] == 0.5
+    assert document["speculation"]["drafted_tokens"] == 8 * sum(num_requests)
+    assert "calm" in result.output
+    assert "goodput" in result.output
+
+
+def test_a_trace_of_lengths_is_sent_with_texts_of_these_lengths(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """The server counts two characters per token, which the first request finds out."""
+    trace, report = tmp_path / "trace.jsonl", tmp_path / "report.json"
+    trace.write_text('{"timestamp": 7000, "input_length": 300, "output_length": 9}\n')
+    result = invoke(
+        threaded_server.url,
+        *("--trace", str(trace), "--json", str(report), "--max-dispatch-delay-ms", "60000"),
+    )
+    assert result.exit_code == 0, result.output
+    probe, body = threaded_server.bodies
+    assert probe["max_tokens"] == 1
+    assert len(body["prompt"]) == 600
+    assert (body["max_tokens"], body["ignore_eos"]) == (9, True)
+    summary = json.loads(report.read_text())["summary"]
+    assert (summary["num_requests"], summary["prompt_tokens"]) == (1, 300)
+
+
+def test_a_trace_is_replayed_at_its_times(threaded_server: SimulatedServer, tmp_path: Path) -> None:
+    """Lines with text keep their text; their times are divided by the speed."""
+    trace, report = tmp_path / "trace.jsonl", tmp_path / "report.json"
+    lines = [
+        {"timestamp": 5000 + 100 * n, "prompt": json.dumps({"tokens": 2}), "task": f"t{n}"}
+        for n in range(4)
+    ]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    records = tmp_path / "records.jsonl"
+    result = invoke(
+        threaded_server.url,
+        *("--trace", str(trace), "--trace-speed", "2", "--max-in-flight", "1"),
+        *("--json", str(report), "--records", str(records), "--max-dispatch-delay-ms", "60000"),
+    )
+    assert result.exit_code == 0, result.output
+    due_s = [json.loads(line)["scheduled_s"] for line in records.read_text().splitlines()]
+    assert due_s == pytest.approx([0.0, 0.05, 0.1, 0.15])
+    document = json.loads(report.read_text())
+    validate(document)
+    assert set(document["summary"]["by_task"]) == {"t0", "t1", "t2", "t3"}
+    assert "by task" in result.output
+
+
+def test_sessions_grow_by_the_answers(threaded_server: SimulatedServer, tmp_path: Path) -> None:
+    """The second request holds the first question, its answer, and the second question."""
+    script = json.dumps({"chunks": ["he", "llo"]})
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text(
+        json.dumps({"messages": [{"role": "user", "content": script}], "turns": [script]})
+    )
+    records = tmp_path / "records.jsonl"
+    result = invoke(
+        threaded_server.url,
+        *("--prompts", str(prompts), "--num-requests", "2", "--records", str(records)),
+    )
+    assert result.exit_code == 0, result.output
+    assert [m["content"] for m in threaded_server.bodies[1]["messages"]] == [
+        script,
+        "hello",
+        script,
+    ]
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [(line["index"], line["turn"]) for line in lines] == [(0, 0), (0, 1)]
+    assert "answer" not in lines[0]
+    ids = [threaded_server.header(number, "x-request-id") for number in range(2)]
+    assert ids == [line["request_id"] for line in lines]

@@ -28,6 +28,15 @@ def test_warm_up_requests_are_equal_for_longer_contexts(max_model_len: int | Non
     assert [request["max_tokens"] for request in warm_up_requests(max_model_len)] == [24, 24]
 
 
+@pytest.mark.parametrize("max_model_len", [16, None])
+def test_a_warm_up_request_asks_for_log_probabilities(max_model_len: int | None) -> None:
+    """vLLM compiles their kernel at the first such request, and all streams wait for that.
+
+    0 asks for no more than the tokens' own, which `--max-logprobs 0` allows too.
+    """
+    assert any(request.get("logprobs") == 0 for request in warm_up_requests(max_model_len))
+
+
 async def test_a_check_without_descriptors_says_nothing_about_the_engine(tmp_path: Path) -> None:
     async with EngineProbe(tmp_path / "no.sock") as probe:
         with pytest.raises(EngineProbeFailed) as refused:

@@ -1,0 +1,225 @@
+"""The options of `paceline bench run`, in the groups in which `--help` lists them.
+
+Imports nothing heavy, so that `--help` stays fast. `parsing` turns the values into a `RunConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from paceline.workloads import workload_names
+
+DEFAULT_NUM_REQUESTS = 64
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FILE = click.Path(exists=True, dir_okay=False)
+_ABOVE_0 = click.FloatRange(min=0, min_open=True)
+_AT_LEAST_1 = click.IntRange(min=1)
+
+_WORKLOAD = (
+    click.option(
+        "--workload",
+        type=click.Choice(workload_names()),
+        default="mixed",
+        show_default=True,
+        help="Built-in prompts, listed above.",
+    ),
+    click.option(
+        "--prompts",
+        "prompts_file",
+        type=_FILE,
+        help='Your own prompts instead, one JSON object per line: {"messages": [...]} or '
+        '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns".',
+    ),
+    click.option(
+        "--system-prompt",
+        "system_prompt_file",
+        type=_FILE,
+        help="Text file that precedes every prompt, as a shared system prompt.",
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0),
+        help="Sampling temperature; 0 is greedy.  [default: the workload's; 0 with --prompts]",
+    ),
+    click.option(
+        "--top-p", type=click.FloatRange(min=0, max=1, min_open=True), help="Nucleus sampling."
+    ),
+    click.option("--max-tokens", type=_AT_LEAST_1, help="Overrides the prompts' own limits."),
+    click.option(
+        "--extra-body",
+        metavar="JSON",
+        help="""Merged into every request body, e.g. '{"top_k": 20, "ignore_eos": true}'.""",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seeds the order of the prompts, the arrivals and the sampling of each request.",
+    ),
+)
+
+_LOAD = (
+    click.option(
+        "--num-requests",
+        type=_AT_LEAST_1,
+        help="Requests to measure, in each repeat.  "
+        f"[default: {DEFAULT_NUM_REQUESTS}, or no bound with --duration]",
+    ),
+    click.option(
+        "--duration",
+        "duration_s",
+        type=_ABOVE_0,
+        metavar="SECONDS",
+        help="Start no request after this time; requests in flight are awaited and counted.",
+    ),
+    click.option(
+        "--concurrency",
+        type=_AT_LEAST_1,
+        help="Closed loop: requests in flight at all times.  [default: 1]",
+    ),
+    click.option(
+        "--rate",
+        "rate_per_s",
+        type=_ABOVE_0,
+        metavar="PER_SECOND",
+        help="Open loop: random arrivals at this mean rate, whether or not earlier requests ended.",
+    ),
+    click.option(
+        "--burstiness",
+        type=_ABOVE_0,
+        default=1.0,
+        show_default=True,
+        help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
+    ),
+    click.option(
+        "--ramp-to",
+        "final_rate_per_s",
+        type=_ABOVE_0,
+        metavar="PER_SECOND",
+        help="The rate changes linearly from --rate to this over --duration.",
+    ),
+    click.option(
+        "--trace",
+        "trace_file",
+        type=_FILE,
+        help="Replay a trace: requests with timestamps, as JSON lines or CSV (docs/bench.md).",
+    ),
+    click.option(
+        "--trace-speed",
+        type=_ABOVE_0,
+        default=1.0,
+        show_default=True,
+        help="The times of the trace are divided by it.",
+    ),
+    click.option(
+        "--phases",
+        "phases_file",
+        type=_FILE,
+        help="YAML or JSON file of phases, each with its load and workload (docs/bench.md).",
+    ),
+    click.option(
+        "--max-in-flight",
+        type=_AT_LEAST_1,
+        help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
+    ),
+    click.option(
+        "--repeats",
+        type=_AT_LEAST_1,
+        default=1,
+        show_default=True,
+        help="Make the measurement this often; with 5 or more, intervals are over repeats.",
+    ),
+    click.option(
+        "--warmup",
+        "num_warmup",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Requests sent before the measurement and not counted.",
+    ),
+)
+
+_SERVER = (
+    click.option("--model", help="Model to request.  [default: the first that the server lists]"),
+    click.option(
+        "--api-key",
+        envvar="PACELINE_BENCH_API_KEY",
+        show_envvar=True,
+        help="Sent as bearer token; never written to a report.",
+    ),
+    click.option(
+        "--admin-url",
+        help="Server to read the speculation counters from: Paceline's admin port.  [default: the "
+        "server's own /metrics, else, on loopback, the port after URL's]",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=_ABOVE_0,
+        default=600.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Per request; a request that takes longer is an error.",
+    ),
+)
+
+_JUDGEMENT = (
+    click.option(
+        "--slo",
+        metavar="BOUNDS",
+        help="Report goodput: requests that meet all of these bounds, e.g. ttft=1s,tpot=50ms,"
+        "e2e=20s.",
+    ),
+    click.option(
+        "--adaptation-window",
+        "adaptation_window_s",
+        type=_ABOVE_0,
+        default=5.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Window of throughput by which the adaptation lag of --phases is found.",
+    ),
+    click.option(
+        "--adaptation-tolerance",
+        type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+        default=0.1,
+        show_default=True,
+        help="Distance from the later throughput that counts as settled, as a fraction.",
+    ),
+    click.option(
+        "--max-dispatch-delay-ms",
+        type=_ABOVE_0,
+        default=25.0,
+        show_default=True,
+        help="The run is not valid when the load generator sends later than this (p99).",
+    ),
+    click.option("--allow-errors", is_flag=True, help="Exit with 0 even if requests failed."),
+)
+
+_OUTPUT = (
+    click.option(
+        "--json",
+        "json_file",
+        type=click.Path(dir_okay=False),
+        help="Write the report to this file.",
+    ),
+    click.option(
+        "--records",
+        "records_file",
+        type=click.Path(dir_okay=False),
+        help="Write every request to this file, one JSON object per line.",
+    ),
+)
+
+
+def run_options(command: Command) -> Command:
+    """Add every option to a command."""
+    for option in reversed((*_WORKLOAD, *_LOAD, *_SERVER, *_JUDGEMENT, *_OUTPUT)):
+        command = option(command)
+    return command

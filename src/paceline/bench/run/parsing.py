@@ -1,0 +1,89 @@
+"""Turn the options of `paceline bench run` into a `RunConfig`; wrong usage names the options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.bench.results.adaptation import AdaptationRule
+from paceline.bench.results.slo import Slo, parse_slo
+from paceline.bench.run.config import BenchError, RunConfig, parse_server_url
+from paceline.bench.run.options import DEFAULT_NUM_REQUESTS
+from paceline.bench.run.phase_file import load_phases
+
+_LOADS = {
+    "concurrency": "--concurrency (closed loop)",
+    "rate_per_s": "--rate (open loop)",
+    "trace_file": "--trace",
+    "phases_file": "--phases",
+}
+
+
+def parse_config(url: str, options: dict[str, Any]) -> RunConfig:
+    """The settings of the run. Raises click.UsageError; WorkloadError for a bad file of phases."""
+    _check_loads(options)
+    try:
+        for address in (url, options["admin_url"]):
+            if address is not None:
+                parse_server_url(address)
+    except BenchError as error:
+        raise click.UsageError(str(error)) from error
+    settings = dict(options)
+    phases_file = settings.pop("phases_file")
+    rule = AdaptationRule(settings.pop("adaptation_window_s"), settings.pop("adaptation_tolerance"))
+    return RunConfig(
+        url=url,
+        extra_body=_parse_extra_body(settings.pop("extra_body")),
+        slo=_parse_slo(settings.pop("slo")),
+        adaptation=rule,
+        phases=() if phases_file is None else load_phases(Path(phases_file)),
+        **settings,
+    )
+
+
+def _check_loads(options: dict[str, Any]) -> None:
+    """Refuse options that exclude each other, and fill in the defaults of the load."""
+    given = [label for name, label in _LOADS.items() if options[name] is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other.")
+    if not given:
+        options["concurrency"] = 1
+    has_rate = options["rate_per_s"] is not None
+    if options["final_rate_per_s"] is not None and not (has_rate and options["duration_s"]):
+        raise click.UsageError("--ramp-to needs --rate, at which it begins, and --duration.")
+    if options["burstiness"] != 1.0 and not has_rate:
+        raise click.UsageError("--burstiness shapes the arrivals of --rate; give --rate.")
+    if options["max_in_flight"] is not None and not (has_rate or options["trace_file"]):
+        raise click.UsageError("--max-in-flight bounds --rate and --trace; give one of them.")
+    bounds = [options["num_requests"], options["duration_s"]]
+    if options["phases_file"] is not None:
+        if any(bound is not None for bound in bounds):
+            raise click.UsageError(
+                "--phases gives each phase a duration; --num-requests and --duration have no place."
+            )
+    elif options["trace_file"] is None and all(bound is None for bound in bounds):
+        options["num_requests"] = DEFAULT_NUM_REQUESTS
+
+
+def _parse_slo(text: str | None) -> Slo | None:
+    if text is None:
+        return None
+    try:
+        return parse_slo(text)
+    except ValueError as error:
+        raise click.UsageError(f"--slo is {text!r}: {error}") from error
+
+
+def _parse_extra_body(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        extra_body = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--extra-body is {text!r}, which is not JSON: {error}") from error
+    if not isinstance(extra_body, dict):
+        raise click.UsageError(f"--extra-body is {text!r}; it must be a JSON object.")
+    return extra_body

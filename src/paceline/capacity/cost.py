@@ -1,0 +1,52 @@
+"""Money: cost per million tokens, monthly bill, payback against what is paid at present."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOURS_PER_MONTH = 730.0
+"""365 days of 24 hours over 12 months."""
+
+
+def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float:
+    """Cost of a million tokens at a steady rate.
+
+    >>> usd_per_million_tokens(3.6, 1000.0)
+    1.0
+    """
+    return usd_per_hour / (tokens_per_s * 3600.0) * 1e6
+
+
+def monthly_usd(usd_per_hour: float) -> float:
+    """Bill of a month of continuous use.
+
+    >>> monthly_usd(2.0)
+    1460.0
+    """
+    return usd_per_hour * HOURS_PER_MONTH
+
+
+@dataclass(frozen=True, slots=True)
+class Payback:
+    """A change of the monthly bill."""
+
+    present_usd_per_month: float
+    planned_usd_per_month: float
+    one_time_usd: float
+    """Work and hardware that the change needs."""
+
+    @property
+    def saved_usd_per_month(self) -> float:
+        """Negative where the plan costs more."""
+        return self.present_usd_per_month - self.planned_usd_per_month
+
+    @property
+    def months(self) -> float | None:
+        """Months until the saving has paid for the change; None where nothing is saved.
+
+        >>> Payback(10_000.0, 6_000.0, 20_000.0).months
+        5.0
+        """
+        if self.saved_usd_per_month <= 0:
+            return None
+        return self.one_time_usd / self.saved_usd_per_month

@@ -1,0 +1,337 @@
+"""The command `paceline plan MODEL`, which is also the group of `paceline plan replay FILE`.
+
+The first argument selects: the name of a subcommand, or else a model.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.capacity.hardware import Hardware
+from paceline.capacity.model.weight_format import DTYPE_BYTES, SCHEMES, named_format
+from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.plan.decisions.advice import advise
+from paceline.plan.decisions.fleet import Bill
+from paceline.plan.decisions.limits import LimitSettings, engine_limits
+from paceline.plan.decisions.planner import Demand, Plan, choose_hardware, make_plan, step_times
+from paceline.plan.output.document import plan_document
+from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
+from paceline.plan.output.report import render_report
+from paceline.plan.sources.catalogue import Catalogue, load_catalogue
+from paceline.plan.sources.drafters import choose_drafter, no_drafter
+from paceline.plan.sources.model_source import find_model
+from paceline.plan.sources.this_machine import Machine, read_machine
+from paceline.plan.values import EngineLimits, HardwareEntry, Load, PlanError, PlannedModel, Slo
+
+_GIB = 1024**3
+
+_EXAMPLES = """\b
+Examples:
+  paceline plan meta-llama/Meta-Llama-3-70B-Instruct
+      The cheapest machine of the catalogue that holds it, and what it gives
+  paceline plan Qwen/Qwen2.5-72B-Instruct --gpu h100 --num-gpus 8 --json plan.json
+  paceline plan Qwen/Qwen3-32B --gpu h200 --quantization fp8 --prompt-tokens 3000 \\
+      --slo-ttft-ms 1000 --slo-tpot-ms 30 --requests-per-day 2e6 --regions 2
+  paceline plan ./my-model --gpu cpu --draft ./my-draft --acceptance 0.7
+  paceline plan Qwen/Qwen3-8B --gpu l4 --write deployment/
+      Also write deployment/paceline.yaml and deployment/vllm-command.txt
+"""
+
+
+class _ModelOrSubcommand(click.Group):
+    """A group whose first argument may be a model instead of a subcommand."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self.commands:
+            return super().make_context(info_name, args, parent=parent, **extra)
+        return plan_model.make_context(info_name, args, parent=parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if ctx.command is plan_model:
+            return plan_model.invoke(ctx)
+        return super().invoke(ctx)
+
+
+@click.command(
+    help="Plan how to serve MODEL: memory, speed, speculation, replicas and cost.\n\n"
+    "MODEL is a folder with config.json, a config.json, or a name of the table of well-known "
+    "models. Without --gpu, the cheapest machine of the catalogue is chosen. Figures are computed "
+    "from shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
+    "is 0 only if the model fits and meets the limits given.",
+    epilog=_EXAMPLES,
+)
+@click.argument("model")
+@click.option("--gpu", help="Hardware of the catalogue, such as h100; cpu is this machine.")
+@click.option(
+    "--num-gpus", type=click.IntRange(min=1), help="GPUs to plan for.  [default: the fewest]"
+)
+@click.option(
+    "--tensor-parallel",
+    type=click.IntRange(min=1),
+    help="GPUs of one replica.  [default: the size with the most tokens/s]",
+)
+@click.option(
+    "--draft",
+    default="auto",
+    show_default=True,
+    help="Drafter: auto, ngram, suffix, none, or a draft model.",
+)
+@click.option(
+    "--acceptance",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    help="Probability that a draft token is accepted, from `paceline bench run`.",
+)
+@click.option(
+    "--draft-length-max", type=click.IntRange(1, 64), default=8, show_default=True, help="Ceiling."
+)
+@click.option("--dtype", type=click.Choice(sorted(DTYPE_BYTES)), help="[default: the checkpoint's]")
+@click.option(
+    "--quantization",
+    type=click.Choice(SCHEMES),
+    help="Plan for weights converted to this scheme.  [default: as the model is stored]",
+)
+@click.option("--prompt-tokens", type=click.IntRange(min=1), default=1024, show_default=True)
+@click.option("--output-tokens", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option("--concurrency", type=click.IntRange(min=1), help="Requests at once per replica.")
+@click.option("--requests-per-day", type=click.FloatRange(min=0, min_open=True))
+@click.option(
+    "--peak-factor",
+    type=click.FloatRange(min=1),
+    default=3.0,
+    show_default=True,
+    help="Rate of the busiest minutes over the mean of the day.",
+)
+@click.option(
+    "--regions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With more than one, the loss of any one is survived.",
+)
+@click.option("--slo-ttft-ms", type=click.FloatRange(min=0, min_open=True))
+@click.option("--slo-tpot-ms", type=click.FloatRange(min=0, min_open=True))
+@click.option("--max-model-len", type=click.IntRange(min=16))
+@click.option("--max-num-seqs", type=click.IntRange(min=1), help="[default: vLLM's]")
+@click.option("--max-num-batched-tokens", type=click.IntRange(min=1), help="[default: vLLM's]")
+@click.option(
+    "--gpu-memory-utilization", type=click.FloatRange(min=0.05, max=1), help="[default: 0.9]"
+)
+@click.option("--kv-cache-dtype", type=click.Choice(["auto", "fp8"]), default="auto")
+@click.option(
+    "--kv-cache-bytes",
+    type=click.IntRange(min=1),
+    help="Size on each GPU, instead of the rest.",
+)
+@click.option(
+    "--reserve-gib",
+    type=click.FloatRange(min=0),
+    help="Activations, graphs and runtime of each GPU, instead of the estimate.",
+)
+@click.option("--usd-per-hour", type=click.FloatRange(min=0), help="Your price of one GPU.")
+@click.option("--present-usd-per-month", type=click.FloatRange(min=0), help="Bill to compare with.")
+@click.option(
+    "--one-time-usd", type=click.FloatRange(min=0), default=0.0, help="What the change costs once."
+)
+@click.option(
+    "--catalogue",
+    "catalogue_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON file with your own gpus, cpus and models.",
+)
+@click.option(
+    "--calibrate",
+    metavar="URL",
+    help="Idle server that runs MODEL on this hardware: measure its step time for 10 s first.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the plan as JSON; - for standard output.",
+)
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write paceline.yaml and vllm-command.txt into this folder.",
+)
+def plan_model(model: str, json_file: Path | None, folder: Path | None, **options: Any) -> None:
+    """Parse the options, make the plan, show and write it."""
+    try:
+        plan, alternatives = _plan(model, options)
+    except PlanError as error:
+        raise click.UsageError(str(error)) from None
+    advice = advise(plan, alternatives)
+    if json_file is not None:
+        _write_json(plan_document(plan, advice, alternatives), json_file)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "paceline.yaml").write_text(render_paceline_yaml(plan), encoding="utf-8")
+        command = render_vllm_command(plan) + "\n"
+        (folder / "vllm-command.txt").write_text(command, encoding="utf-8")
+    if str(json_file) != "-":
+        click.echo(render_report(plan, advice))
+    if plan.point is None:
+        click.echo(_failure(plan), err=True)
+        sys.exit(1)
+
+
+plan = _ModelOrSubcommand(name="plan", help="Plan how to serve a model.")
+
+
+def _plan(model_name: str, options: dict[str, Any]) -> tuple[Plan, dict[str, Plan]]:
+    catalogue = load_catalogue(options["catalogue_file"])
+    machine = read_machine()
+    gpu = options["gpu"]
+    if gpu is None and options["usd_per_hour"] is not None:
+        raise PlanError("--usd-per-hour is the price of one kind of hardware: name it with --gpu")
+    if gpu is None and (options["num_gpus"] or options["tensor_parallel"] or options["calibrate"]):
+        raise PlanError(
+            "--num-gpus, --tensor-parallel and --calibrate need --gpu, which names the hardware"
+        )
+    entry = None if gpu is None else catalogue.find(gpu, machine, options["usd_per_hour"])
+    dtype = options["dtype"] or _dtype(model_name, entry, machine, catalogue, options)
+    model = find_model(model_name, catalogue, dtype=dtype, quantization=options["quantization"])
+    demand = _demand(model, dtype, catalogue, options)
+    if entry is None:
+        plan = choose_hardware(demand, catalogue.priced_gpus())
+    else:
+        if options["calibrate"] is not None:
+            entry = _calibrated(demand, entry, options)
+        plan = _plan_on(demand, entry, options["num_gpus"], options["tensor_parallel"])
+    return plan, dict(_alternatives(plan))
+
+
+def _calibrated(demand: Demand, entry: HardwareEntry, options: dict[str, Any]) -> HardwareEntry:
+    """The hardware at the pace of a server that runs the model on it."""
+    from paceline.plan.calibration import calibrate  # It imports an HTTP client.
+
+    size = options["tensor_parallel"] or options["num_gpus"] or 1
+    alone = replace(demand, drafter=no_drafter())
+    return calibrate(entry, options["calibrate"], lambda fitted: step_times(alone, fitted, size))
+
+
+def _dtype(
+    name: str,
+    entry: HardwareEntry | None,
+    machine: Machine,
+    catalogue: Catalogue,
+    options: dict[str, Any],
+) -> str:
+    """The format that vLLM, or `paceline serve` on a CPU, chooses for the checkpoint."""
+    if entry is not None and entry.hardware.is_cpu:
+        return choose_cpu_dtype(machine.cpu_flags)[0]
+    model = find_model(name, catalogue, quantization=options["quantization"])
+    wanted = "bfloat16" if model.shape.dtype == "float32" else model.shape.dtype
+    if entry is not None and wanted not in entry.hardware.flops_per_s:
+        return "float16"
+    return wanted
+
+
+def _demand(
+    model: PlannedModel, dtype: str, catalogue: Catalogue, options: dict[str, Any]
+) -> Demand:
+    load = Load(
+        prompt_tokens=options["prompt_tokens"],
+        output_tokens=options["output_tokens"],
+        requests_per_day=options["requests_per_day"],
+        peak_factor=options["peak_factor"],
+        concurrency=options["concurrency"],
+        regions=options["regions"],
+    )
+    reserve = options["reserve_gib"]
+    settings = LimitSettings(
+        gpu_memory_utilization=options["gpu_memory_utilization"],
+        max_model_len=options["max_model_len"],
+        max_num_seqs=options["max_num_seqs"],
+        max_batched_tokens=options["max_num_batched_tokens"],
+        kv_dtype="fp8" if options["kv_cache_dtype"] == "fp8" else None,
+        max_draft_length=options["draft_length_max"],
+        kv_cache_bytes=options["kv_cache_bytes"],
+        reserve_bytes=None if reserve is None else int(reserve * _GIB),
+    )
+
+    def limits_for(hardware: Hardware) -> EngineLimits:
+        return engine_limits(settings, hardware, model, load)
+
+    return Demand(
+        model=model,
+        drafter=choose_drafter(
+            options["draft"],
+            model.name,
+            catalogue,
+            dtype=dtype,
+            acceptance=options["acceptance"],
+        ),
+        load=load,
+        slo=Slo(options["slo_ttft_ms"], options["slo_tpot_ms"]),
+        bill=Bill(options["present_usd_per_month"], options["one_time_usd"]),
+        limits_for=limits_for,
+    )
+
+
+def _plan_on(
+    demand: Demand, entry: HardwareEntry, num_gpus: int | None, tensor_parallel: int | None
+) -> Plan:
+    """The plan on the given number of GPUs, or on the fewest that fit."""
+    if num_gpus is not None or tensor_parallel is not None:
+        return make_plan(demand, entry, num_gpus or tensor_parallel or 1, tensor_parallel)
+    num_gpus = 1
+    while True:
+        plan = make_plan(demand, entry, num_gpus, None)
+        if plan.point is not None or num_gpus * 2 > entry.hardware.gpus_per_machine:
+            return plan
+        num_gpus *= 2
+
+
+def _alternatives(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Plans for the same hardware with other weights; none for a model that is quantized."""
+    model = plan.demand.model
+    if model.weight_format.is_quantized:
+        return
+    for scheme in SCHEMES:
+        if scheme in ("none", "gptq"):
+            continue  # GPTQ has the same sizes as AWQ.
+        weights = named_format(scheme, model.weight_format.dtype)
+        demand = replace(plan.demand, model=replace(model, weight_format=weights))
+        yield (
+            scheme,
+            make_plan(demand, plan.entry, plan.placement.num_gpus, plan.placement.tensor_parallel),
+        )
+
+
+def _write_json(document: dict[str, Any], file: Path) -> None:
+    text = json.dumps(document, indent=1) + "\n"
+    if str(file) == "-":
+        click.echo(text, nl=False)
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
+def _failure(plan: Plan) -> str:
+    model, hardware = plan.demand.model, plan.entry.hardware
+    where = f"{plan.placement.num_gpus} x {hardware.name}"
+    if plan.fits:
+        return (
+            f"{model.name} on {where} misses the SLO with one request at a time: use faster "
+            "hardware (--gpu), more GPUs (--num-gpus), or a longer --slo-ttft-ms or --slo-tpot-ms"
+        )
+    missing = -plan.memory.budget.kv_cache / _GIB
+    need = f"{missing:.1f} GiB more on each GPU" if missing > 0 else "more memory for the KV cache"
+    return (
+        f"{model.name} does not fit on {where}: it needs {need}. Use more GPUs (--num-gpus), "
+        "larger ones (--gpu) or fewer bits (--quantization)"
+    )

@@ -1,0 +1,138 @@
+"""How many replicas a load needs, in how many regions, and what they cost.
+
+Replicas are added until 95 of 100 requests find a slot soon enough at the peak, by the M/M/c queue
+of all slots of a region, and until the load of the slots is below `MAX_LOAD`. With several regions
+the plan survives the loss of one: the others take its traffic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from paceline.capacity.cost import Payback, monthly_usd, usd_per_million_tokens
+from paceline.capacity.queueing import wait_quantile_s
+from paceline.plan.decisions.performance import BatchPerformance
+from paceline.plan.values import Load, Placement, PlanError, Slo
+
+MAX_LOAD = 0.85
+"""Of the slots in use at the peak. Chosen empirically: above it, bursts shorter than the peak fill
+the queue."""
+WAIT_QUANTILE = 0.95
+DEFAULT_MAX_WAIT_S = 1.0
+"""Where no SLO on the time to first token is given."""
+_DAYS_PER_MONTH = 365 / 12
+_MAX_REPLICAS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Replicas for a load, or those of the given GPUs where no load is stated."""
+
+    regions: int
+    replicas_per_region: int
+    gpus: int
+    """Of all regions."""
+    load_fraction: float | None
+    """Slots in use at the peak; None without a stated load."""
+    wait_p95_s: float | None
+    usd_per_hour: float | None
+    """None where the hardware has no price."""
+    usd_per_month: float | None
+    usd_per_million_output_tokens: float | None
+    """At the stated load, or with every slot in use."""
+    usd_per_million_output_tokens_at_full_load: float | None
+    payback: Payback | None
+
+    @property
+    def replicas(self) -> int:
+        """Of all regions."""
+        return self.regions * self.replicas_per_region
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is paid at present, and what the change costs once."""
+
+    present_usd_per_month: float | None = None
+    one_time_usd: float = 0.0
+
+
+def plan_fleet(
+    point: BatchPerformance,
+    load: Load,
+    slo: Slo,
+    placement: Placement,
+    bill: Bill,
+    *,
+    is_priced: bool,
+) -> FleetPlan:
+    """Return the fleet for a replica that runs at `point`."""
+    peak = load.peak_requests_per_s
+    per_region = placement.num_replicas
+    load_fraction = wait_s = None
+    if peak is not None:
+        # With one region of several lost, the others share the whole peak.
+        arrivals = peak / max(1, load.regions - 1)
+        per_region = _replicas(point, arrivals, _max_wait_s(point, slo))
+        load_fraction = arrivals / (per_region * point.requests_per_s)
+        wait_s = wait_quantile_s(
+            per_region * point.num_requests, arrivals, point.residence_s, WAIT_QUANTILE
+        )
+    replicas = per_region * load.regions
+    gpus = replicas * placement.tensor_parallel
+    hourly = gpus * placement.hardware.usd_per_hour if is_priced else None
+    full = at_load = monthly = payback = None
+    if hourly is not None:
+        full = usd_per_million_tokens(hourly, replicas * point.output_tokens_per_s)
+        at_load = full
+        monthly = monthly_usd(hourly)
+        if load.requests_per_day is not None:
+            tokens = load.requests_per_day * _DAYS_PER_MONTH * load.output_tokens
+            at_load = monthly / tokens * 1e6
+        if bill.present_usd_per_month is not None:
+            payback = Payback(bill.present_usd_per_month, monthly, bill.one_time_usd)
+    return FleetPlan(
+        load.regions,
+        per_region,
+        gpus,
+        load_fraction,
+        wait_s,
+        hourly,
+        monthly,
+        at_load,
+        full,
+        payback,
+    )
+
+
+def _max_wait_s(point: BatchPerformance, slo: Slo) -> float:
+    if slo.ttft_ms is None:
+        return DEFAULT_MAX_WAIT_S
+    return max(0.0, slo.ttft_ms / 1e3 - point.ttft_s)
+
+
+def _replicas(point: BatchPerformance, arrivals_per_s: float, max_wait_s: float) -> int:
+    """The fewest replicas of a region that keep the load and the wait low enough."""
+
+    def is_enough(replicas: int) -> bool:
+        slots = replicas * point.num_requests
+        wait_s = wait_quantile_s(slots, arrivals_per_s, point.residence_s, WAIT_QUANTILE)
+        return wait_s <= max_wait_s
+
+    least = max(1, math.ceil(arrivals_per_s / (point.requests_per_s * MAX_LOAD)))
+    if least > _MAX_REPLICAS:
+        raise PlanError(
+            f"the load needs {least} replicas in a region, more than {_MAX_REPLICAS}; set "
+            "--requests-per-day lower or --regions higher"
+        )
+    low, high = least, least
+    while not is_enough(high):
+        low, high = high + 1, high * 2
+    while low < high:
+        middle = (low + high) // 2
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

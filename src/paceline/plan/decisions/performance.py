@@ -1,0 +1,169 @@
+"""How fast: time per output token, time to first token and throughput over batch sizes.
+
+A replica that always has n requests spends, for each request, the time P of its prompt and its
+share of the decode steps, (output tokens / tokens per step) * step(n) / n. So it completes
+
+    r = 1 / (P + output * step(n) / (n * tokens per step))
+
+requests per second. By Little's law each stays n / r seconds, of which P are its own prompt. The
+rest divided by the output tokens is the time per output token; it contains the prompts of other
+requests that interrupt the answer. The time to first token is P and one step in progress, without a
+queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.capacity.speculation import Acceptance, DraftLengthGain, best_length, gains
+from paceline.capacity.step_time import StepTime, model_time
+from paceline.plan.decisions.memory import MemoryPlan
+from paceline.plan.values import (
+    Drafter,
+    EngineLimits,
+    Load,
+    Placement,
+    PlanError,
+    PlannedModel,
+    Slo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPerformance:
+    """One replica at a steady number of requests."""
+
+    num_requests: int
+    draft_length: int
+    """The one with the highest rate here; 0 is no speculation."""
+    speculation_gain: float
+    """Rate of decode steps over that without speculation, minus 1."""
+    tokens_per_step: float
+    step_s: float
+    ttft_s: float
+    tpot_s: float
+    output_tokens_per_s: float
+    """Of all requests together."""
+    requests_per_s: float
+    residence_s: float
+    """From the first step of a request to its last."""
+
+    def meets(self, slo: Slo) -> bool:
+        """Whether both latencies are within the SLO, without a queue."""
+        return (slo.ttft_ms is None or self.ttft_s * 1e3 <= slo.ttft_ms) and (
+            slo.tpot_ms is None or self.tpot_s * 1e3 <= slo.tpot_ms
+        )
+
+
+def step_time(
+    model: PlannedModel, drafter: Drafter, placement: Placement, memory: MemoryPlan
+) -> StepTime:
+    """Return the step times of a placement. Raises `PlanError` for a format it cannot compute."""
+    hardware, size = placement.hardware, placement.tensor_parallel
+    try:
+        target = model_time(model.shape, model.weight_format, memory.target_layers, hardware, size)
+        draft = None
+        if drafter.model is not None:
+            draft = model_time(
+                drafter.model.shape,
+                drafter.model.weight_format,
+                memory.draft_layers,
+                hardware,
+                size,
+            )
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+    return StepTime(target, draft)
+
+
+def speculation_rows(
+    times: StepTime,
+    drafter: Drafter,
+    load: Load,
+    limits: EngineLimits,
+    num_requests: float,
+    acceptance: Acceptance | None = None,
+) -> list[DraftLengthGain]:
+    """Return every draft length at a batch size, 0 first; at the expected acceptance by default."""
+    longest = 0 if drafter.kind == "none" else limits.max_draft_length
+    return gains(
+        times,
+        drafter.acceptance.expected if acceptance is None else acceptance,
+        requests=num_requests,
+        context_tokens=load.mean_context_tokens,
+        draft_lengths=range(longest + 1),
+    )
+
+
+def batch_performance(
+    times: StepTime, drafter: Drafter, load: Load, limits: EngineLimits, num_requests: int
+) -> BatchPerformance:
+    """Return one batch size, at its best draft length."""
+    best = best_length(speculation_rows(times, drafter, load, limits, num_requests))
+    prompt_s = times.prefill_s(load.prompt_tokens)
+    share_s = load.output_tokens / best.tokens_per_step * best.step_s / num_requests
+    rate = 1.0 / (prompt_s + share_s)
+    residence_s = num_requests / rate
+    return BatchPerformance(
+        num_requests=num_requests,
+        draft_length=best.draft_length,
+        speculation_gain=best.gain,
+        tokens_per_step=best.tokens_per_step,
+        step_s=best.step_s,
+        ttft_s=prompt_s + best.step_s,
+        tpot_s=(residence_s - prompt_s) / load.output_tokens,
+        output_tokens_per_s=rate * load.output_tokens,
+        requests_per_s=rate,
+        residence_s=residence_s,
+    )
+
+
+def batch_sizes(largest: int) -> list[int]:
+    """Return 1, 2, 4, … and the largest itself.
+
+    >>> batch_sizes(6)
+    [1, 2, 4, 6]
+    """
+    sizes = [1]
+    while sizes[-1] * 2 < largest:
+        sizes.append(sizes[-1] * 2)
+    return sizes if largest <= 1 else [*sizes, largest]
+
+
+def operating_point(
+    times: StepTime,
+    drafter: Drafter,
+    load: Load,
+    limits: EngineLimits,
+    slo: Slo,
+    largest: int,
+) -> BatchPerformance | None:
+    """Return the largest batch that meets the SLO; None where one request alone misses it.
+
+    Latency grows with the batch, so the search halves the range. The load's own concurrency, where
+    it is given, bounds the batch.
+    """
+    if load.concurrency is not None:
+        largest = min(largest, load.concurrency)
+
+    def at(size: int) -> BatchPerformance:
+        return batch_performance(times, drafter, load, limits, size)
+
+    if largest < 1 or not at(1).meets(slo):
+        return None
+    low, high = 1, largest
+    while low < high:
+        middle = (low + high + 1) // 2
+        if at(middle).meets(slo):
+            low = middle
+        else:
+            high = middle - 1
+    return at(low)
+
+
+def performance_table(
+    times: StepTime, drafter: Drafter, load: Load, limits: EngineLimits, sizes: Sequence[int]
+) -> list[BatchPerformance]:
+    """Return the performance of each batch size."""
+    return [batch_performance(times, drafter, load, limits, size) for size in sizes]

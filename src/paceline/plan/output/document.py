@@ -1,0 +1,279 @@
+"""A plan as a JSON document; docs/plan.md describes every key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import paceline
+from paceline.capacity.model.kv_layout import kv_bytes_per_token, kv_layers
+from paceline.capacity.model.weights import num_params, weight_bytes
+from paceline.capacity.speculation import best_length
+from paceline.plan.decisions.advice import Advice
+from paceline.plan.decisions.fleet import DEFAULT_MAX_WAIT_S, MAX_LOAD, WAIT_QUANTILE
+from paceline.plan.decisions.performance import BatchPerformance
+from paceline.plan.decisions.planner import Plan
+from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
+from paceline.plan.values import PlannedModel
+
+SCHEMA_VERSION = 1
+
+
+def plan_document(
+    plan: Plan, advice: Sequence[Advice], alternatives: Mapping[str, Plan]
+) -> dict[str, Any]:
+    """Return the document of a plan."""
+    fleet = plan.fleet
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "plan",
+        "paceline": paceline.__version__,
+        "fits": plan.fits,
+        "model": _model(plan.demand.model),
+        "weights_bytes": weight_bytes(
+            plan.demand.model.shape, plan.demand.model.weight_format
+        ).total,
+        "kv_bytes_per_token": _kv_bytes(plan.demand.model, plan),
+        "draft": _draft(plan),
+        "max_concurrent_requests": max(0, plan.max_requests) * plan.placement.num_replicas,
+        "hardware": _hardware(plan),
+        "memory": _memory(plan),
+        "kv_cache": _kv_cache(plan),
+        "load": {
+            "prompt_tokens": plan.demand.load.prompt_tokens,
+            "output_tokens": plan.demand.load.output_tokens,
+            "requests_per_day": plan.demand.load.requests_per_day,
+            "peak_factor": plan.demand.load.peak_factor,
+            "slo_ttft_ms": plan.demand.slo.ttft_ms,
+            "slo_tpot_ms": plan.demand.slo.tpot_ms,
+        },
+        "operating_point": None if plan.point is None else _performance(plan.point),
+        "performance": [_performance(row) for row in plan.table],
+        "speculation": _speculation(plan),
+        "fleet": None
+        if fleet is None
+        else {
+            "regions": fleet.regions,
+            "replicas_per_region": fleet.replicas_per_region,
+            "replicas": fleet.replicas,
+            "gpus": fleet.gpus,
+            "load_fraction": fleet.load_fraction,
+            "queue_wait_p95_s": fleet.wait_p95_s,
+        },
+        "cost": _cost(plan),
+        "advice": [
+            {"topic": item.topic, "choice": item.choice, "reason": item.reason} for item in advice
+        ],
+        "alternatives": [_alternative(name, other) for name, other in alternatives.items()],
+        "assumptions": assumptions(plan),
+        "launch": {"paceline_yaml": render_paceline_yaml(plan), "vllm_args": vllm_args(plan)},
+    }
+
+
+def assumptions(plan: Plan) -> list[str]:
+    """Return what the figures rest on, one sentence each."""
+    hardware = plan.entry.hardware
+    lines = [
+        f"hardware: {plan.entry.source}",
+        f"price: {plan.entry.price_source}",
+        f"{hardware.bandwidth_fraction:.3g} of the memory bandwidth and "
+        f"{hardware.flops_fraction:.3g} of the arithmetic are reached",
+        "every request has the stated prompt and answer; without prefix caching",
+    ]
+    if plan.demand.drafter.kind != "none":
+        lines.append(
+            f"acceptance {plan.demand.drafter.acceptance.expected.per_token:g}: "
+            f"{plan.demand.drafter.acceptance_source}"
+        )
+    if plan.entry.calibration is not None:
+        measured = plan.entry.calibration
+        lines.append(
+            f"calibrated: steps of 1 and {measured.num_requests} requests took "
+            f"{measured.one_s * 1e3:.1f} and {measured.many_s * 1e3:.1f} ms, where the catalogue "
+            f"predicts {measured.predicted_one_s * 1e3:.1f} and "
+            f"{measured.predicted_many_s * 1e3:.1f}"
+        )
+    if not hardware.is_cpu:
+        lines.append("activations, CUDA graphs and runtime memory are allowances, not measured")
+    if plan.demand.load.requests_per_day is not None:
+        lines.append(
+            f"replicas by the M/M/c queue: {WAIT_QUANTILE:.0%} of requests wait at most "
+            f"{'what the SLO leaves' if plan.demand.slo.ttft_ms else f'{DEFAULT_MAX_WAIT_S:g} s'}, "
+            f"load at most {MAX_LOAD:.0%} at {plan.demand.load.peak_factor:g} times the mean rate"
+        )
+    return lines
+
+
+def _model(model: PlannedModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "source": model.source,
+        "architecture": model.shape.architecture,
+        "num_params": num_params(model.shape),
+        "dtype": model.weight_format.dtype,
+        "quantization": model.weight_format.name if model.weight_format.is_quantized else None,
+        "checkpoint_bytes": model.checkpoint_bytes,
+        "max_context_tokens": model.shape.max_context_tokens,
+    }
+
+
+def _kv_bytes(model: PlannedModel, plan: Plan) -> int:
+    return kv_bytes_per_token(kv_layers(model.shape, plan.limits.kv_dtype))
+
+
+def _draft(plan: Plan) -> dict[str, Any]:
+    drafter = plan.demand.drafter
+    acceptance = drafter.acceptance
+    document: dict[str, Any] = {
+        "kind": drafter.kind,
+        "name": None,
+        "weights_bytes": 0,
+        "kv_bytes_per_token": 0,
+        "reason": drafter.why,
+        "acceptance": {
+            "per_token": acceptance.expected.per_token,
+            "low": acceptance.low.per_token,
+            "high": acceptance.high.per_token,
+            "proposed_fraction": acceptance.expected.proposed_fraction,
+            "source": drafter.acceptance_source,
+        },
+    }
+    if drafter.model is not None:
+        document |= {
+            "name": drafter.model.name,
+            "weights_bytes": weight_bytes(drafter.model.shape, drafter.model.weight_format).total,
+            "kv_bytes_per_token": _kv_bytes(drafter.model, plan),
+        }
+    return document
+
+
+def _hardware(plan: Plan) -> dict[str, Any]:
+    hardware = plan.entry.hardware
+    return {
+        "name": hardware.name,
+        "num_gpus": plan.placement.num_gpus,
+        "tensor_parallel": plan.placement.tensor_parallel,
+        "replicas": plan.placement.num_replicas,
+        "memory_bytes": hardware.memory_bytes,
+        "usd_per_hour": hardware.usd_per_hour if plan.entry.is_priced else None,
+        "source": plan.entry.source,
+        "price_source": plan.entry.price_source,
+        "calibration": None if plan.entry.calibration is None else asdict(plan.entry.calibration),
+    }
+
+
+def _memory(plan: Plan) -> dict[str, Any]:
+    budget, weights = plan.memory.budget, plan.memory.weights
+    return {
+        "per_gpu": {
+            "total_bytes": budget.total,
+            "utilization": budget.utilization,
+            "weights_bytes": budget.weights,
+            "draft_weights_bytes": budget.draft_weights,
+            "activations_bytes": budget.activations,
+            "graphs_bytes": budget.graphs,
+            "runtime_bytes": budget.runtime,
+            "kv_cache_bytes": plan.memory.kv_cache_bytes,
+        },
+        "weights_by_use": {
+            "attention_bytes": weights.attention,
+            "feed_forward_bytes": weights.feed_forward,
+            "experts_bytes": weights.experts,
+            "embeddings_bytes": weights.embeddings,
+            "norms_bytes": weights.norms,
+            "buffers_bytes": weights.buffers,
+        },
+    }
+
+
+def _kv_cache(plan: Plan) -> dict[str, Any]:
+    memory, limits = plan.memory, plan.limits
+    tokens, concurrency = memory.layout.logged_tokens(
+        memory.kv_cache_bytes, limits.max_model_len, memory.tokens_in_flight
+    )
+    return {
+        "dtype": limits.kv_dtype,
+        "bytes_per_token_per_gpu": kv_bytes_per_token(memory.target_layers),
+        "draft_bytes_per_token_per_gpu": kv_bytes_per_token(memory.draft_layers),
+        "bytes_per_block": memory.layout.bytes_per_block,
+        "num_blocks": memory.layout.num_blocks(memory.kv_cache_bytes),
+        "max_model_len": limits.max_model_len,
+        "tokens": tokens,
+        "max_concurrency_at_max_model_len": concurrency,
+        "requests_by_memory": memory.max_requests(plan.demand.load.context_tokens),
+        "max_num_seqs": limits.max_num_seqs,
+    }
+
+
+def _performance(row: BatchPerformance) -> dict[str, Any]:
+    return {
+        "num_requests": row.num_requests,
+        "draft_length": row.draft_length,
+        "speculation_gain": row.speculation_gain,
+        "step_ms": row.step_s * 1e3,
+        "ttft_ms": row.ttft_s * 1e3,
+        "tpot_ms": row.tpot_s * 1e3,
+        "output_tokens_per_s": row.output_tokens_per_s,
+        "requests_per_s": row.requests_per_s,
+    }
+
+
+def _speculation(plan: Plan) -> dict[str, Any]:
+    best = best_length(plan.speculation)
+    return {
+        "num_requests": 1 if plan.point is None else plan.point.num_requests,
+        "best_draft_length": best.draft_length,
+        "gain": best.gain,
+        "gain_low": best_length(plan.speculation_low).gain,
+        "gain_high": best_length(plan.speculation_high).gain,
+        "draft_lengths": [
+            {
+                "draft_length": row.draft_length,
+                "tokens_per_step": row.tokens_per_step,
+                "step_ms": row.step_s * 1e3,
+                "decode_tokens_per_s": row.tokens_per_s,
+                "gain": row.gain,
+            }
+            for row in plan.speculation
+        ],
+    }
+
+
+def _cost(plan: Plan) -> dict[str, Any]:
+    fleet = plan.fleet
+    if fleet is None:
+        return {"usd_per_million_output_tokens": None, "usd_per_month": None, "payback": None}
+    payback = fleet.payback
+    return {
+        "usd_per_million_output_tokens": fleet.usd_per_million_output_tokens,
+        "usd_per_million_output_tokens_at_full_load": (
+            fleet.usd_per_million_output_tokens_at_full_load
+        ),
+        "usd_per_hour": fleet.usd_per_hour,
+        "usd_per_month": fleet.usd_per_month,
+        "payback": None
+        if payback is None
+        else {
+            "present_usd_per_month": payback.present_usd_per_month,
+            "saved_usd_per_month": payback.saved_usd_per_month,
+            "one_time_usd": payback.one_time_usd,
+            "months": payback.months,
+        },
+    }
+
+
+def _alternative(name: str, other: Plan) -> dict[str, Any]:
+    point, fleet = other.point, other.fleet
+    return {
+        "quantization": name,
+        "fits": other.fits,
+        "weights_bytes": weight_bytes(
+            other.demand.model.shape, other.demand.model.weight_format
+        ).total,
+        "max_concurrent_requests": max(0, other.max_requests) * other.placement.num_replicas,
+        "output_tokens_per_s": None if point is None else point.output_tokens_per_s,
+        "usd_per_million_output_tokens": (
+            None if fleet is None else fleet.usd_per_million_output_tokens
+        ),
+    }

@@ -1,0 +1,160 @@
+"""A plan as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.capacity.cost import Payback
+from paceline.capacity.model.kv_layout import kv_bytes_per_token
+from paceline.capacity.model.weights import num_params
+from paceline.plan.decisions.advice import Advice
+from paceline.plan.decisions.planner import Plan
+from paceline.plan.output.document import assumptions
+from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
+
+_GIB = 1024**3
+_WRAP_COLUMNS = 96
+
+
+def render_report(plan: Plan, advice: Sequence[Advice]) -> str:
+    """Return the whole report, without a final line break."""
+    sections = [
+        _answer(plan),
+        _memory(plan),
+        _performance(plan),
+        _fleet(plan),
+        _advice(advice),
+        ["Assumptions", *_bullets(assumptions(plan))],
+        ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],
+        ["vLLM", f"  {render_vllm_command(plan)}"],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _answer(plan: Plan) -> list[str]:
+    model, hardware = plan.demand.model, plan.entry.hardware
+    size = plan.placement.tensor_parallel
+    lines = [
+        f"{model.name}: {num_params(model.shape) / 1e9:.2f}B parameters, "
+        f"{model.shape.architecture}, {model.weight_format.name}",
+        f"on {plan.placement.num_gpus} x {hardware.name}: tensor parallel {size}, "
+        f"{plan.placement.num_replicas} replica(s)",
+    ]
+    context = plan.demand.load.context_tokens
+    if not plan.fits:
+        return [*lines, f"Does not fit: no room for one request of {context} tokens."]
+    if plan.point is None:
+        return [*lines, "Fits, but one request alone misses the SLO."]
+    point = plan.point
+    lines += _wrapped(
+        f"Fits. Holds {plan.max_requests} requests of {context} tokens per replica; at "
+        f"{point.num_requests}: {point.output_tokens_per_s:,.0f} tokens/s, time to first token "
+        f"{point.ttft_s * 1e3:,.0f} ms, time per output token {point.tpot_s * 1e3:.1f} ms.",
+        "",
+    )
+    return lines
+
+
+def _memory(plan: Plan) -> list[str]:
+    budget = plan.memory.budget
+    rows = [("weights", budget.weights)]
+    if budget.draft_weights:
+        rows.append(("draft weights", budget.draft_weights))
+    if not plan.entry.hardware.is_cpu:
+        rows += [
+            ("activations", budget.activations),
+            ("CUDA graphs", budget.graphs),
+            ("runtime", budget.runtime),
+        ]
+    rows.append(("KV cache", plan.memory.kv_cache_bytes))
+    used = f"{budget.total / _GIB:.1f} GiB"
+    if not plan.entry.hardware.is_cpu:
+        used += f" * {budget.utilization:g}"
+    tokens, concurrency = plan.memory.layout.logged_tokens(
+        plan.memory.kv_cache_bytes, plan.limits.max_model_len, plan.memory.tokens_in_flight
+    )
+    per_token = kv_bytes_per_token([*plan.memory.target_layers, *plan.memory.draft_layers])
+    return [
+        f"Memory of each {'machine' if plan.entry.hardware.is_cpu else 'GPU'} ({used})",
+        *(f"  {name:14} {size / _GIB:8.2f} GiB" for name, size in rows),
+        f"  {per_token:,} bytes per token; {tokens:,} tokens, {concurrency:.2f} requests of "
+        f"{plan.limits.max_model_len:,} tokens",
+    ]
+
+
+def _performance(plan: Plan) -> list[str]:
+    if not plan.table:
+        return []
+    lines = [
+        f"Speed of a replica ({plan.demand.load.prompt_tokens} prompt and "
+        f"{plan.demand.load.output_tokens} output tokens)",
+        "  requests  draft length  gain    TTFT ms   TPOT ms   tokens/s  requests/s",
+    ]
+    for row in plan.table:
+        mark = " <" if plan.point is not None and row == plan.point else ""
+        lines.append(
+            f"  {row.num_requests:8}  {row.draft_length:12}  {row.speculation_gain:+5.0%}  "
+            f"{row.ttft_s * 1e3:8,.0f}  {row.tpot_s * 1e3:8.1f}  {row.output_tokens_per_s:9,.0f}  "
+            f"{row.requests_per_s:10.2f}{mark}"
+        )
+    return lines
+
+
+def _fleet(plan: Plan) -> list[str]:
+    fleet, load = plan.fleet, plan.demand.load
+    if fleet is None:
+        return []
+    lines = ["Fleet and cost"]
+    if load.requests_per_day is not None:
+        lost = " with a region lost" if fleet.regions > 1 else ""
+        lines += _wrapped(
+            f"{load.requests_per_day:,.0f} requests/day, {load.peak_requests_per_s:,.1f}/s at "
+            f"the peak: {fleet.replicas} replicas ({fleet.regions} region(s) of "
+            f"{fleet.replicas_per_region}), {fleet.gpus} GPUs; {fleet.load_fraction:.0%} of the "
+            f"slots in use{lost}, 95 of 100 requests wait at most {fleet.wait_p95_s:.2f} s",
+            "  ",
+        )
+    if fleet.usd_per_hour is None:
+        lines.append("  no price in the catalogue for this hardware: set --usd-per-hour")
+        return lines
+    lines += _wrapped(
+        f"{fleet.usd_per_hour:,.2f} USD/hour, {fleet.usd_per_month:,.0f} USD/month, "
+        f"{fleet.usd_per_million_output_tokens:,.3f} USD per million output tokens "
+        f"({fleet.usd_per_million_output_tokens_at_full_load:,.3f} with every slot in use)",
+        "  ",
+    )
+    if fleet.payback is not None:
+        lines.append("  " + _payback(fleet.payback))
+    return lines
+
+
+def _payback(payback: Payback) -> str:
+    saved = payback.saved_usd_per_month
+    text = f"against {payback.present_usd_per_month:,.0f} USD/month: "
+    if payback.months is None:
+        return text + f"costs {-saved:,.0f} USD/month more"
+    text += f"saves {saved:,.0f} USD/month"
+    if payback.one_time_usd:
+        text += f", pays back {payback.one_time_usd:,.0f} USD in {payback.months:.1f} months"
+    return text
+
+
+def _advice(advice: Sequence[Advice]) -> list[str]:
+    lines = ["Advice"]
+    for item in advice:
+        lines += _wrapped(f"{item.topic}: {item.choice}. {item.reason}.", "  ")
+    return lines
+
+
+def _bullets(items: Sequence[str]) -> list[str]:
+    return [line for item in items for line in _wrapped(item, "  ")]
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    lines, line = [], indent
+    for word in text.split():
+        if len(line) + len(word) >= _WRAP_COLUMNS:
+            lines.append(line.rstrip())
+            line = indent + "    "
+        line += word + " "
+    return [*lines, line.rstrip()]

@@ -1,0 +1,1 @@
+"""Where models, drafters and hardware are read from: folders, tables, this machine."""

@@ -1,0 +1,176 @@
+"""Read the catalogue of hardware and well-known models, and the user's file that overrides it.
+
+The data are `data/gpus.json` and `data/models.json`. A user's file has the same keys: an entry of
+`gpus`, `cpus` or `models` replaces the one of the same name, or adds one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from paceline.capacity.hardware import Hardware, Link, Overheads
+from paceline.plan.sources.this_machine import Machine
+from paceline.plan.values import HardwareEntry, PlanError
+
+CPU = "cpu"
+"""The name of the machine that the command runs on."""
+
+
+class Catalogue:
+    """Hardware and models by name, the user's entries first."""
+
+    def __init__(self, hardware: Mapping[str, Any], models: Mapping[str, Any]) -> None:
+        self._defaults = hardware["defaults"]
+        self._gpus = {entry["name"]: entry for entry in hardware["gpus"]}
+        self._cpus = {entry["name"]: entry for entry in hardware["cpus"]}
+        self._models = {name: entry for entry in models["models"] for name in entry["names"]}
+
+    def override(self, document: Mapping[str, Any], path: Path) -> None:
+        """Replace and add the entries of a user's file."""
+        unknown = set(document) - {"schema_version", "gpus", "cpus", "models"}
+        if unknown:
+            raise PlanError(
+                f"{path} has the keys {', '.join(sorted(unknown))}; allowed: gpus, cpus, models. "
+                "It is the file given with --catalogue"
+            )
+        for known, added in ((self._gpus, "gpus"), (self._cpus, "cpus")):
+            for entry in document.get(added, ()):
+                known[entry["name"]] = {**known.get(entry["name"], {}), **entry}
+        # Reading every changed entry finds missing fields now, with the file's name at hand.
+        for entry in document.get("gpus", ()):
+            self._gpu(self._gpus[entry["name"]], None)
+        for entry in document.get("cpus", ()):
+            self._cpu(self._cpus[entry["name"]], Machine(1, 0, frozenset()), None)
+        for entry in document.get("models", ()):
+            entry["config"].items()
+            self._models.update(dict.fromkeys(entry["names"], entry))
+
+    def gpu_names(self) -> list[str]:
+        """All GPUs, in the order of the file."""
+        return list(self._gpus)
+
+    def model_names(self) -> list[str]:
+        """All models, in the order of the file."""
+        return list(self._models)
+
+    def model_config(self, name: str) -> Mapping[str, Any] | None:
+        """Return the config of a model by its full name, or by what follows the slash."""
+        entry = self._models.get(name)
+        if entry is None:
+            short = name.rpartition("/")[2].lower()
+            matches = {
+                id(entry): entry
+                for full, entry in self._models.items()
+                if full.lower() == name.lower()
+                or ("/" not in name and full.rpartition("/")[2].lower() == short)
+            }
+            if len(matches) != 1:
+                return None
+            (entry,) = matches.values()
+        config = entry["config"]
+        assert isinstance(config, dict)
+        return config
+
+    def find(self, name: str, machine: Machine, usd_per_hour: float | None) -> HardwareEntry:
+        """Return the hardware of this name or alias, at the user's price if there is one."""
+        wanted = name.lower()
+        if wanted in self._cpus:
+            return self._cpu(self._cpus[wanted], machine, usd_per_hour)
+        for entry in self._gpus.values():
+            if wanted == entry["name"] or wanted in entry.get("aliases", ()):
+                return self._gpu(entry, usd_per_hour)
+        allowed = ", ".join([*self._gpus, *self._cpus])
+        raise PlanError(
+            f"--gpu {name} is not in the catalogue; allowed: {allowed}. Add your own with "
+            "--catalogue FILE"
+        )
+
+    def priced_gpus(self) -> Iterator[HardwareEntry]:
+        """Yield the GPUs that have a price."""
+        for entry in self._gpus.values():
+            if entry.get("usd_per_hour"):
+                yield self._gpu(entry, None)
+
+    def _gpu(self, entry: Mapping[str, Any], usd_per_hour: float | None) -> HardwareEntry:
+        values = {**self._defaults, **entry}
+        price = entry.get("usd_per_hour") if usd_per_hour is None else usd_per_hour
+        link = entry["link"]
+        hardware = Hardware(
+            name=entry["name"],
+            is_cpu=False,
+            memory_bytes=entry["memory_mib"] * 1024**2,
+            bandwidth_bytes_per_s=entry["bandwidth_gb_per_s"] * 1e9,
+            bandwidth_fraction=values["bandwidth_fraction"],
+            flops_per_s={name: value * 1e12 for name, value in entry["tflops"].items()},
+            flops_fraction=values["flops_fraction"],
+            link=Link(link["name"], link["gb_per_s"] * 1e9, link["all_reduce_us"] * 1e-6),
+            gpus_per_machine=entry["gpus_per_machine"],
+            usd_per_hour=price or 0.0,
+            kv_block_tokens=values["kv_block_tokens"],
+            overheads=_overheads(values["overheads_us"]),
+        )
+        return HardwareEntry(
+            hardware, price is not None, entry["source"], _price_source(entry, usd_per_hour)
+        )
+
+    def _cpu(
+        self, entry: Mapping[str, Any], machine: Machine, usd_per_hour: float | None
+    ) -> HardwareEntry:
+        core = entry["per_core"]
+        cores = machine.num_cores
+        price = core["usd_per_hour"] * cores if usd_per_hour is None else usd_per_hour
+        hardware = Hardware(
+            name=entry["name"],
+            is_cpu=True,
+            memory_bytes=machine.available_memory_bytes,
+            bandwidth_bytes_per_s=core["bandwidth_gb_per_s"] * 1e9 * cores,
+            bandwidth_fraction=entry["bandwidth_fraction"],
+            flops_per_s={name: value * 1e12 * cores for name, value in core["tflops"].items()},
+            flops_fraction=entry["flops_fraction"],
+            link=Link("none", 1.0, 0.0),
+            gpus_per_machine=1,
+            usd_per_hour=price,
+            kv_block_tokens=entry["kv_block_tokens"],
+            overheads=_overheads(entry["overheads_us"]),
+            sums_memory_and_arithmetic=True,
+        )
+        return HardwareEntry(hardware, True, entry["source"], _price_source(entry, usd_per_hour))
+
+
+def load_catalogue(override: Path | None = None) -> Catalogue:
+    """Return the catalogue, with the user's file over it where one is given."""
+    folder = resources.files("paceline.plan") / "data"
+    catalogue = Catalogue(
+        json.loads((folder / "gpus.json").read_text(encoding="utf-8")),
+        json.loads((folder / "models.json").read_text(encoding="utf-8")),
+    )
+    if override is not None:
+        try:
+            document = json.loads(override.read_text(encoding="utf-8"))
+            catalogue.override(document, override)
+        except KeyError as missing:
+            raise PlanError(
+                f"{override}, given with --catalogue: an entry lacks the field {missing}; a new "
+                "entry needs all fields of those in the catalogue (docs/plan.md)"
+            ) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            if isinstance(error, PlanError):
+                raise
+            raise PlanError(f"{override}, given with --catalogue, is unusable: {error}") from None
+    return catalogue
+
+
+def _overheads(microseconds: Mapping[str, float]) -> Overheads:
+    return Overheads(**{f"{name}_s": value * 1e-6 for name, value in microseconds.items()})
+
+
+def _price_source(entry: Mapping[str, Any], usd_per_hour: float | None) -> str:
+    if usd_per_hour is not None:
+        return "given with --usd-per-hour"
+    if not entry.get("price_source"):
+        return "no price in the catalogue: set --usd-per-hour"
+    return f"{entry['price_source']}, {entry['price_date']}"

@@ -1,0 +1,142 @@
+"""What a plan is asked for: the model, the drafter, the load, the limits and the hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from paceline.capacity.calibration import MeasuredSteps
+from paceline.capacity.hardware import Hardware
+from paceline.capacity.model.shape import ModelShape
+from paceline.capacity.model.weight_format import WeightFormat
+from paceline.capacity.speculation import Acceptance
+
+
+class PlanError(ValueError):
+    """A plan that cannot be made; the message says what was given, what is allowed and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A model with the storage of its weights."""
+
+    name: str
+    """As given on the command line."""
+    source: str
+    """Where its shape was read: a path, or the name in the table."""
+    shape: ModelShape
+    weight_format: WeightFormat
+    checkpoint_bytes: int | None = None
+    """Of the tensors in the folder's safetensors files; None where there are none."""
+
+
+DrafterKind = Literal["model", "ngram", "suffix", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceRange:
+    """An acceptance, and the range that it is expected in."""
+
+    low: Acceptance
+    expected: Acceptance
+    high: Acceptance
+
+    def at(self, per_token: float) -> AcceptanceRange:
+        """A known acceptance: the same in all three."""
+        known = Acceptance(per_token, self.expected.proposed_fraction)
+        return AcceptanceRange(known, known, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """What proposes drafts, and how often they are right."""
+
+    kind: DrafterKind
+    model: PlannedModel | None
+    """Of kind "model" only."""
+    acceptance: AcceptanceRange
+    why: str
+    """Why this drafter, in one sentence."""
+    acceptance_source: str
+    """Where the acceptance is from: given, or an assumption."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The traffic."""
+
+    prompt_tokens: int = 1024
+    output_tokens: int = 256
+    requests_per_day: float | None = None
+    peak_factor: float = 3.0
+    """Rate of the busiest minutes over the mean rate of the day."""
+    concurrency: int | None = None
+    """Requests at once on each replica; None for as many as the limits allow."""
+    regions: int = 1
+
+    @property
+    def context_tokens(self) -> int:
+        """Of a request at its end."""
+        return self.prompt_tokens + self.output_tokens
+
+    @property
+    def mean_context_tokens(self) -> float:
+        """Of a decoding request, on average over its answer."""
+        return self.prompt_tokens + self.output_tokens / 2
+
+    @property
+    def peak_requests_per_s(self) -> float | None:
+        """Arrivals in the busiest minutes."""
+        if self.requests_per_day is None:
+            return None
+        return self.requests_per_day / 86_400 * self.peak_factor
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """Latency that the plan must keep; None for no limit."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Settings of vLLM that decide how much fits."""
+
+    gpu_memory_utilization: float
+    max_model_len: int
+    max_num_seqs: int
+    max_batched_tokens: int
+    kv_dtype: str
+    max_draft_length: int
+    kv_cache_bytes: int | None = None
+    """Fixed size of the cache on each GPU; None for all memory that is left."""
+    reserve_bytes: int | None = None
+    """For activations, graphs and runtime; None for the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareEntry:
+    """One entry of the catalogue, with its sources."""
+
+    hardware: Hardware
+    is_priced: bool
+    source: str
+    price_source: str
+    calibration: MeasuredSteps | None = None
+    """What the hardware was fitted to; None for the catalogue's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Hardware, and how the model is spread over it."""
+
+    hardware: Hardware
+    num_gpus: int
+    tensor_parallel: int
+
+    @property
+    def num_replicas(self) -> int:
+        """Copies of the model on these GPUs."""
+        return self.num_gpus // self.tensor_parallel

@@ -1,0 +1,49 @@
+"""Read a user's own prompts: a file with one JSON object per line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from paceline.workloads.fields import WorkloadError
+from paceline.workloads.prompts import Prompt, parse_prompt
+
+
+def load_prompt_file(path: Path) -> list[Prompt]:
+    """The prompts of the file, in its order. WorkloadError names the line of the first bad one."""
+    prompts = [parse_prompt(item, where, "prompts") for where, item in read_json_lines(path)]
+    if not prompts:
+        raise WorkloadError(f"{path} holds no prompt; write one JSON object per line")
+    return prompts
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, object]]:
+    """Place and parsed value of every line that is not blank."""
+    for number, line in enumerate(read_file(path).splitlines(), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            try:
+                yield where, json.loads(line)
+            except ValueError as error:
+                raise WorkloadError(f"{where} is not JSON: {error}") from error
+
+
+def read_file(path: Path) -> str:
+    """The text of a file; WorkloadError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"cannot read {path}: {error}") from error
+
+
+def add_system_prompt(prompts: Sequence[Prompt], text: str) -> list[Prompt]:
+    """Put one system message in front of every chat, and the text in front of plain prompts."""
+    system = {"role": "system", "content": text}
+    return [
+        dataclasses.replace(prompt, text=f"{text}\n\n{prompt.text}")
+        if prompt.messages is None
+        else dataclasses.replace(prompt, messages=(system, *prompt.messages))
+        for prompt in prompts
+    ]

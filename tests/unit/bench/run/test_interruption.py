@@ -1,0 +1,113 @@
+"""Signals to a real process that measures the mock vLLM: partial reports and surfaced stalls."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline.mock_vllm import read_request_log
+from paceline.mock_vllm.spawn import SpawnedMockVllm, spawn_mock_vllm
+from unit.bench.run.schema import validate
+
+
+@pytest.fixture
+def request_log(tmp_path: Path) -> Path:
+    return tmp_path / "requests.jsonl"
+
+
+@pytest.fixture
+def mock_server(request_log: Path) -> Iterator[SpawnedMockVllm]:
+    """10 ms per token; answers end at their limit only."""
+    flags = ["--model", "m", "--tpot-ms", "10", "--eos-every-tokens", "0"]
+    with spawn_mock_vllm(*flags, "--request-log", str(request_log)) as server:
+        yield server
+
+
+def start_bench(url: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from paceline.cli import main; main()", "bench", "run", url]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def wait_for_ended(log: Path, count: int) -> None:
+    """Return once the mock server has ended this many requests."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        if log.exists() and log.read_text().count('"event":"ended"') >= count:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"the mock server did not end {count} requests")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_a_valid_partial_report(
+    mock_server: SpawnedMockVllm, request_log: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """An hour is planned; the signal comes after six answers of 20 tokens, 0.2 s each."""
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    process = start_bench(
+        mock_server.url,
+        *("--duration", "3600", "--concurrency", "3", "--max-tokens", "20"),
+        *("--json", str(report), "--records", str(records), "--slo", "ttft=30s"),
+    )
+    wait_for_ended(request_log, 6)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    document = json.loads(report.read_text())
+    validate(document)
+    summary = document["summary"]
+    assert document["interrupted"] is True
+    assert "interrupted" in [warning["id"] for warning in document["warnings"]]
+    assert summary["num_requests"] >= 6
+    assert summary["num_errors"] == 0
+    assert summary["output_tokens"] == 20 * summary["num_requests"]
+    assert 1 <= document["num_unfinished"] <= 3
+    assert len(records.read_text().splitlines()) == summary["num_requests"]
+    assert "interrupted before the planned end" in " ".join(output.split())
+    # The server's own log has the reported requests, and at most those in flight beside them.
+    finished = [r for r in read_request_log(request_log) if r.ending == "finished"]
+    reported = {json.loads(line)["request_id"] for line in records.read_text().splitlines()}
+    assert reported <= {record.request_id for record in finished}
+    assert len(finished) <= summary["num_requests"] + document["num_unfinished"]
+    leftovers = sorted(path.name for path in tmp_path.iterdir())
+    assert leftovers == ["records.jsonl", "report.json", "requests.jsonl"]
+
+
+def test_stalls_of_the_load_generator_are_surfaced(
+    mock_server: SpawnedMockVllm, request_log: Path, tmp_path: Path
+) -> None:
+    """The process is stopped twice for 0.4 s while its requests run."""
+    report = tmp_path / "report.json"
+    process = start_bench(
+        mock_server.url,
+        *("--num-requests", "24", "--concurrency", "2", "--max-tokens", "20"),
+        *("--json", str(report)),
+    )
+    for num_ended in (3, 8):
+        wait_for_ended(request_log, num_ended)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate(timeout=60)
+    document = json.loads(report.read_text())
+    long_stalls = [s for s in document["client"]["stalls"] if s["duration_s"] >= 0.3]
+    assert len(long_stalls) >= 2
+    assert document["valid"] is False
+    assert document["client"]["num_requests_stalled"] >= 2
+    assert process.returncode == 1
+    assert "the load generator stalled" in errors

@@ -1,0 +1,141 @@
+"""`paceline plan` on the bundled pair and on well-known models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from paceline.config.sources import load_settings
+from paceline.demo import draft_path, target_path
+from paceline.plan.command import plan as plan_group
+from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json, run_plan
+
+
+def test_the_fixed_keys_are_there(tmp_path: Path) -> None:
+    plan = plan_json(tmp_path, LLAMA_70B, "--gpu", "h100", "--num-gpus", "4")
+    assert plan["schema_version"] == 1
+    assert plan["weights_bytes"] == pytest.approx(141.1e9, rel=0.001)
+    assert plan["kv_bytes_per_token"] == 327_680
+    assert plan["draft"]["weights_bytes"] == 0
+    assert plan["draft"]["kv_bytes_per_token"] == 0
+    assert plan["max_concurrent_requests"] > 50
+    assert plan["cost"]["usd_per_million_output_tokens"] > 0
+    assert all(set(item) == {"topic", "choice", "reason"} for item in plan["advice"])
+    topics = {item["topic"] for item in plan["advice"]}
+    assert {"engine", "quantization", "drafter", "parallelism"} <= topics
+
+
+def test_the_weights_of_the_bundled_pair_are_those_of_its_files(tmp_path: Path) -> None:
+    """vLLM adds the rotary table (2048 positions of 64 values) and four scales a layer."""
+    plan = plan_json(tmp_path, str(target_path()), "--gpu", "cpu", "--dtype", "bfloat16",
+                     "--draft", str(draft_path()))  # fmt: skip
+    rotary = 2048 * 64 * 2
+    assert plan["model"]["checkpoint_bytes"] + rotary + 6 * 16 == plan["weights_bytes"]
+    assert plan["kv_bytes_per_token"] == 2 * 6 * 2 * 64 * 2
+    assert plan["draft"]["kv_bytes_per_token"] == 2 * 2 * 2 * 64 * 2
+
+
+def test_a_draft_model_takes_memory_from_the_cache(tmp_path: Path) -> None:
+    arguments = ("Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4")
+    alone = plan_json(tmp_path, *arguments, "--draft", "none")
+    with_draft = plan_json(tmp_path, *arguments)
+    assert with_draft["draft"]["name"] == "Qwen/Qwen2.5-1.5B-Instruct"
+    assert with_draft["kv_cache"]["num_blocks"] < alone["kv_cache"]["num_blocks"]
+    assert with_draft["kv_cache"]["draft_bytes_per_token_per_gpu"] > 0
+
+
+def test_a_model_that_does_not_fit_ends_with_1_and_says_what_is_missing() -> None:
+    result = run_plan(LLAMA_70B, "--gpu", "l4", "--num-gpus", "1")
+    assert result.exit_code == 1
+    assert "does not fit on 1 x l4" in result.stderr
+    assert "GiB more on each GPU" in result.stderr
+
+
+def test_the_fewest_gpus_are_taken_where_no_number_is_given(tmp_path: Path) -> None:
+    assert plan_json(tmp_path, QWEN_7B, "--gpu", "h100")["hardware"]["num_gpus"] == 1
+    assert plan_json(tmp_path, LLAMA_70B, "--gpu", "h100")["hardware"]["num_gpus"] == 4
+
+
+def test_without_gpu_the_cheapest_machine_is_chosen(tmp_path: Path) -> None:
+    chosen = plan_json(tmp_path, QWEN_7B)
+    named = plan_json(tmp_path, QWEN_7B, "--gpu", "h100")
+    cost = chosen["cost"]["usd_per_million_output_tokens"]
+    assert cost <= named["cost"]["usd_per_million_output_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nobody/unknown-7b",), "neither a folder with config.json nor a name of the table"),
+        ((QWEN_7B, "--gpu", "h900"), "--gpu h900 is not in the catalogue; allowed: b200"),
+        ((QWEN_7B, "--gpu", "h100", "--tensor-parallel", "3", "--num-gpus", "3"), "allowed: 1, 2"),
+        ((QWEN_7B, "--gpu", "h100", "--prompt-tokens", "99999"), "at most 32768 are allowed"),
+        ((QWEN_7B, "--num-gpus", "2"), "need --gpu"),
+        ((QWEN_7B, "--gpu", "h100", "--quantization", "aqlm"), "is not one of 'none', 'awq'"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_allowed(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = run_plan(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["JambaForCausalLM"]}')
+    result = run_plan(str(tmp_path))
+    assert result.exit_code == 2
+    assert "'JambaForCausalLM'" in result.stderr
+    assert "known: LlamaForCausalLM" in result.stderr
+
+
+def test_the_written_files_start_a_server(tmp_path: Path) -> None:
+    folder = tmp_path / "deployment"
+    result = run_plan(LLAMA_70B, "--gpu", "h100", "--num-gpus", "8", "--slo-tpot-ms", "50",
+                      "--write", str(folder))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    settings = load_settings({}, {}, folder / "paceline.yaml").settings
+    assert settings.engine.model == LLAMA_70B
+    assert settings.slo.time_per_output_token_ms == 50
+    assert "--tensor-parallel-size" in settings.engine.vllm_args
+    command = (folder / "vllm-command.txt").read_text()
+    assert command.startswith(f"vllm serve {LLAMA_70B} ")
+    assert "--scheduler-cls paceline.engine.AdaptiveScheduler" in command
+
+
+def test_the_name_of_a_subcommand_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.argument("file")
+    def replay(file: str) -> None:
+        click.echo(f"replays {file}")
+
+    monkeypatch.setitem(plan_group.commands, "replay", replay)
+    assert run_plan("replay", "recording.jsonl").stdout == "replays recording.jsonl\n"
+    assert run_plan(QWEN_7B, "--gpu", "l40s").exit_code == 0
+
+
+def test_json_alone_on_standard_output() -> None:
+    result = run_plan(QWEN_7B, "--gpu", "l40s", "--json", "-")
+    assert json.loads(result.stdout)["hardware"]["name"] == "l40s"
+
+
+def test_the_help_shows_the_examples() -> None:
+    result = run_plan("--help")
+    assert result.exit_code == 0
+    assert "paceline plan meta-llama/Meta-Llama-3-70B-Instruct" in result.stdout
+
+
+def test_no_heavy_package_is_imported() -> None:
+    code = (
+        "import sys; from paceline.cli import main\n"
+        f"main(['plan', '{QWEN_7B}', '--gpu', 'h100'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'numpy', 'vllm', 'pydantic', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,57 @@
+"""The planner says whether to speculate as a CPU machine measured it, in 95 of 100 cells.
+
+A cell is a batch size and a draft length of a model pair; its sign is whether the rate exceeds that
+of draft length 0.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from paceline.capacity.model.hf_config import read_model_config
+from paceline.capacity.model.weights import PassWork
+from paceline.capacity.speculation import Acceptance, gains
+from paceline.capacity.step_time import ModelTime, StepTime
+from paceline.plan.sources.catalogue import CPU, load_catalogue
+from paceline.plan.sources.this_machine import Machine
+from unit.capacity.model.configs import LLAMA
+
+DATA = json.loads((Path(__file__).parent / "data" / "measured_speculation.json").read_text())
+HARDWARE = load_catalogue().find(CPU, Machine(2, 8 * 1024**3, frozenset()), None).hardware
+DRAFT_LAYERS = 2
+FLOAT32_BYTES = 4
+
+
+def model(params: float, num_layers: int) -> ModelTime:
+    """A model of which a pass reads and multiplies all parameters."""
+    shape = read_model_config(LLAMA | {"num_hidden_layers": num_layers})
+    work = PassWork(params * FLOAT32_BYTES, 0.0, 0, 0, params)
+    return ModelTime(shape, work, (), HARDWARE, 1, HARDWARE.flops_per_s["float32"], FLOAT32_BYTES)
+
+
+def predicted_gains(row: dict[str, Any]) -> dict[int, float]:
+    draft = None if row["draft_params"] is None else model(row["draft_params"], DRAFT_LAYERS)
+    times = StepTime(model(row["target_params"], row["target_layers"]), draft)
+    lengths = [int(length) for length in row["rates"] if length != "0"]
+    rows = gains(
+        times,
+        Acceptance(row["accepted"]),
+        requests=row["batch"],
+        context_tokens=0,
+        draft_lengths=lengths,
+    )
+    return {gain.draft_length: gain.gain for gain in rows}
+
+
+def test_the_sign_of_speculation_is_right_in_95_of_100_cells() -> None:
+    wrong, cells = [], 0
+    for row in DATA["rows"]:
+        for length, predicted in predicted_gains(row).items():
+            cells += 1
+            measured = row["rates"][str(length)] / row["rates"]["0"] - 1
+            if (measured > 0) != (predicted > 0):
+                wrong.append((row, length, round(measured, 3), round(predicted, 3)))
+    assert cells == 48
+    assert len(wrong) <= 0.05 * cells, wrong
