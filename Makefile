@@ -122,6 +122,7 @@ soak: $(DEV)
 	@$(BIN)/python benchmarks/soak_disconnects.py
 	@$(BIN)/python benchmarks/soak_memory.py
 	@$(BIN)/python benchmarks/chaos_real.py
+	@$(BIN)/python benchmarks/chaos_real.py --fault hangs
 
 # All but the engine tests run beside each other, because most of them wait; each prints its output
 # when it ends. The engine tests compute on both cores, so they run alone.

@@ -155,7 +155,7 @@ class ReplayedServers:
             started_s=started_s - self._start_s, window_s=window_s, num_requests=num_requests,
             num_errors=0, output_tokens=tokens, output_tokens_per_s=tokens / window_s,
             ttft_ms=1e3 * statistics.fmean(ttfts_s),
-            tpot_ms=1e3 * sum(tails_s) / (tokens - num_requests), max_dispatch_delay_ms=0.0,
+            tpot_ms=1e3 * sum(tails_s) / (tokens - num_requests), dispatch_delays_ms=(),
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The processes of a real engine below `paceline serve`, and how to kill some of them."""
+"""The processes of a real engine below `paceline serve`, and how to kill or stop some of them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Victim(StrEnum):
     API_SERVER = "API server only"
 
 
-def kill_engine(root: int, name: str, victim: Victim) -> list[int]:
-    """SIGKILL to processes of the engine called `name` below `root`. Returns their ids."""
+def signal_engine(root: int, name: str, victim: Victim, number: signal.Signals) -> list[int]:
+    """Send a signal to processes of the engine called `name` below `root`. Returns their ids."""
     family = engine_processes(root, name)
     if victim is Victim.CORE:
         family = {pid: what for pid, what in family.items() if "EngineCore" in what}
     elif victim is Victim.API_SERVER:
         family = {pid: what for pid, what in family.items() if "vllm.entrypoints" in what}
     for pid in family:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     return sorted(family)
 
 

@@ -34,6 +34,7 @@ class Transcript:
     request_id: str = ""
     status: int | None = None
     text: str = ""
+    """Of the answer, or the arguments of its tool calls."""
     ids: list[int] = field(default_factory=list)
     """Token ids of the answer, if the client requested them."""
     prompt_ids: list[int] = field(default_factory=list)
@@ -131,6 +132,8 @@ class Transcript:
             self.num_roles += "role" in message
             self.num_token_chunks += "role" not in message
             self.text += choice.get("text") or message.get("content") or ""
+            for call in message.get("tool_calls") or ():
+                self.text += call["function"].get("arguments") or ""
             self.ids += choice.get("token_ids") or []
             self.prompt_ids = choice.get("prompt_token_ids") or self.prompt_ids
             if choice.get("finish_reason") is not None:

@@ -14,9 +14,19 @@ import pytest
 
 from clients.conftest import Served
 from clients.real_clients import CLIENTS, Client, run_session
-from clients.scripted_engine import CALLS, MODEL, OBJECT, TEXT
+from clients.scripted_engine import CALLS, MODEL, OBJECT, TEXT, USAGE
 
-STEPS = ("plain", "stream", "usage", "tools", "json_schema", "errors", "broken", "cancel")
+STEPS = (
+    "plain",
+    "stream",
+    "usage",
+    "tools",
+    "forced_tool",
+    "json_schema",
+    "errors",
+    "broken",
+    "cancel",
+)
 
 
 @pytest.fixture(params=CLIENTS)
@@ -32,10 +42,11 @@ async def test_a_session_gives_the_expected_results(served: Served, client: Clie
     if client.parses_arguments:
         calls = [[*call[:2], json.loads(call[2])] for call in calls]
     assert results == {
-        "plain": [TEXT, "stop"],
-        "stream": [TEXT, "stop", True],
-        "usage": [[7, 5], [7, 5], True],
+        "plain": [TEXT, "stop" if client.shows_finish_reason else None],
+        "stream": [TEXT, "stop" if client.shows_finish_reason_of_streams else None, True],
+        "usage": [[*USAGE], [*USAGE], True],
         "tools": [calls, calls, TEXT],
+        "forced_tool": [calls, calls],
         "json_schema": OBJECT,
         "errors": client.errors,
         "broken": client.broken,
@@ -43,7 +54,7 @@ async def test_a_session_gives_the_expected_results(served: Served, client: Clie
         **({"models": [[MODEL], MODEL]} if client.lists_models else {}),
     }
     engine = served.engine
-    assert engine.call_ids_answered == [[call["id"] for call in CALLS]]
+    assert engine.call_ids_answered == [[*client.sent_call_ids]] * client.num_tool_answers
     # Clients retry only errors that may be temporary. Each is configured for one retry.
     assert engine.tries["error 400"] == 1
     assert engine.tries["error 429"] == 2

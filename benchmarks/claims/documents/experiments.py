@@ -112,8 +112,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "| longest pause of a continued stream {longest_silence_of_struck_s:.1f} s",
         **chaos,
     )
-    greedy = read("losslessness-2026-11-21.json")["greedy"]
-    yield claim("{num_identical_outputs:,} of {num_prompts:,} greedy outputs identical", **greedy)
+    greedy = read("losslessness-2026-11-22.json.gz")["greedy"]["draft model"]
+    yield claim("{num_identical:,} of {num_prompts:,} greedy outputs identical", **greedy)
     served = [read(f"served-rate-{name}-2026-11-21.json")["ratio"] for name in ("twin", "bundled")]
     yield claim(
         "| {twin:.2f} of its rate | {bundled:.2f} with",

@@ -103,10 +103,26 @@ class _ModelOrSubcommand(click.Group):
     type=click.Choice(SCHEMES),
     help="Plan for weights converted to this scheme.  [default: as the model is stored]",
 )
-@click.option("--prompt-tokens", type=click.IntRange(min=1), default=1024, show_default=True)
-@click.option("--output-tokens", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option(
+    "--prompt-tokens",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    help="Of every request.",
+)
+@click.option(
+    "--output-tokens",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Of every answer.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Requests at once per replica.")
-@click.option("--requests-per-day", type=click.FloatRange(min=0, min_open=True))
+@click.option(
+    "--requests-per-day",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Plan replicas for this load, mean of the day.",
+)
 @click.option(
     "--peak-factor",
     type=click.FloatRange(min=1),
@@ -121,15 +137,32 @@ class _ModelOrSubcommand(click.Group):
     show_default=True,
     help="With more than one, the loss of any one is survived.",
 )
-@click.option("--slo-ttft-ms", type=click.FloatRange(min=0, min_open=True))
-@click.option("--slo-tpot-ms", type=click.FloatRange(min=0, min_open=True))
-@click.option("--max-model-len", type=click.IntRange(min=16))
+@click.option(
+    "--slo-ttft-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Longest time to first token, queue included.",
+)
+@click.option(
+    "--slo-tpot-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Longest time per output token.",
+)
+@click.option(
+    "--max-model-len",
+    type=click.IntRange(min=16),
+    help="Longest request.  [default: 4 times the stated one, at least 8192]",
+)
 @click.option("--max-num-seqs", type=click.IntRange(min=1), help="[default: vLLM's]")
 @click.option("--max-num-batched-tokens", type=click.IntRange(min=1), help="[default: vLLM's]")
 @click.option(
     "--gpu-memory-utilization", type=click.FloatRange(min=0.05, max=1), help="[default: 0.9]"
 )
-@click.option("--kv-cache-dtype", type=click.Choice(["auto", "fp8"]), default="auto")
+@click.option(
+    "--kv-cache-dtype",
+    type=click.Choice(["auto", "fp8"]),
+    default="auto",
+    help="auto is the format of the weights.",
+)
 @click.option(
     "--kv-cache-bytes",
     type=click.IntRange(min=1),

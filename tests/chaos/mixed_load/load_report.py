@@ -10,7 +10,7 @@ from typing import Any
 from chaos.attempt_log import FailedAttempt, read_failed_attempts
 from chaos.fleet import Fleet
 from chaos.mixed_load.stream_load import LoadedStream
-from chaos.transcript import Ending
+from chaos.transcript import Ending, Transcript
 from paceline.mock_vllm import RequestRecord
 
 _CONTINUED_STEPS = ("continue_elsewhere", "closed")
@@ -50,12 +50,16 @@ def count_by_kind(fleet: Fleet, streams: Sequence[LoadedStream]) -> dict[str, di
     attempts = read_failed_attempts(fleet.gateway.log)
     counts: defaultdict[str, KindCounts] = defaultdict(KindCounts)
     for stream in streams:
-        _count(stream, attempts.get(stream.transcript.request_id, ()), counts[stream.kind_name])
+        failed = attempts.get(stream.transcript.request_id, ())
+        note_stream(counts[stream.kind_name], stream.transcript, failed)
     return {name: asdict(counts[name]) for name in sorted(counts)}
 
 
-def _count(stream: LoadedStream, failed: Sequence[FailedAttempt], counts: KindCounts) -> None:
-    ending = stream.transcript.ending
+def note_stream(
+    counts: KindCounts, transcript: Transcript, failed: Sequence[FailedAttempt]
+) -> None:
+    """Count a stream of which these attempts failed."""
+    ending = transcript.ending
     is_interrupted = ending is Ending.ERROR_EVENT or any(
         attempt.step in _CONTINUED_STEPS for attempt in failed
     )

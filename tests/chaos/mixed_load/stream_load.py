@@ -67,7 +67,7 @@ async def run_streams(
         while not is_over.is_set():
             request, request_id = kind.request(number, max_tokens), f"{name}-{number}"
             if is_slow:
-                reader = SlowReader(fleet, request, request_id)
+                reader = SlowReader(fleet.gateway.url, request.path, request.body, request_id)
                 await reader.send()
                 await asyncio.sleep(drawn.uniform(*shape.slow_pause_s))
                 transcript = await reader.read(_BYTES_PER_READ)

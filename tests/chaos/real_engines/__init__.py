@@ -1,1 +1,2 @@
-"""Kills of real engines under load, for `tests/engine` and `benchmarks/chaos_real.py`."""
+"""Real engines that are killed or stopped under load, for `tests/engine` and
+`benchmarks/chaos_real.py`."""

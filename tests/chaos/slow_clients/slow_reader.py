@@ -6,9 +6,8 @@ import asyncio
 import json
 import socket
 import time
+from typing import Any
 
-from chaos.expected_requests import ExpectedRequest
-from chaos.fleet import Fleet
 from chaos.transcript import Transcript
 
 _RECEIVE_BUFFER_BYTES = 4096
@@ -20,10 +19,12 @@ some 200 KB that the client has not read, instead of 3 MB."""
 class SlowReader:
     """One stream. Call `send`, then `read` once."""
 
-    def __init__(self, fleet: Fleet, request: ExpectedRequest, request_id: str) -> None:
-        self.request = request
+    def __init__(self, url: str, path: str, body: dict[str, Any], request_id: str) -> None:
+        """`url` is that of the gateway, without a path."""
         self.request_id = request_id
-        self._address = fleet.gateway.url.removeprefix("http://").split(":")
+        self._path = path
+        self._body = body
+        self._address = url.removeprefix("http://").split(":")
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
@@ -34,9 +35,9 @@ class SlowReader:
         loop = asyncio.get_running_loop()
         host, port = self._address
         await loop.sock_connect(self._socket, (host, int(port)))
-        body = json.dumps(self.request.body).encode()
+        body = json.dumps(self._body).encode()
         head = (
-            f"POST {self.request.path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
+            f"POST {self._path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
             f"content-type: application/json\r\nx-request-id: {self.request_id}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 
-from chaos.expected_requests import expected_request, find_errors, num_failed_over, send_all
+from chaos.expected_requests import (
+    ExpectedRequest,
+    expected_request,
+    find_errors,
+    num_failed_over,
+    send_all,
+)
 from chaos.fleet import Fleet, running_fleet, wait_until
 from chaos.slow_clients.slow_reader import SlowReader
 
@@ -29,46 +36,56 @@ def pair() -> Iterator[Fleet]:
         yield running
 
 
-async def waiting_readers(fleet: Fleet, name: str, lengths: Sequence[int]) -> list[SlowReader]:
+@dataclass(frozen=True, slots=True)
+class WaitingStream:
+    """A request whose client has not read anything yet."""
+
+    request: ExpectedRequest
+    reader: SlowReader
+
+
+async def waiting_streams(fleet: Fleet, name: str, lengths: Sequence[int]) -> list[WaitingStream]:
     """Send requests whose clients do not read, until the gateway waits for them."""
-    readers = [
-        SlowReader(
-            fleet,
-            expected_request(number, max_tokens=length, eos_every_tokens=0),
-            f"{name}-{number}",
-        )
+    requests = [
+        expected_request(number, max_tokens=length, eos_every_tokens=0)
         for number, length in enumerate(lengths)
     ]
-    for reader in readers:
-        await reader.send()
+    streams = [
+        WaitingStream(
+            request, SlowReader(fleet.gateway.url, request.path, request.body, f"{name}-{number}")
+        )
+        for number, request in enumerate(requests)
+    ]
+    for stream in streams:
+        await stream.reader.send()
     await asyncio.sleep(1.4)  # the replicas send some 1,400 tokens
-    return readers
+    return streams
 
 
-async def errors_of(readers: Sequence[SlowReader], bytes_per_read: int = 65536) -> list[str]:
+async def errors_of(streams: Sequence[WaitingStream], bytes_per_read: int = 65536) -> list[str]:
     """Read all streams to their ends; returns what is wrong with them.
 
     Records of the replicas are not compared: one may have sent the end of an answer into a buffer
     from which the gateway never read it.
     """
-    transcripts = await asyncio.gather(*(reader.read(bytes_per_read) for reader in readers))
+    transcripts = await asyncio.gather(*(one.reader.read(bytes_per_read) for one in streams))
     return [
-        f"{reader.request_id}: {error}"
-        for reader, transcript in zip(readers, transcripts, strict=True)
-        for error in reader.request.errors_in(transcript)
+        f"{one.reader.request_id}: {error}"
+        for one, transcript in zip(streams, transcripts, strict=True)
+        for error in one.request.errors_in(transcript)
     ]
 
 
-def num_moved(fleet: Fleet, readers: Sequence[SlowReader]) -> int:
+def num_moved(fleet: Fleet, streams: Sequence[WaitingStream]) -> int:
     """The streams that more than one replica has begun or continued."""
-    return sum(len(fleet.records_of(reader.request_id)) > 1 for reader in readers)
+    return sum(len(fleet.records_of(one.reader.request_id)) > 1 for one in streams)
 
 
 @pytest.mark.parametrize("bytes_per_read", [700, 65536])
 async def test_a_replica_hangs(fleet: Fleet, bytes_per_read: int) -> None:
     """The streams of fast readers show that it hangs; all its streams are cut."""
     name = f"hang-{bytes_per_read}"
-    readers = await waiting_readers(fleet, name, (*ABOUT_ALL_BUFFERS, *FAR_MORE))
+    streams = await waiting_streams(fleet, name, (*ABOUT_ALL_BUFFERS, *FAR_MORE))
     requests = [
         expected_request(number, max_tokens=FAST_TOKENS, eos_every_tokens=0)
         for number in range(NUM_FAST)
@@ -78,14 +95,14 @@ async def test_a_replica_hangs(fleet: Fleet, bytes_per_read: int) -> None:
     fleet.add_fault(0, kind="hang")
     transcripts = await sending
     assert num_failed_over(fleet, transcripts) > 0
-    assert num_moved(fleet, readers) > 2, "no stream was cut while the gateway waited for a client"
-    assert await errors_of(readers, bytes_per_read) == []
+    assert num_moved(fleet, streams) > 2, "no stream was cut while the gateway waited for a client"
+    assert await errors_of(streams, bytes_per_read) == []
     assert find_errors(fleet, requests, transcripts) == []
 
 
 async def test_a_replica_dies(fleet: Fleet) -> None:
-    readers = await waiting_readers(fleet, "die", FAR_MORE)
+    streams = await waiting_streams(fleet, "die", FAR_MORE)
     fleet.add_fault(0, kind="die")
     assert await asyncio.to_thread(fleet.mock_vllms[0].wait) == -9
-    assert await errors_of(readers) == []
-    assert num_moved(fleet, readers) > 2
+    assert await errors_of(streams) == []
+    assert num_moved(fleet, streams) > 2

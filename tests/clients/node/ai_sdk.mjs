@@ -36,6 +36,17 @@ async function collect(stream) {
   return parts;
 }
 
+const calls = async ({ toolCalls }) =>
+  (await toolCalls).map((c) => [c.toolCallId, c.toolName, c.input]);
+
+// The answer with the tool calls, and that of a stream.
+async function callTools(toolChoice) {
+  const options = { tools: TOOLS, toolChoice, maxOutputTokens: 200 };
+  const stream = streamed(options);
+  await collect(stream.fullStream);
+  return [await generate(options), stream];
+}
+
 await run({
   async plain() {
     const { text, finishReason } = await generate({});
@@ -55,11 +66,7 @@ await run({
   },
 
   async tools() {
-    const calls = (found) => found.map((c) => [c.toolCallId, c.toolName, c.input]);
-    const options = { tools: TOOLS, toolChoice: "auto" };
-    const first = await generate(options);
-    const stream = streamed(options);
-    await collect(stream.fullStream);
+    const [first, stream] = await callTools("auto");
     const results = first.toolCalls.map(({ toolCallId, toolName }) => ({
       type: "tool-result",
       toolCallId,
@@ -72,7 +79,12 @@ await run({
       { role: "tool", content: results },
     ];
     const last = await generateText({ ...GREEDY, tools: TOOLS, messages });
-    return [calls(first.toolCalls), calls(await stream.toolCalls), last.text];
+    return [await calls(first), await calls(stream), last.text];
+  },
+
+  async forced_tool() {
+    const answers = await callTools({ type: "tool", toolName: WEATHER.name });
+    return Promise.all(answers.map(calls));
   },
 
   async json_schema() {

@@ -27,6 +27,17 @@ async function collect(stream) {
   return chunks;
 }
 
+const calls = ({ tool_calls }) =>
+  tool_calls.map((c) => [c.id, c.function.name, c.function.arguments]);
+
+// The message with the tool calls, and that of a stream.
+async function callTools(tool_choice) {
+  const request = { ...GREEDY, messages: MESSAGES, tools: TOOLS, tool_choice, max_tokens: 200 };
+  const runner = client.chat.completions.stream(request);
+  const streamed = (await runner.finalChatCompletion()).choices[0].message;
+  return [(await create(request)).choices[0].message, streamed];
+}
+
 await run({
   async plain() {
     const { choices } = await create({});
@@ -55,18 +66,18 @@ await run({
   },
 
   async tools() {
-    const { message } = (await create({ tools: TOOLS, tool_choice: "auto" })).choices[0];
-    const runner = client.chat.completions.stream({ messages: MESSAGES, tools: TOOLS, ...GREEDY });
-    const streamed = (await runner.finalChatCompletion()).choices[0].message;
+    const [message, streamed] = await callTools("auto");
     const results = message.tool_calls.map((call) => ({
       role: "tool",
       tool_call_id: call.id,
       content: "rain",
     }));
     const last = await create({ messages: [...MESSAGES, message, ...results], tools: TOOLS });
-    const calls = ({ tool_calls }) =>
-      tool_calls.map((c) => [c.id, c.function.name, c.function.arguments]);
     return [calls(message), calls(streamed), last.choices[0].message.content];
+  },
+
+  async forced_tool() {
+    return (await callTools({ type: "function", function: { name: WEATHER.name } })).map(calls);
   },
 
   async json_schema() {

@@ -5,7 +5,7 @@ export const [BASE_URL, MODEL, ...wanted] = process.argv.slice(2);
 export const API_KEY = process.env.SESSION_API_KEY;
 export const keyFor = (error) => (error === "bad key" ? "wrong" : API_KEY);
 
-export const QUESTION = "Say hello.";
+export const QUESTION = process.env.SESSION_QUESTION;
 export const SCHEMA = {
   type: "object",
   properties: {
@@ -20,20 +20,17 @@ export const WEATHER = {
   description: "The weather in a city.",
   parameters: {
     type: "object",
-    properties: { city: { type: "string" } },
+    properties: { city: { type: "string", enum: ["Zürich", "Genève"] } },
     required: ["city"],
   },
 };
 // [model, prompt, top_p] of the requests that must fail
-export const ERRORS = {
-  "bad key": [MODEL, QUESTION],
-  "bad field": [MODEL, QUESTION, 7],
-  "bad model": ["absent", QUESTION],
-  "too long": [MODEL, "error 400"],
-  full: [MODEL, "error 429"],
-  fault: [MODEL, "error 500"],
-  down: [MODEL, "error 503"],
-};
+export const ERRORS = Object.fromEntries(
+  Object.entries(JSON.parse(process.env.SESSION_ERRORS)).map(([name, [model, prompt, extra]]) => [
+    name,
+    [model ?? MODEL, prompt, extra.top_p],
+  ]),
+);
 
 export async function run(steps) {
   const results = {};

@@ -47,15 +47,24 @@ def usage() -> object:
     ]
 
 
-def tools() -> object:
-    bound = model_of().bind_tools([WEATHER], tool_choice="auto")
-    message = bound.invoke(QUESTION)
+def _call_tools(tool_choice: str) -> tuple[object, object, object]:
+    """The model with its tools, the message with the tool calls, and that of a stream."""
+    bound = model_of(max_tokens=200).bind_tools([WEATHER], tool_choice=tool_choice)
     streamed = None
     for chunk in bound.stream(QUESTION):
         streamed = chunk if streamed is None else streamed + chunk
+    return bound, bound.invoke(QUESTION), streamed
+
+
+def tools() -> object:
+    bound, message, streamed = _call_tools("auto")
     results = [ToolMessage("rain", tool_call_id=call["id"]) for call in message.tool_calls]
     last = bound.invoke([HumanMessage(QUESTION), message, *results])
     return [_calls(message), _calls(streamed), last.content]
+
+
+def forced_tool() -> object:
+    return [_calls(message) for message in _call_tools("get_weather")[1:]]
 
 
 def _calls(message: object) -> list[list[object]]:
@@ -98,6 +107,6 @@ def cancel() -> object:
 run(
     {
         step.__name__: step
-        for step in (plain, stream, usage, tools, json_schema, errors, broken, cancel)
+        for step in (plain, stream, usage, tools, forced_tool, json_schema, errors, broken, cancel)
     }
 )

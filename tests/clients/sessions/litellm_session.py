@@ -11,6 +11,7 @@ from steps import (
     BASE_URL,
     ERRORS,
     MODEL,
+    NAMED_TOOL,
     QUESTION,
     SCHEMA,
     WEATHER,
@@ -56,15 +57,24 @@ def usage() -> object:
     ]
 
 
-def tools() -> object:
-    options = {"tools": [WEATHER], "tool_choice": "auto"}
-    message = complete(MESSAGES, **options).choices[0].message
+def _call_tools(tool_choice: object) -> list[object]:
+    """The message with the tool calls, and that of a stream."""
+    options = {"tools": [WEATHER], "tool_choice": tool_choice, "max_tokens": 200}
     built = litellm.stream_chunk_builder(list(complete(MESSAGES, stream=True, **options)))
+    return [answer.choices[0].message for answer in (complete(MESSAGES, **options), built)]
+
+
+def tools() -> object:
+    message, streamed = _call_tools("auto")
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls
     ]
-    last = complete([*MESSAGES, message, *results], **options)
-    return [_calls(message), _calls(built.choices[0].message), last.choices[0].message.content]
+    last = complete([*MESSAGES, message, *results], tools=[WEATHER], tool_choice="auto")
+    return [_calls(message), _calls(streamed), last.choices[0].message.content]
+
+
+def forced_tool() -> object:
+    return list(map(_calls, _call_tools(NAMED_TOOL)))
 
 
 def _calls(message: object) -> list[list[object]]:
@@ -110,6 +120,6 @@ def cancel() -> object:
 run(
     {
         step.__name__: step
-        for step in (plain, stream, usage, tools, json_schema, errors, broken, cancel)
+        for step in (plain, stream, usage, tools, forced_tool, json_schema, errors, broken, cancel)
     }
 )

@@ -10,6 +10,7 @@ from steps import (
     BASE_URL,
     ERRORS,
     MODEL,
+    NAMED_TOOL,
     QUESTION,
     SCHEMA,
     WEATHER,
@@ -52,8 +53,15 @@ def usage() -> object:
     ]
 
 
-def tools() -> object:
-    request = {"messages": MESSAGES, "tools": [WEATHER], "tool_choice": "auto", **GREEDY}
+def _call_tools(tool_choice: object) -> tuple[object, list[list[object]], list[list[str]]]:
+    """The message with the tool calls, its calls, and those of a stream."""
+    request = {
+        **GREEDY,
+        "messages": MESSAGES,
+        "tools": [WEATHER],
+        "tool_choice": tool_choice,
+        "max_tokens": 200,
+    }
     message = client.chat.completions.create(**request).choices[0].message
     streamed: dict[int, list[str]] = {}
     for chunk in client.chat.completions.create(stream=True, **request):
@@ -63,14 +71,23 @@ def tools() -> object:
             streamed[call.index] = [
                 old + (new or "") for old, new in zip(so_far, parts, strict=True)
             ]
+    calls = [[c.id, c.function.name, c.function.arguments] for c in message.tool_calls]
+    return message, calls, list(streamed.values())
+
+
+def tools() -> object:
+    message, calls, streamed = _call_tools("auto")
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls
     ]
     last = client.chat.completions.create(
         messages=[*MESSAGES, message, *results], tools=[WEATHER], **GREEDY
     )
-    calls = [[c.id, c.function.name, c.function.arguments] for c in message.tool_calls]
-    return [calls, list(streamed.values()), last.choices[0].message.content]
+    return [calls, streamed, last.choices[0].message.content]
+
+
+def forced_tool() -> object:
+    return list(_call_tools(NAMED_TOOL)[1:])
 
 
 def json_schema() -> object:
@@ -121,6 +138,17 @@ def models() -> object:
 run(
     {
         step.__name__: step
-        for step in (plain, stream, usage, tools, json_schema, errors, broken, cancel, models)
+        for step in (
+            plain,
+            stream,
+            usage,
+            tools,
+            forced_tool,
+            json_schema,
+            errors,
+            broken,
+            cancel,
+            models,
+        )
     }
 )

@@ -1,40 +1,90 @@
-"""Streams continue token for token when the engine core of a real engine is killed under them.
+"""Streams continue token for token when parts of a real engine are killed under them.
 
-Two engines with the bundled pair and continuous streams. `benchmarks/chaos_real.py` kills twenty
-times, also the API server and the whole process group.
+Two engines with the bundled pair and continuous streams of every kind: the engine core, the API
+server and the whole process group are killed. `benchmarks/chaos_real.py` also stops them, under
+more streams and with clients that read slowly.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from chaos.attempt_log import FailedAttempt
 from chaos.engines import Victim
-from chaos.gateway_process import start_gateway
-from chaos.real_engines.killing import READY_WITHIN_S, KillingRun
-from losslessness.greedy import NEAR_TIE_NATS
-
-from paceline.demo import heldout_path
+from chaos.gateway_process import GatewayProcess, start_gateway
+from chaos.real_engines.answer_checks import Checked
+from chaos.real_engines.bundled import CONFIG, MODEL, bundled_checks, bundled_tokenizer, prompts
+from chaos.real_engines.engine_faults import READY_WITHIN_S, EngineFault
+from chaos.real_engines.fault_run import EngineLoad, FaultRun
+from chaos.real_engines.request_kinds import FAST_KINDS, Check, RequestKind
+from chaos.real_engines.run_report import LoadRequest, count, find_errors
+from chaos.transcript import Transcript
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
+LOAD = EngineLoad(MODEL, FAST_KINDS, num_streams=2 * len(FAST_KINDS), max_tokens=96)
+VOCABULARY = 4096
+CUT = FailedAttempt("engine-0", "broken", "", "continue_elsewhere", "replica_failed")
 
-async def test_streams_survive_killed_engines(tmp_path: Path) -> None:
-    chats = [one for one in json.loads(heldout_path().read_text()) if "messages" in one]
-    texts = [one["messages"][0]["content"] for one in chats[:3]]
-    config = {"engine": {"replicas": 2}, "server": {"granted_fields": ["ignore_eos"]}}
-    with start_gateway(tmp_path, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
-        run = KillingRun(gateway, "paceline-demo", texts, max_tokens=128, seed=0)
-        await run.run([Victim.CORE], num_streams=12)
-        differences = await run.differences()
-    summary = run.summary()
-    assert run.errors() == []
-    assert summary["num_eligible_streams_struck"] > 0
-    assert summary["num_eligible_streams_completed"] == summary["num_eligible_streams"]
-    far = [
-        one
-        for one in differences
-        if one["gap_nats"] is not None and one["gap_nats"] > NEAR_TIE_NATS["bfloat16"]
-    ]
-    assert far == []
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("continuation")
+    with start_gateway(folder, CONFIG, ready_within_s=2 * READY_WITHIN_S) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(gateway: GatewayProcess) -> FaultRun:
+    return FaultRun(gateway, LOAD, prompts(3), seed=0)
+
+
+@pytest.mark.parametrize("victim", Victim)
+async def test_streams_survive_a_kill(
+    gateway: GatewayProcess, run: FaultRun, victim: Victim
+) -> None:
+    requests = await run.run([EngineFault("SIGKILL", victim)])
+    assert find_errors(requests) == []
+    counts = count(requests)
+    assert counts.num_eligible_streams_struck > 0
+    assert counts.num_eligible_streams_completed == counts.num_eligible_streams
+    assert sum(one.num_interrupted_completed for one in counts.kinds.values()) > 0
+    checked = await bundled_checks(gateway.url).check(requests)
+    assert checked.num_compared > 0
+    assert checked.num_sampled_judged > 0
+    assert checked.faults == []
+
+
+def with_another_token(ids: list[int]) -> list[int]:
+    """With an improbable token in the middle."""
+    half = len(ids) // 2
+    return [*ids[:half], (ids[half] + 1) % VOCABULARY, *ids[half + 1 :]]
+
+
+def without_a_token(ids: list[int]) -> list[int]:
+    half = len(ids) // 2
+    return [*ids[:half], *ids[half + 1 :]]
+
+
+async def test_planted_faults_are_found_by_what_a_real_engine_computes(
+    gateway: GatewayProcess, run: FaultRun
+) -> None:
+    await run.record_references()
+    prompt, checks, decode = run.prompts[0], bundled_checks(gateway.url), bundled_tokenizer().decode
+
+    async def check(kind: RequestKind, answer: Transcript) -> Checked:
+        received = answer if kind.has_ids else replace(answer, ids=[])
+        return await checks.check([LoadRequest(kind, prompt, LOAD.max_tokens, received, [CUT])])
+
+    for kind in FAST_KINDS:
+        is_sampled = kind.check is Check.SAMPLED
+        right = prompt.references["chat" if is_sampled else kind.reference]
+        assert (await check(kind, right)).differences == [], kind.name
+        for change in (
+            (with_another_token,) if is_sampled else (with_another_token, without_a_token)
+        ):
+            ids = change(right.ids)
+            checked = await check(kind, replace(right, ids=ids, text=decode(ids)))
+            assert len(checked.faults) == 1, (kind.name, change.__name__)

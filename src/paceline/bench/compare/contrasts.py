@@ -53,7 +53,8 @@ class Block:
     """Mean of the block's requests."""
     tpot_ms: float | None
     """Of all tokens after the first of each request: sum of times / sum of tokens."""
-    max_dispatch_delay_ms: float
+    dispatch_delays_ms: tuple[float, ...]
+    """How late each request was sent, (num_requests,)."""
 
     def figure(self, figure: Figure) -> float | None:
         value = {
@@ -137,5 +138,5 @@ def make_block(
         output_tokens_per_s=output_tokens / window_s if has_usage and window_s > 0 else None,
         ttft_ms=1e3 * sum(ttfts_s) / len(ttfts_s) if ttfts_s else None,
         tpot_ms=1e3 * sum(s for s, _ in tails) / sum(n for _, n in tails) if tails else None,
-        max_dispatch_delay_ms=max((1e3 * r.dispatch_delay_s for r in records), default=0.0),
+        dispatch_delays_ms=tuple(1e3 * r.dispatch_delay_s for r in records),
     )

@@ -72,7 +72,7 @@ def render_document(comparison: Comparison) -> dict[str, Any]:
         "environment": asdict(comparison.environment),
         "method": METHOD,
         "notes": comparison.notes,
-        "blocks": [asdict(block) for block in _blocks(comparison)],
+        "blocks": [_block(block) for block in _blocks(comparison)],
     }
 
 
@@ -132,6 +132,13 @@ def _arm(comparison: Comparison, arm: Arm) -> dict[str, Any]:
         "num_errors": sum(block.num_errors for block in mine),
         **{figure.value: _median(comparison, arm, figure) for figure in Figure},
     }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    """A block with the latest of its dispatch delays only."""
+    document = asdict(block)
+    delays_ms = document.pop("dispatch_delays_ms")
+    return {**document, "max_dispatch_delay_ms": max(delays_ms, default=None)}
 
 
 def _blocks(comparison: Comparison) -> Iterator[Block]:

@@ -2,10 +2,10 @@
 
 The tail of the time to first token is taken per level, made non-decreasing over the levels, and
 interpolated between them (both axes logarithmic); the crossing with the limit, rounded down, is the
-value. The interval comes from a bootstrap: requests are drawn again within their window, and every
-window gets a factor of its own, because windows of seconds differ from the long run by more than
-their requests show. It always contains the levels between the last that held and the first that did
-not.
+value. The interval comes from a bootstrap: requests are drawn again within their window, every
+window gets a factor of its own and all windows a common one, because a minute in windows of seconds
+differs from the long run by more than its requests show. It always contains the levels between the
+last that held and the first that did not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from paceline.bench.quick.levels import Window, bracket, pool, tail_s
 
 _NUM_RESAMPLES = 200
 _WINDOW_NOISE = 0.1
-"""Standard deviation of the logarithm of a window's factor; chosen empirically."""
+_COMMON_NOISE = 0.05
+"""Standard deviations of the logarithms of the factors; chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,9 @@ def _resample(
 ) -> dict[int, float]:
     """The tails of one bootstrap sample of the windows' levels and times to first token."""
     drawn: dict[int, list[npt.NDArray[np.float64]]] = {}
+    common = rng.normal(0, _COMMON_NOISE)
     for level, ttfts in arrays:
-        factor = np.exp(rng.normal(0, _WINDOW_NOISE))
+        factor = np.exp(common + rng.normal(0, _WINDOW_NOISE))
         again = ttfts[rng.integers(0, len(ttfts), len(ttfts))] if len(ttfts) else ttfts
         drawn.setdefault(level, []).append(again * factor)
     return {level: tail_s(np.concatenate(parts)) for level, parts in drawn.items()}

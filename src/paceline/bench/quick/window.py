@@ -1,8 +1,9 @@
 """One concurrency for some seconds: every slot sends its next request when its last has ended.
 
 The slots start one after the other over the time of an answer, as they would be spread in the long
-run. Requests in flight at the end of the window are cut off. Where the window is long enough, only
-requests that begin after all slots have started are judged.
+run. Requests in flight at the end of the window are cut off. A request that begins within the limit
+before the end is not judged: of those, only the fast ones would be known. Where the window is long
+enough, only requests that begin after all slots have started are judged.
 """
 
 from __future__ import annotations
@@ -19,19 +20,14 @@ from paceline.workloads import RequestSpec
 
 MAX_RAMP_S = 2.0
 MIN_HOLD_S = 2.0
-MAX_HOLD_S = 3.5
-"""Chosen empirically: with these, seven levels fit into half a minute."""
+MAX_HOLD_S = 3.0
+"""Chosen empirically: with these, ten windows fit into a minute."""
 _MIN_JUDGED = 5
 
 
 def longest_window_s(limit_s: float) -> float:
     """The most that a window can take with this limit on the time to first token."""
-    return MAX_RAMP_S + max(MAX_HOLD_S, _hold_per_limit(limit_s))
-
-
-def _hold_per_limit(limit_s: float) -> float:
-    """Long enough to see requests that wait longer than the limit."""
-    return 1.5 * limit_s
+    return MAX_RAMP_S + MAX_HOLD_S + limit_s
 
 
 class DeadlineSender(Protocol):
@@ -58,8 +54,7 @@ async def run_window(
     """Apply the level; `answer_s` is the expected time of an answer, None if it is unknown."""
     expected_s = answer_s if answer_s is not None else MIN_HOLD_S
     ramp_s = min(MAX_RAMP_S, expected_s) if level > 1 else 0.0
-    hold_s = max(MIN_HOLD_S, _hold_per_limit(limit_s), min(MAX_HOLD_S, 1.2 * expected_s))
-    end_s = ramp_s + hold_s
+    end_s = ramp_s + max(MIN_HOLD_S, min(MAX_HOLD_S, 1.2 * expected_s)) + limit_s
     zero_s = clock()
     records: list[RequestRecord] = []
 
@@ -85,8 +80,8 @@ def summarize_window(
 ) -> Window:
     """The figures of a window that began at 0, had all slots from `ramp_s` on and ended at `end_s`.
 
-    A request without a token is a miss if it waited longer than the limit; if it was cut off
-    earlier its verdict is unknown, and it is not counted.
+    Only requests that begin at least the limit before the end count: of each it is known whether
+    its first token came in time.
     """
     judged = [(record, ttft) for r in records for record, ttft in [(r, _ttft_s(r, end_s, limit_s))]]
     late = [ttft for record, ttft in judged if ttft is not None and record.scheduled_s >= ramp_s]
@@ -103,13 +98,16 @@ def summarize_window(
 
 
 def _ttft_s(record: RequestRecord, end_s: float, limit_s: float) -> float | None:
+    """The time to first token, inf for a miss, None if the request is not judged."""
+    if record.scheduled_s > end_s - limit_s:
+        return None
     if _is_error(record):
         return math.inf
     if record.ttft_s is not None:
         return record.ttft_s
     if record.is_ok:
         return record.e2e_s  # an empty answer
-    return math.inf if end_s - record.scheduled_s > limit_s else None
+    return math.inf
 
 
 def _is_error(record: RequestRecord) -> bool:

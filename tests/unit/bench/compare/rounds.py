@@ -32,7 +32,7 @@ def make_round(
             output_tokens_per_s=rate,
             ttft_ms=None if rate is None else 100 / rate,
             tpot_ms=None if rate is None else 100 / rate,
-            max_dispatch_delay_ms=0.1,
+            dispatch_delays_ms=(0.1,) * 4,
         )
         for position, (arm, rate) in enumerate(zip(order, rates, strict=True))
     ]

@@ -45,7 +45,7 @@ class VirtualServers:
             round_index=round_index, position=position, arm=arm, started_s=started_s,
             window_s=window_s, num_requests=10, num_errors=0, output_tokens=1000,
             output_tokens_per_s=1000 / window_s, ttft_ms=100 / speed, tpot_ms=10 / speed,
-            max_dispatch_delay_ms=0.0,
+            dispatch_delays_ms=(),
         )  # fmt: skip
 
 

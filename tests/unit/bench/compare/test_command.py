@@ -132,7 +132,7 @@ def test_ctrl_c_leaves_a_valid_partial_report(
     document = json.loads(report.read_text())
     assert document["is_interrupted"] is True
     assert document["num_rounds"] >= 1
-    assert document["difference"]["tpot_ms"]["relative"] is not None
+    assert document["difference"]["output_tokens_per_s"]["relative"] is not None
 
 
 def test_a_late_load_generator_leaves_it_undecided(

@@ -38,7 +38,7 @@ def test_the_figures_of_a_block() -> None:
     assert block.output_tokens_per_s == 7.0
     assert block.ttft_ms == pytest.approx(750)
     assert block.tpot_ms == pytest.approx(1e3 * 1.6 / 12)
-    assert block.max_dispatch_delay_ms == pytest.approx(2.0)
+    assert block.dispatch_delays_ms == pytest.approx((2.0, 2.0))
 
 
 def test_failed_requests_are_counted_and_enter_no_figure() -> None:

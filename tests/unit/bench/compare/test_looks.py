@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.bench.compare.looks import LookSchedule
+from paceline.bench.compare.signed_rank import min_differences
 
 
 def test_looks_come_after_two_three_four_and_five_fifths() -> None:
@@ -25,6 +26,21 @@ def test_no_look_is_due_between() -> None:
 def test_a_comparison_that_ends_early_spends_what_is_left() -> None:
     """After the looks at 20 and 30 rounds 0.784 of the total is left."""
     assert LookSchedule(50, 0.01).error_of_look(33, is_last=True) == pytest.approx(0.00784)
+
+
+@pytest.mark.parametrize("num_rounds", range(8, 80))
+def test_every_look_can_give_an_interval(num_rounds: int) -> None:
+    """8 rounds are the fewest for an interval at 1 %: one look. Each look needs its own number."""
+    schedule = LookSchedule(num_rounds, 0.01)
+    assert schedule.look_rounds[-1] == num_rounds
+    for look in schedule.look_rounds:
+        error = schedule.error_of_look(look, is_last=look == num_rounds)
+        assert error is not None
+        assert look >= min_differences(error)
+
+
+def test_few_rounds_have_a_single_look() -> None:
+    assert LookSchedule(9, 0.01).look_rounds == (9,)
 
 
 @pytest.mark.parametrize("num_rounds", [1, 2, 3, 7, 19, 200])

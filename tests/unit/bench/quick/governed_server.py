@@ -17,7 +17,7 @@ class GovernedServer:
     policy: str = "goodput"
     draft_length: int = 3
     fast_s: float = 0.002
-    slow_s: float = 0.006
+    slow_s: float = 0.016
     has_governor: bool = True
     changes: list[dict[str, Any]] = field(default_factory=list)
     num_refused: int = 0

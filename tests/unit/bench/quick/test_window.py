@@ -34,6 +34,7 @@ def test_what_is_known_of_each_request() -> None:
     """The window ends at 4 s and the limit is 1 s."""
     records = [
         record(0.0, 0.25, 1.0, OK),  # 0.25 s
+        record(3.5, 3.6, 3.9, OK),  # fast, but of the others that began this late nothing is known
         record(2.0, 2.5, 4.0, CUT),  # its first token came after 0.5 s
         record(2.0, None, 4.0, CUT),  # waited 2 s: a miss
         record(3.5, None, 4.0, CUT),  # waited 0.5 s: unknown
@@ -42,8 +43,8 @@ def test_what_is_known_of_each_request() -> None:
     window = summarize_window(2, records, ramp_s=0.0, end_s=4.0, limit_s=1.0)
     assert sorted(window.ttfts_s) == [0.25, 0.5, math.inf, math.inf]
     assert window.num_errors == 1
-    assert window.output_tokens_per_s == 10 / 4
-    assert window.answer_s == 1.0
+    assert window.output_tokens_per_s == 20 / 4
+    assert window.answer_s == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(("num_late", "judged"), [(6, 6), (4, 8)])
@@ -58,5 +59,5 @@ def test_requests_of_the_ramp_count_only_if_there_are_few_others(
 
 
 def test_a_window_grows_with_the_limit() -> None:
-    assert longest_window_s(1.0) == 5.5
-    assert longest_window_s(10.0) == 17.0
+    assert longest_window_s(1.0) == 6.0
+    assert longest_window_s(10.0) == 15.0
