@@ -23,6 +23,8 @@ class CostInputs:
     """None: the same price."""
     baseline_num_machines: int | None = None
     """None: the same number."""
+    price_source: str | None = None
+    """Of a price from the catalogue."""
 
     @property
     def group_usd_per_hour(self) -> float:
@@ -47,6 +49,8 @@ def assumptions(
         f"The measured server runs on {machines} at ${inputs.usd_per_hour:g} per hour each, paid "
         "by the hour, busy or idle."
     )
+    if inputs.price_source is not None:
+        yield f"The price is that of the catalogue: {inputs.price_source}."
     yield (
         f"It carries {100 * inputs.utilization:g} % of its measured rate on average "
         "(--utilization). At 100 % nothing is left for peaks."

@@ -13,6 +13,7 @@ Examples:
   paceline cost run.json --usd-per-hour 2.50
   paceline cost run.json --usd-per-hour 2.50 --utilization 0.6 \\
       --requests-per-day 500000 --peak-factor 2.5
+  paceline cost run.json --gpu h100 --machines 8
   paceline cost paceline.json --usd-per-hour 2.50 --baseline plain-vllm.json --json cost.json
 """
 
@@ -31,8 +32,12 @@ Examples:
 @click.option(
     "--usd-per-hour",
     type=click.FloatRange(min=0, min_open=True),
-    required=True,
     help="Price of one machine in US dollars per hour.",
+)
+@click.option(
+    "--gpu",
+    metavar="NAME",
+    help="Take the price from the catalogue of paceline plan; one GPU counts as one machine.",
 )
 @click.option(
     "--machines",
@@ -84,7 +89,14 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the report to this file.",
 )
-def cost(file: Path, baseline_file: Path | None, json_file: Path | None, **options: Any) -> None:
+def cost(
+    file: Path,
+    baseline_file: Path | None,
+    json_file: Path | None,
+    usd_per_hour: float | None,
+    gpu: str | None,
+    **options: Any,
+) -> None:
     """Read, calculate, show and write."""
     from paceline.cost.assumptions import CostInputs
     from paceline.cost.measured import MeasurementUnusable, read_measurement
@@ -97,14 +109,35 @@ def cost(file: Path, baseline_file: Path | None, json_file: Path | None, **optio
             raise click.UsageError("The price of a baseline needs --baseline FILE.")
     if options["peak_factor"] != 1 and options["requests_per_day"] is None:
         raise click.UsageError("--peak-factor needs --requests-per-day.")
+    if (usd_per_hour is None) == (gpu is None):
+        raise click.UsageError("Give the price as either --usd-per-hour or --gpu NAME.")
     try:
         mine = read_measurement(file)
         baseline = None if baseline_file is None else read_measurement(baseline_file)
     except MeasurementUnusable as error:
         raise click.ClickException(str(error)) from error
-    report = calculate(CostInputs(**options), mine, baseline)
+    price, source = _price(usd_per_hour, gpu)
+    inputs = CostInputs(usd_per_hour=price, price_source=source, **options)
+    report = calculate(inputs, mine, baseline)
     for line in render_lines(report):
         click.echo(line)
     if json_file is not None:
         text = json.dumps(render_document(report), indent=2) + "\n"
         json_file.write_text(text, encoding="utf-8")
+
+
+def _price(usd_per_hour: float | None, gpu: str | None) -> tuple[float, str | None]:
+    """The price of a machine and where it comes from."""
+    if usd_per_hour is not None:
+        return usd_per_hour, None
+    assert gpu is not None
+    from paceline.plan.sources.catalogue import load_catalogue
+
+    priced = {entry.hardware.name: entry for entry in load_catalogue().priced_gpus()}
+    entry = priced.get(gpu.lower())
+    if entry is None:
+        raise click.UsageError(
+            f"--gpu is {gpu!r}; the catalogue has prices of {', '.join(priced)}. For another one "
+            "give --usd-per-hour."
+        )
+    return entry.hardware.usd_per_hour, f"{entry.hardware.name}: {entry.price_source}"

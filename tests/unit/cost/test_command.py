@@ -83,6 +83,16 @@ def test_the_document_has_the_promised_keys(tmp_path: Path) -> None:
     assert "$21,024 per month saved" in result.output
 
 
+def test_a_price_of_the_catalogue_is_named_with_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "cost.json"
+    result = invoke(write_run(tmp_path / "run.json"), "--gpu", "H100", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    document = json.loads(file.read_text())
+    price = document["inputs"]["usd_per_hour"]
+    assert document["cost"]["usd_per_million_output_tokens"] == pytest.approx(price / 7.2)
+    assert "The price is that of the catalogue: h100: " in result.output
+
+
 def test_a_baseline_of_another_load_is_named(tmp_path: Path) -> None:
     base = write_run(tmp_path / "base.json", config={"concurrency": 1, "model": "other"})
     result = invoke(write_run(tmp_path / "run.json"), "--usd-per-hour", "1", "--baseline", base)
@@ -117,7 +127,9 @@ def test_files_without_a_usable_run_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Missing option '--usd-per-hour'"),
+        ([], "either --usd-per-hour or --gpu"),
+        (["--usd-per-hour", "1", "--gpu", "h100"], "either --usd-per-hour or --gpu"),
+        (["--gpu", "h99"], "the catalogue has prices of b200"),
         (["--usd-per-hour", "0"], "not in the range"),
         (["--usd-per-hour", "1", "--utilization", "2"], "not in the range"),
         (["--usd-per-hour", "1", "--peak-factor", "2"], "needs --requests-per-day"),

@@ -66,11 +66,13 @@ def run_command(
     api_key: str | None,
     allow_errors: bool,
     json_file: str | None,
+    html_file: str | None,
     records_file: str | None,
     **options: Any,
 ) -> None:
     """Parse, run, show and write; the exit code says whether the run is valid."""
-    for flag, file in (("--json", json_file), ("--records", records_file)):
+    files = (("--json", json_file), ("--html", html_file), ("--records", records_file))
+    for flag, file in files:
         if file is not None and not Path(file).absolute().parent.is_dir():
             raise click.UsageError(f"{flag} is {file}, in a folder that does not exist.")
 
@@ -84,12 +86,16 @@ def run_command(
 
     from rich.console import Console
 
+    from paceline.bench.report.page import write_report
     from paceline.bench.results.files import write_document
     from paceline.bench.run.document import render_document, write_records
     from paceline.bench.run.table import render_table
 
+    document = render_document(result)
     if json_file is not None:
-        write_document(Path(json_file), render_document(result))
+        write_document(Path(json_file), document)
+    if html_file is not None:
+        write_report(Path(html_file), document)
     if records_file is not None:
         write_records(Path(records_file), result.records)
     console = Console()

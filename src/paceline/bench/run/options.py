@@ -210,6 +210,12 @@ _OUTPUT = (
         help="Write the report to this file.",
     ),
     click.option(
+        "--html",
+        "html_file",
+        type=click.Path(dir_okay=False),
+        help="Write a page for readers to this file.",
+    ),
+    click.option(
         "--records",
         "records_file",
         type=click.Path(dir_okay=False),

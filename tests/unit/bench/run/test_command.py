@@ -337,3 +337,12 @@ def test_sessions_grow_by_the_answers(threaded_server: SimulatedServer, tmp_path
     assert "answer" not in lines[0]
     ids = [threaded_server.header(number, "x-request-id") for number in range(2)]
     assert ids == [line["request_id"] for line in lines]
+
+
+def test_a_page_for_readers_is_written(threaded_server: SimulatedServer, tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6})
+    page = tmp_path / "run.html"
+    words = ["--prompts", prompts, "--num-requests", "4", "--html", str(page)]
+    result = invoke(threaded_server.url, *words, "--max-dispatch-delay-ms", "60000")
+    assert result.exit_code == 0, result.output
+    assert "All 4 requests succeeded." in page.read_text()
