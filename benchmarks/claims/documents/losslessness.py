@@ -28,7 +28,6 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     result = read("losslessness-2026-11-22.json.gz")
     yield claim("answered {num_prompts:,} prompts", **result["settings"])
-    yield claim("Commit `{commit:.7}`.", **result["environment"])
     for drafter, greedy in result["greedy"].items():
         yield claim(
             "| {drafter} | **{num_identical:,} of {num_prompts:,}** | {num_tokens:,} "
