@@ -23,11 +23,26 @@ NOT_MEASURED = {
     ),
 }
 
+_CLIENT_PACKAGES = {
+    "openai-python": "openai",
+    "LangChain": "langchain-openai",
+    "litellm's SDK": "litellm",
+    "openai-node": "npm:openai",
+    "Vercel's AI SDK": "npm:ai",
+    "Pydantic AI": "pydantic-ai-slim",
+    "Haystack": "haystack-ai",
+    "smolagents": "smolagents",
+    "Agno": "agno",
+    "Microsoft's Agent Framework": "agent-framework-openai",
+    "OpenAI's Agents SDK": "openai-agents",
+}
+
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from _added_latency(read("gateway-added-latency-2026-11-21.json.gz"))
     yield from _overload(read("gateway-overload-2026-11-22.json"))
+    yield from _clients(read("client-sessions-2026-11-22.json"))
 
 
 def added_ms(result: Mapping[str, Any], level: str, measure: str, name: str, arm: str) -> Spread:
@@ -177,3 +192,22 @@ def _overload(result: Mapping[str, Any]) -> Iterator[Claim]:
         *spread("direct", 3, "num_good").values,
     ]
     yield claim("and {num:.0f} of their answers meet the SLO", num=sum(others))
+
+
+def _clients(result: Mapping[str, Any]) -> Iterator[Claim]:
+    sessions = result["sessions"]
+    yield claim(
+        "{clients} client libraries, with {questions} questions each",
+        clients=len({session["client"] for session in sessions}),
+        questions=len({session["question"] for session in sessions}),
+    )
+    yield claim(
+        "**{right} of {all} sessions**",
+        right=sum(not session["faults"] for session in sessions),
+        all=len(sessions),
+    )
+    for name, package in _CLIENT_PACKAGES.items():
+        yield claim(
+            f"| {name} | `{package.removeprefix('npm:')}` {{version}} |",
+            version=result["versions"][package],
+        )
