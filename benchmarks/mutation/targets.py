@@ -29,6 +29,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_observer_requests.py",
     ),
     "governor/contract/promises.py": (
+        "governor/contract/test_check_steps.py",
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
     ),
@@ -44,6 +45,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "governor/estimates/cost.py": (
         "governor/estimates/test_cost_lengths.py",
         "governor/estimates/test_cost_prior.py",
+        "governor/estimates/test_cost_work.py",
         "governor/estimates/test_cost.py",
     ),
     "governor/estimates/step_forecast.py": (

@@ -73,7 +73,6 @@ class GovernorDriver:
         """Close the control channel. Idempotent."""
         if self._channel is not None:
             self._channel.close()
-            self._channel = None
 
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel. Any thread may call it."""
@@ -194,8 +193,10 @@ class GovernorDriver:
             draft_token_ids.req_ids, has_any=any(draft_token_ids.draft_token_ids)
         )
         request_ids = draft_token_ids.req_ids
-        length = self._lengths.planned(request_ids[0]) if request_ids else 0
-        if max(map(len, draft_token_ids.draft_token_ids), default=0) > length:
+        if not request_ids:
+            return
+        length = self._lengths.planned(request_ids[0])
+        if max(map(len, draft_token_ids.draft_token_ids)) > length:
             for request_id in request_ids:
                 _trim(scheduler.requests.get(request_id), length)
         self._apply_caps(scheduler, request_ids)

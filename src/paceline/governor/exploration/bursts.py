@@ -53,7 +53,7 @@ class Bursts:
         """Measured in all steps that catch up, in bursts or not. Read only."""
         self._steps_off = 0
         self._steps = 0  # of the burst under way; 0 when there is none
-        self._judged = 0
+        self._judged = 0  # since the last burst started
         self._accepted = 0
         self._settlement = Settlement(budget)
         self._catch_up_paid_s = 0.0  # for the burst under way, before it was measured
@@ -69,7 +69,7 @@ class Bursts:
         self._steps_off = _PAUSE
 
     def observe(self, sample: StepSample) -> None:
-        """Count the verdicts of the burst under way and settle its cost."""
+        """Count the verdicts and settle the cost of the burst under way."""
         self._settlement.observe(sample)
         catch_up_s = self.catch_up.observe(sample)
         self._is_catching_up = sample.catches_up
@@ -77,9 +77,8 @@ class Bursts:
             if self._steps > 0:
                 self._budget.pay(catch_up_s - self._catch_up_paid_s)
             self._catch_up_paid_s = 0.0
-        if self._steps > 0:
-            self._judged += len(sample.drafted)
-            self._accepted += sum(sample.accepted)
+        self._judged += len(sample.drafted)
+        self._accepted += sum(sample.accepted)
 
     def probe(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
         """A step of a burst at length 1, as often as the budget allows; else None."""

@@ -104,7 +104,7 @@ class GoodputPolicy:
         self._length = self._choose(load, forecast)
         self._budget.earn(forecast.seconds[self._length])
         granted_steps = self._load_change.granted_steps(load.num_requests, self._length)
-        if granted_steps > 0.0:
+        if granted_steps:
             self._budget.grant(granted_steps, forecast.seconds[self._length])
             self._bursts.hasten()
             self._undrafted_trial.hasten()

@@ -97,3 +97,8 @@ def test_drafts_from_the_answers_of_others_are_refused(
         return
     with pytest.raises(ValueError, match=r"is 10000.*must be 0 where API keys are set"):
         refuse_shared_drafts(speculative)
+
+
+def test_a_vllm_without_a_shared_tree_of_drafts_is_served() -> None:
+    """No setting of its size: there is none."""
+    refuse_shared_drafts(SimpleNamespace(method="suffix"))

@@ -28,16 +28,39 @@ class Cost:
     """10 ms a step, 0.5 ms for each draft token that is verified; no prompts come along."""
 
     asked: list[Any] = field(default_factory=list)
-    prefills: PrefillMix = field(default_factory=PrefillMix)
+    prefills: Any = field(default_factory=PrefillMix)
 
     def predict_lengths_s(self, *load: Any, **more: Any) -> list[float]:
         self.asked.append((*load, more))
         return [0.010 + 0.0005 * drafts for drafts in load[1]]
 
 
-def forecast(num_requests: int = 2, ceiling: int = 3, cost: Cost | None = None) -> StepForecast:
+@dataclass
+class Prompts:
+    """A fifth of the steps have prompts; as many more requests decode as a length yields tokens."""
+
+    fraction: float = 0.2
+
+    def stretch(self, tokens_per_request: float) -> float:
+        return 1.0 + tokens_per_request
+
+
+@dataclass
+class CostWithPrompts(Cost):
+    """Prompts take 4, 2, 1 and 6 ms per output token at lengths 0 to 3."""
+
+    prefills: Any = field(default_factory=Prompts)
+
+    def predict_prompts_s(self, *load: Any) -> list[float]:
+        self.asked.append(load)
+        return [0.004, 0.002, 0.001, 0.006]
+
+
+def forecast(
+    num_requests: int = 2, ceiling: int = 3, cost: Cost | None = None, **more: float
+) -> StepForecast:
     load = EngineLoad(num_requests, 900, 0, 0, ceiling)
-    return make_forecast(load, Acceptance(), cost or Cost())  # type: ignore[arg-type]
+    return make_forecast(load, Acceptance(), cost or Cost(), **more)  # type: ignore[arg-type]
 
 
 def test_each_request_yields_one_token_and_what_is_accepted() -> None:
@@ -66,6 +89,40 @@ def test_lengths_reach_to_the_ceiling_or_the_deepest_estimate(
 ) -> None:
     found = forecast(ceiling=ceiling)
     assert len(found.tokens) == len(found.seconds) == len(found.values) == num_lengths
+
+
+def test_a_length_that_yields_more_leaves_fewer_requests_decoding() -> None:
+    """The drafts and the output tokens of 2, 2.5, 2.75 and 2.875 times fewer requests. Prompts take
+    the longer, the more tokens come out: 3, 1, 0 and 5 ms per token beyond the least of all."""
+    cost = CostWithPrompts()
+    found = forecast(cost=cost)
+    drafts = [0.0, 1.6 / 2.5, 2.4 / 2.75, 2.8 / 2.875]
+    outputs = [2.0 / 2.0, 3.0 / 2.5, 3.5 / 2.75, 3.75 / 2.875]
+    decodes, prompts = cost.asked
+    assert decodes[1] == prompts[1] == pytest.approx(drafts)
+    assert (prompts[0], prompts[2]) == (2, pytest.approx(outputs))
+    assert found.tokens == [2.0, 3.0, 3.5, 3.75]  # the tokens of the requests that decode now
+    assert found.seconds == pytest.approx([0.010 + 0.0005 * num for num in drafts])
+    more_s = [0.003, 0.001, 0.0, 0.005]
+    assert found.values == pytest.approx(
+        [
+            num / (seconds + num * more)
+            for num, seconds, more in zip(outputs, found.seconds, more_s, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("ceiling", [1, 2, 3])
+def test_drafts_beyond_the_end_of_an_answer_are_no_gain(ceiling: int) -> None:
+    """Answers of 2 tokens. A request gets X tokens in a step: 1 (a half), 2 (a quarter), 3 or 4 (an
+    eighth each). E[X²] is 1, 2.5, 3.75 and 4.625, E[X] is 1, 1.5, 1.75 and 1.875 at lengths 0 to 3,
+    and E[X²] / (2 E[X]) - 1/2 tokens lie beyond the end."""
+    overshoots = [0.0, 2.5 / 3.0 - 0.5, 3.75 / 3.5 - 0.5, 4.625 / 3.75 - 0.5][: ceiling + 1]
+    rates = forecast(ceiling=ceiling).values
+    found = forecast(ceiling=ceiling, answer_tokens=2.0).values
+    assert found == pytest.approx(
+        [rate / (1.0 + more / 2.0) for rate, more in zip(rates, overshoots, strict=True)]
+    )
 
 
 def test_a_probe_of_a_longer_draft_wastes_the_longer_time() -> None:

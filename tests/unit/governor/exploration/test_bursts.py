@@ -11,10 +11,10 @@ from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import EngineLoad, StepSample
 
 
-def forecast(num_requests: int = 4) -> StepForecast:
+def forecast(num_requests: int = 4, drafting_s: float = 0.025) -> StepForecast:
     """20 ms, 25 ms and 30 ms at lengths 0 to 2; with half accepted, length 1 would win."""
     tokens = [num_requests * yields for yields in (1.0, 1.1, 1.11)]
-    seconds = [0.020, 0.025, 0.030]
+    seconds = [0.020, drafting_s, 0.030]
     return StepForecast(tokens, seconds, [t / s for t, s in zip(tokens, seconds, strict=True)])
 
 
@@ -52,16 +52,20 @@ class Loop:
         self.budget = Budget()
         self.bursts = Bursts(self.budget, CostModel())
         self.num_requests = num_requests
+        self.drafting_s = 0.025
         self._before = 0
 
-    def step(self, accepted: int = 0, *, catches_up: bool = False) -> int:
+    def step(
+        self, accepted: int = 0, *, catches_up: bool = False, offers_drafts: bool = True
+    ) -> int:
         """The length of the next step; `accepted` of the drafts of the one before."""
         load = EngineLoad(self.num_requests, 900, 0, 0, 2, allowed_lengths=self.allowed)
-        plan = self.bursts.probe(load, forecast(self.num_requests))
+        plan = self.bursts.probe(load, forecast(self.num_requests, self.drafting_s))
         length = 0 if plan is None else plan.draft_length
         if plan is not None:
             assert plan.is_exploring
-        count = self.num_requests if self._before and not catches_up else 0
+        has_verdicts = self._before > 0 and offers_drafts and not catches_up
+        count = self.num_requests if has_verdicts else 0
         catches_up = catches_up or (self.catch_up_s > 0.0 and self._before == 0 < length)
         self.bursts.observe(
             StepSample(
@@ -220,3 +224,52 @@ def test_a_single_verdict_is_enough_to_continue() -> None:
     loop = Loop(1)
     loop.until_burst()
     assert loop.lengths(3, accepted=1) == [1, 1, 1]
+
+
+def test_a_burst_continues_when_its_verdict_comes_after_it_has_stopped() -> None:
+    """Eight requests need one step, and its verdict comes a step later: seven more steps follow."""
+    loop = Loop(8)
+    loop.until_burst()
+    assert loop.lengths(10, accepted=8) == [0] + [1] * 7 + [0] * 2
+
+
+def test_a_burst_without_a_verdict_is_given_up_after_a_pause() -> None:
+    """Its drafter offers nothing: the burst waits 24 steps, then the next one starts."""
+    loop = Loop(8)
+    loop.until_burst()
+    assert [loop.step(offers_drafts=False) for _ in range(26)] == [0] * 24 + [1, 0]
+
+
+def test_a_burst_that_a_single_bad_verdict_ended_is_over() -> None:
+    """Also where drafting becomes so cheap afterwards that its text would be promising."""
+    loop = Loop(1)
+    loop.until_burst()
+    assert loop.step() == 1
+    assert loop.step(offers_drafts=False) == 0
+    loop.drafting_s = 0.010
+    assert loop.until_burst() == 23
+
+
+def test_catching_up_outside_of_a_burst_is_not_paid() -> None:
+    """Where drafting has won, it costs the time that the choice of the length has counted."""
+    loop = Loop()
+    for _ in range(3):
+        assert loop.step(catches_up=True) == 0
+    assert loop.bursts.catch_up.token_s > 0.0
+    assert loop.budget.paid == []
+
+
+def test_catching_up_twice_in_a_burst_is_paid_twice() -> None:
+    """What was paid in advance counts once: for the first of the two steps."""
+    loop = Loop(1, catch_up_s=0.025)
+    loop.until_burst()
+    while loop.step():
+        pass
+    loop.budget.paid.clear()
+    loop.until_burst()
+    assert loop.budget.paid[0] == pytest.approx(0.050)
+    measured = [paid for paid in loop.budget.paid[1:] if paid != pytest.approx(0.005)]
+    assert measured == [pytest.approx(0.0)]
+    loop.budget.paid.clear()
+    loop.step(catches_up=True)
+    assert loop.budget.paid == [pytest.approx(0.005), pytest.approx(0.050)]

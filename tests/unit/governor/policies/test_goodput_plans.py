@@ -39,6 +39,7 @@ class Probe:
     catch_up: CatchUp = field(default_factory=CatchUp)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     times_off: int = 0
+    times_hastened: int = 0
 
     def probe(self, load: EngineLoad, forecast: StepForecast, *now: int) -> DraftPlan | None:
         self.asked.append(now)
@@ -49,6 +50,9 @@ class Probe:
 
     def switched_off(self) -> None:
         self.times_off += 1
+
+    def hasten(self) -> None:
+        self.times_hastened += 1
 
 
 @dataclass
@@ -70,7 +74,11 @@ class Purse(ExplorationBudget):
     def __init__(self) -> None:
         super().__init__()
         self.earned: list[float] = []
+        self.granted: list[tuple[float, float]] = []
         self.paid: list[float] = []
+
+    def grant(self, num_steps: float, step_s: float) -> None:
+        self.granted.append((num_steps, step_s))
 
     def earn(self, step_s: float) -> None:
         self.earned.append(step_s)
@@ -309,6 +317,54 @@ def test_first_token_verdicts_are_requested_and_paid_while_off(now: list[StepFor
     assert policy.purse.paid == []
 
 
+def test_the_price_of_first_tokens_is_a_share_of_a_step_without_drafts(
+    now: list[StepForecast],
+) -> None:
+    """0.2 % of 20 ms; a step at length 1 takes 50."""
+    now.append(StepForecast([4.0, 4.4], [0.020, 0.050], [200.0, 88.0]))
+    policy = Goodput(0)
+    policy.plan(replace(LOAD, has_first_token_verdicts=True))
+    assert policy.purse.paid == [pytest.approx(0.002 * 0.020)]
+
+
+def test_a_change_of_load_grants_steps_at_the_length_in_force(now: list[StepForecast]) -> None:
+    """2, 1.4 and 0.98 steps of 30 ms while the length stays 1; bursts and trials are then due."""
+    now.append(StepForecast([4.0, 7.2, 7.6], [0.020, 0.030, 0.040], [200.0, 240.0, 190.0]))
+    policy = Goodput(1)
+    trial = Probe()
+    policy._undrafted_trial = trial  # type: ignore[assignment]
+    for num_granted, num_requests in enumerate((4, 16, 4, 16)):
+        for _ in range(48):
+            assert policy.plan(replace(LOAD, num_requests=num_requests)).draft_length == 1
+        steps = [2.0, 1.4, 0.98][:num_granted]
+        assert policy.purse.granted == [(pytest.approx(num), 0.030) for num in steps]
+        assert policy.bursts.times_hastened == trial.times_hastened == num_granted
+
+
+def test_the_first_plan_at_length_0_has_forgone_nothing(now: list[StepForecast]) -> None:
+    """A gain of 1.706 ms per step pays for 178 ms after 105 steps."""
+    now.append(forecast(100.0, 110.0))
+    policy = Goodput(0)
+    policy.bursts.catch_up.token_s = 0.178e-3
+    assert [policy.plan(LOAD).draft_length for _ in range(105)] == [0] * 104 + [1]
+
+
+class PrefersShort(Goodput):
+    """Has another objective: the value of a length is what is left of ten tokens."""
+
+    def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
+        assert load == LOAD
+        return replace(forecast, values=[10.0 - tokens for tokens in forecast.tokens])
+
+
+def test_a_policy_derived_from_it_weighs_the_forecast(now: list[StepForecast]) -> None:
+    """The rate in the plan is still that of the tokens."""
+    plan = PrefersShort(2).plan(LOAD)
+    assert plan.draft_length == 0
+    assert plan.expected_tokens_per_s == pytest.approx(100.0)
+    assert Goodput(2).plan(LOAD).draft_length == 2
+
+
 @dataclass
 class Learner:
     """Keeps the samples that it is given."""
@@ -321,7 +377,15 @@ class Learner:
 
 def test_every_part_learns_from_each_sample() -> None:
     policy = GoodputPolicy(8)
-    parts = ("acceptance", "cost", "answers", "adjacent_probe", "bursts", "replay_scoring")
+    parts = (
+        "acceptance",
+        "cost",
+        "answers",
+        "adjacent_probe",
+        "undrafted_trial",
+        "bursts",
+        "replay_scoring",
+    )
     learners = {part: Learner() for part in parts}
     for part, learner in learners.items():
         setattr(policy, f"_{part}", learner)
