@@ -1,4 +1,8 @@
-"""SIGTERM cancels a measurement as Ctrl-C does, so that it can report what it has and clean up."""
+"""Ctrl-C and SIGTERM cancel a measurement, so that it can report what it has and clean up.
+
+SIGINT is handled even where the process was started with SIGINT ignored, as shells do in the
+background: who sends it to a measurement means it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,18 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def cancelled_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    """Await the work; SIGTERM cancels it. Needs the main thread, where Ctrl-C arrives too."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
+    """Await the work; SIGINT and SIGTERM cancel it. Needs the main thread."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, task.cancel)
     try:
         return await work
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)

@@ -65,7 +65,8 @@ async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: 
         try:
             async with asyncio.timeout(10):
                 name = f"127.0.0.1:{remote.port}"
-                await until(lambda: (name, "starting: /health answered 503") in messages)
+                starting = (name, "starting: /health answered 503")
+                await until(lambda: starting in messages, within_s=10)
                 assert not ready.done()
                 remote.health = 200
                 gateway = await ready

@@ -209,7 +209,7 @@ def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
 
     from paceline.bench.compare.measure import compare, finish, new_comparison
     from paceline.bench.compare.progress import round_progress
-    from paceline.bench.interruption import cancelled_by_sigterm
+    from paceline.bench.interruption import cancelled_by_signals
     from paceline.bench.run.config import BenchError
 
     comparison = new_comparison(config, sys.argv)
@@ -219,7 +219,7 @@ def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
             round_progress() as on_round,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(cancelled_by_sigterm(compare(comparison, api_key, on_round)))
+            runner.run(cancelled_by_signals(compare(comparison, api_key, on_round)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         is_interrupted = True
     except (BenchError, WorkloadError) as error:

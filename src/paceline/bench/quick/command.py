@@ -135,7 +135,7 @@ def _carry_out(config: QuickConfig, api_key: str | None, admin_key: str | None) 
     import uvloop
     from rich.console import Console
 
-    from paceline.bench.interruption import cancelled_by_sigterm
+    from paceline.bench.interruption import cancelled_by_signals
     from paceline.bench.quick.measure import QuickResult, measure_quickly
     from paceline.bench.results.environment import describe_environment
     from paceline.bench.run.config import BenchError
@@ -150,7 +150,7 @@ def _carry_out(config: QuickConfig, api_key: str | None, admin_key: str | None) 
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(cancelled_by_sigterm(measure_quickly(result, api_key, admin_key, show)))
+            runner.run(cancelled_by_signals(measure_quickly(result, api_key, admin_key, show)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         result.is_interrupted = True
         result.notes.append("interrupted before the planned end; the figures are partial")

@@ -7,9 +7,9 @@ beyond its share of the time (`ExplorationBudget.grant`).
 
 A load counts as another one when it is at least `_FACTOR` times as high or as low as at the last
 grant. Grants are at least `_PAUSE` steps apart. A grant after which the draft length stayed as it
-was has found nothing: the next one is smaller by `_DECAY`. So where one length is always the best,
-all grants together are less than four full ones, however the load changes. One that finds something
-makes the next one a full one again.
+was, for as long as the load did, has found nothing: the next one is smaller by `_DECAY`. So where
+the best length of each load is known, all grants together are less than four full ones, however the
+load changes. One that finds something makes the next one a full one again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class LoadChange:
         """How many steps to grant in this step, mostly 0. `length` is the one in force; the first
         load, above 0, is no change. Counts the steps: call it once per step."""
         self._steps_since += 1
-        if length != self._length:
-            self._next = _STEPS
         before = self._num_requests or num_requests
         self._num_requests = before
         is_other = num_requests >= _FACTOR * before or before >= _FACTOR * num_requests
+        if not is_other and length != self._length:
+            self._next = _STEPS
         if not is_other or self._steps_since < _PAUSE:
             return 0.0
         granted = self._next

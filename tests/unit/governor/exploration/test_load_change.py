@@ -66,3 +66,14 @@ def test_after_a_grant_that_moved_the_length_the_next_is_full() -> None:
 
 def test_the_length_of_the_first_grant_is_the_one_to_be_compared_with() -> None:
     assert grants([(1, 50), (16, 50), (1, 50)], length=4) == pytest.approx([0.0, 2.0, 1.4])
+
+
+def test_a_length_that_follows_the_load_has_found_nothing() -> None:
+    """Length 3 is best at one request and 0 at 16, and both are known."""
+    change = LoadChange()
+    granted = [
+        sum(change.granted_steps(num_requests, length) for _ in range(50))
+        for num_requests, length in [(1, 3), (16, 0)] * 20
+    ]
+    assert granted[:4] == pytest.approx([0.0, 2.0, 1.4, 0.98])
+    assert sum(granted) < 4 * 2.0

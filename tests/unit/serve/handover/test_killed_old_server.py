@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,13 @@ async def test_only_the_engines_that_were_not_handed_over_end_with_it(
 
 def start(script: str) -> subprocess.Popen[str]:
     """The engines inherit its standard output, so its end is not the end of that pipe."""
-    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    path = os.pathsep.join(sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
 
 
 def engine_pid(folder: Path, name: str) -> int:
