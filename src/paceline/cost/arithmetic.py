@@ -4,10 +4,13 @@
     $ per 1M tokens = $ per hour / (tokens per hour / 1,000,000)
     groups = ceil(peak requests per second / usable requests per second)
     $ per month = groups * $ per hour * 730
+    $ per 1M tokens of a load = $ per month / (tokens of the load per month / 1,000,000)
 
-A group is what was measured: one or more machines that serve together. Utilization is the fraction
-of the measured rate that a group carries on average; the rest is paid and idle. Linear scaling over
-groups is assumed. Prices are in US dollars; nothing but the machines is counted.
+A group is what was measured: one or more machines that serve together. Utilization is the largest
+fraction of the measured rate that a group may carry, at the peak of the load; the rest is headroom.
+The first price holds while the groups carry that fraction; a load whose mean lies below its peak
+pays the second. Linear scaling over groups is assumed. Prices are in US dollars; nothing but the
+machines is counted.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 HOURS_PER_MONTH = 730.0
 """365 * 24 / 12."""
 _SECONDS_PER_DAY = 86_400.0
+_SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +35,19 @@ class MeasuredRates:
 
     def __post_init__(self) -> None:
         if not (
-            0 < self.output_tokens_per_s <= self.total_tokens_per_s and self.requests_per_s > 0
+            0 < self.output_tokens_per_s <= self.total_tokens_per_s < math.inf
+            and 0 < self.requests_per_s < math.inf
         ):
             raise ValueError(
                 f"rates are {self.output_tokens_per_s} output and {self.total_tokens_per_s} total "
-                f"tokens/s, {self.requests_per_s} requests/s; they must be above 0, and the total "
-                "not below the output"
+                f"tokens/s, {self.requests_per_s} requests/s; they must be above 0 and finite, and "
+                "the total not below the output"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:
-    """US dollars."""
+    """US dollars, while a group carries its usable rate."""
 
     usd_per_million_output_tokens: float
     """All of the price is put on output tokens."""
@@ -60,7 +65,13 @@ class MonthlyCost:
     num_groups: int
     usd_per_month: float
     peak_utilization_fraction: float
-    """Of the measured rate, at the peak."""
+    """Of the measured rate of all groups, at the peak."""
+    mean_utilization_fraction: float
+    """Of the measured rate of all groups, over the month."""
+    usd_per_million_output_tokens: float
+    """The bill over the output tokens of the load."""
+    usd_per_million_total_tokens: float
+    """The bill over the prompt and output tokens of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class Savings:
     """Against the baseline; negative where the baseline is cheaper."""
 
     fraction: float
-    """Of the baseline's price per output token."""
+    """Of the baseline's price per output token, both at their usable rates."""
     usd_per_million_output_tokens: float
     usd_per_month: float | None
     """None without a load."""
@@ -100,25 +111,37 @@ def monthly_cost(
 ) -> MonthlyCost:
     """The groups that carry `requests_per_day`, whose peak is `peak_factor` times its mean.
 
+    The requests are as long as the measured ones.
+
     >>> monthly_cost(MeasuredRates(1000.0, 4000.0, 5.0), 3.6, 1.0, 864_000, 2.0).num_groups
     4
     """
     _check(usd_per_hour, utilization)
-    if requests_per_day <= 0 or peak_factor < 1:
+    if not (0 < requests_per_day < math.inf and 1 <= peak_factor < math.inf):
         raise ValueError(
             f"requests per day are {requests_per_day} and the peak factor is {peak_factor}; the "
-            "first must be above 0, the second at least 1"
+            "first must be above 0, the second at least 1, both finite"
         )
     mean = requests_per_day / _SECONDS_PER_DAY
     peak = mean * peak_factor
     # 1e-9: a load that fits exactly needs no further group for a rounding error.
     num_groups = max(1, math.ceil(peak / (rates.requests_per_s * utilization) - 1e-9))
+    usd_per_month = num_groups * usd_per_hour * HOURS_PER_MONTH
+    million_requests = mean * _SECONDS_PER_MONTH / 1e6
+    usd_per_million_requests = usd_per_month / million_requests
     return MonthlyCost(
         requests_per_s=mean,
         peak_requests_per_s=peak,
         num_groups=num_groups,
-        usd_per_month=num_groups * usd_per_hour * HOURS_PER_MONTH,
+        usd_per_month=usd_per_month,
         peak_utilization_fraction=peak / (num_groups * rates.requests_per_s),
+        mean_utilization_fraction=mean / (num_groups * rates.requests_per_s),
+        usd_per_million_output_tokens=(
+            usd_per_million_requests * rates.requests_per_s / rates.output_tokens_per_s
+        ),
+        usd_per_million_total_tokens=(
+            usd_per_million_requests * rates.requests_per_s / rates.total_tokens_per_s
+        ),
     )
 
 
@@ -142,7 +165,7 @@ def savings(
 
 
 def _check(usd_per_hour: float, utilization: float) -> None:
-    if usd_per_hour <= 0:
-        raise ValueError(f"the price is {usd_per_hour} $/hour; it must be above 0")
+    if not 0 < usd_per_hour < math.inf:
+        raise ValueError(f"the price is {usd_per_hour} $/hour; it must be above 0 and finite")
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization is {utilization}; it must be above 0 and at most 1")

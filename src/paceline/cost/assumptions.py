@@ -17,6 +17,7 @@ class CostInputs:
     num_machines: int = 1
     """Machines that the measured server ran on."""
     utilization: float = 1.0
+    """The largest fraction of the measured rate that the machines may carry."""
     requests_per_day: float | None = None
     peak_factor: float = 1.0
     baseline_usd_per_hour: float | None = None
@@ -51,10 +52,17 @@ def assumptions(
     )
     if inputs.price_source is not None:
         yield f"The price is that of the catalogue: {inputs.price_source}."
-    yield (
-        f"It carries {100 * inputs.utilization:g} % of its measured rate on average "
-        "(--utilization). At 100 % nothing is left for peaks."
-    )
+    use = f"{100 * inputs.utilization:g} % of its measured rate"
+    if inputs.requests_per_day is None:
+        yield (
+            f"It always carries {use} (--utilization); what it carries less costs more per token. "
+            "At 100 % nothing is left for peaks."
+        )
+    else:
+        yield (
+            f"It carries at most {use}, at the peak (--utilization). At 100 % nothing is left "
+            "above the peak."
+        )
     yield (
         f"The measured rate is that of {mine.file}: {_load_text(mine)}. Another load gives "
         "another rate."

@@ -52,7 +52,7 @@ Examples:
     type=click.FloatRange(min=0, max=1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Fraction of the measured rate that the machines carry on average.",
+    help="Largest fraction of the measured rate that the machines may carry, at the peak.",
 )
 @click.option(
     "--requests-per-day",

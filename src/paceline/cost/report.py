@@ -72,17 +72,26 @@ def render_document(report: CostReport) -> dict[str, Any]:
 def render_lines(report: CostReport) -> Iterator[str]:
     """The figures, then what they assume, then what speaks against them."""
     prices = report.prices
-    yield f"${_money(prices.usd_per_million_output_tokens)} per 1M output tokens"
-    yield f"${_money(prices.usd_per_million_total_tokens)} per 1M tokens, prompts included"
-    yield f"${_money(prices.usd_per_thousand_requests)} per 1,000 requests"
-    if report.monthly is not None:
-        monthly = report.monthly
+    monthly = report.monthly
+    if monthly is not None:
         machines = monthly.num_groups * report.inputs.num_machines
         yield (
             f"${_money(monthly.usd_per_month)} per month on {machines} machine"
             f"{'s' if machines != 1 else ''}, which the peak uses to "
-            f"{100 * monthly.peak_utilization_fraction:.0f} %"
+            f"{100 * monthly.peak_utilization_fraction:.0f} % and the mean load to "
+            f"{100 * monthly.mean_utilization_fraction:.0f} %"
         )
+        yield (
+            f"${_money(monthly.usd_per_million_output_tokens)} per 1M output tokens of this load, "
+            f"${_money(monthly.usd_per_million_total_tokens)} per 1M tokens, prompts included"
+        )
+        yield (
+            "Of machines that always carry "
+            f"{100 * report.inputs.utilization:g} % of their measured rate:"
+        )
+    yield f"${_money(prices.usd_per_million_output_tokens)} per 1M output tokens"
+    yield f"${_money(prices.usd_per_million_total_tokens)} per 1M tokens, prompts included"
+    yield f"${_money(prices.usd_per_thousand_requests)} per 1,000 requests"
     if report.savings is not None:
         saved = report.savings
         assert report.baseline_prices is not None

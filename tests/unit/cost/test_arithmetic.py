@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from paceline.cost.arithmetic import MeasuredRates, monthly_cost, savings, token_prices
@@ -43,6 +45,34 @@ def test_the_groups_that_a_peak_needs() -> None:
     assert monthly.peak_utilization_fraction == pytest.approx(0.75)
 
 
+def test_the_price_of_a_load_is_its_bill_over_its_tokens() -> None:
+    """500,000 requests of 200 tokens a day are 3.0417B tokens in 730 h.
+
+    The peak of 14.47/s needs 5 groups at 3/s each: 5 * $3.6 * 730 = $13,140. The mean of 5.787/s
+    uses 5.787 / 25 of what was measured.
+    """
+    monthly = monthly_cost(
+        MeasuredRates(1000, 4000, 5),
+        usd_per_hour=3.6,
+        utilization=0.6,
+        requests_per_day=500_000,
+        peak_factor=2.5,
+    )
+    assert monthly.usd_per_month == pytest.approx(13_140)
+    assert monthly.usd_per_million_output_tokens == pytest.approx(13_140 / 3041.67, rel=1e-5)
+    assert monthly.usd_per_million_total_tokens == pytest.approx(13_140 / 12_166.7, rel=1e-5)
+    assert monthly.mean_utilization_fraction == pytest.approx(0.2315, abs=1e-4)
+
+
+def test_a_load_that_always_uses_all_machines_costs_the_price_per_token() -> None:
+    monthly = monthly_cost(RATES, 7.2, 0.5, requests_per_day=5 * 86_400, peak_factor=1)
+    prices = token_prices(RATES, 7.2, 0.5)
+    assert monthly.usd_per_million_output_tokens == pytest.approx(
+        prices.usd_per_million_output_tokens
+    )
+    assert monthly.mean_utilization_fraction == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize(
     ("requests_per_day", "num_groups"), [(1, 1), (864_000, 1), (864_001, 2), (1_728_000, 2)]
 )
@@ -80,7 +110,14 @@ def test_a_dearer_server_has_negative_savings() -> None:
 
 @pytest.mark.parametrize(
     ("usd_per_hour", "utilization", "message"),
-    [(0.0, 1.0, "must be above 0"), (1.0, 0.0, "utilization is 0.0"), (1.0, 1.1, "at most 1")],
+    [
+        (0.0, 1.0, "must be above 0"),
+        (math.nan, 1.0, "the price is nan"),
+        (math.inf, 1.0, "the price is inf"),
+        (1.0, 0.0, "utilization is 0.0"),
+        (1.0, 1.1, "at most 1"),
+        (1.0, math.nan, "utilization is nan"),
+    ],
 )
 def test_impossible_inputs_are_refused(
     usd_per_hour: float, utilization: float, message: str
@@ -92,7 +129,13 @@ def test_impossible_inputs_are_refused(
 def test_impossible_loads_and_rates_are_refused() -> None:
     with pytest.raises(ValueError, match=r"peak factor is 0\.5"):
         monthly_cost(RATES, 1.0, 1.0, 100, peak_factor=0.5)
+    for requests_per_day, peak_factor in ((math.nan, 1.0), (100, math.nan), (math.inf, 1.0)):
+        with pytest.raises(ValueError, match="both finite"):
+            monthly_cost(RATES, 1.0, 1.0, requests_per_day, peak_factor)
     with pytest.raises(ValueError, match="they must be above 0"):
         MeasuredRates(0, 10, 1)
+    for rates in ((math.nan, 10, 1), (1, math.inf, 1), (1, 10, math.nan), (1, 10, math.inf)):
+        with pytest.raises(ValueError, match="above 0 and finite"):
+            MeasuredRates(*rates)
     with pytest.raises(ValueError, match="not below the output"):
         MeasuredRates(10, 5, 1)

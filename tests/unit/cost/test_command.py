@@ -79,8 +79,32 @@ def test_the_document_has_the_promised_keys(tmp_path: Path) -> None:
     assert len(document["assumptions"]) == 7
     assert document["warnings"] == []
     assert "$31,536 per month on 12 machines, which the peak uses to 100 %" in result.output
+    assert "and the mean load to 50 %" in result.output
     assert "37.5 % less per output token than the baseline ($1.60 per 1M)" in result.output
     assert "$21,024 per month saved" in result.output
+
+
+def test_with_a_load_its_bill_gives_the_price(tmp_path: Path) -> None:
+    """The bill of $13,140 is for 3.04B output tokens; $1.67 holds at 60 % all day only."""
+    file = tmp_path / "cost.json"
+    rates = {"output_tokens_per_s": 1000.0, "requests_per_s": 5.0}
+    result = invoke(
+        *(write_run(tmp_path / "run.json", summary=rates), "--usd-per-hour", "3.6"),
+        *("--utilization", "0.6", "--requests-per-day", "500000", "--peak-factor", "2.5"),
+        *("--json", str(file)),
+    )
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[:4] == [
+        "$13,140 per month on 5 machines, which the peak uses to 58 % and the mean load to 23 %",
+        "$4.32 per 1M output tokens of this load, $1.08 per 1M tokens, prompts included",
+        "Of machines that always carry 60 % of their measured rate:",
+        "$1.67 per 1M output tokens",
+    ]
+    assert "It carries at most 60 % of its measured rate, at the peak" in result.output
+    assert "on average" not in result.output
+    monthly = json.loads(file.read_text())["monthly"]
+    assert monthly["usd_per_million_output_tokens"] == pytest.approx(4.32, abs=0.005)
+    assert monthly["mean_utilization_fraction"] == pytest.approx(0.2315, abs=1e-4)
 
 
 def test_a_price_of_the_catalogue_is_named_with_its_source(tmp_path: Path) -> None:
