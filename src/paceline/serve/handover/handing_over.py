@@ -97,7 +97,7 @@ class _Exchange:
 
     async def run(self) -> None:
         """Raises `HandOverBroken` when this process remains the owner."""
-        obstacle = self._outgoing.obstacle({})
+        obstacle = self._outgoing.obstacle_to_offer()
         if obstacle is not None:
             self._connection.send(Refused(obstacle))
             raise HandOverBroken(obstacle)

@@ -38,6 +38,15 @@ class Outgoing:
         sockets = [listening.fileno() for listening in self._gateway.sockets]
         return offer, [*sockets, *(engine.guard_pipe for engine in engines)]
 
+    def obstacle_to_offer(self) -> str | None:
+        """Why nothing can be offered now, if so."""
+        states = {
+            supervisor.name: supervisor.status.state
+            for supervisor in self._supervisors
+            if supervisor.running_engine is None
+        }
+        return find_obstacle_to_offer(states, self._gateway.restarting)
+
     def obstacle(self, taken: Mapping[str, int]) -> str | None:
         """Why these engines (guards' process ids by name) cannot be handed over now, if so."""
         running = {engine.name: engine.pid for engine in self._running()}
@@ -66,6 +75,18 @@ class Outgoing:
     def _running(self) -> list[RunningEngine]:
         engines = [supervisor.running_engine for supervisor in self._supervisors]
         return [engine for engine in engines if engine is not None]
+
+
+def find_obstacle_to_offer(unready: Mapping[str, str], restarting: Collection[str]) -> str | None:
+    """Why nothing can be offered now; None if it can. `unready` has states of engines by name.
+
+    The new process starts what it is not offered, so an engine that this process starts or restarts
+    would run twice.
+    """
+    for name, state in unready.items():
+        if name not in restarting:
+            return f"{name} is {state}; take over when it is ready"
+    return find_obstacle({}, {}, restarting)
 
 
 def find_obstacle(

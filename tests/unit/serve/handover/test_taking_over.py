@@ -120,3 +120,17 @@ async def test_an_engine_that_was_restarted_since_the_offer_is_not_taken(
         assert old.states()["engine-0"] == "ready"
         assert is_alive(pids(folder)[1][0])
         assert not old.task.done()
+
+
+async def test_a_server_whose_engine_restarts_after_a_crash_is_not_taken_over_from(
+    folder: Path, remote: FakeRemote
+) -> None:
+    """Both servers would start it: the old one again, and the new one, which was not offered it."""
+    async with serving(plan_for(folder / "a", remote.url)) as old:
+        os.kill(pids(folder)[0][0], signal.SIGKILL)
+        await until(lambda: old.states()["engine-0"] != "ready", within_s=5)
+        with pytest.raises(TakeOverFailed, match=r"engine-0 is \w+; take over when it is ready"):
+            await begin(old)
+        await until(lambda: old.states()["engine-0"] == "ready", within_s=15)
+        (await begin(old)).close()
+        assert len(pids(folder)) == 2
