@@ -69,7 +69,7 @@ class Hardware:
     gpus_per_machine: int
     """GPUs that the link connects."""
     usd_per_hour: float
-    """Of one GPU, or of the CPU machine."""
+    """Of one GPU in the smallest machine that is sold, or of the CPU machine; 0 if unknown."""
     kv_block_tokens: int
     overheads: Overheads
     sums_memory_and_arithmetic: bool = False

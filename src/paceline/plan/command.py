@@ -21,6 +21,11 @@ from paceline.plan.decisions.advice import advise
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.planner import Demand, Plan, choose_hardware, make_plan, step_times
+from paceline.plan.option_types import (
+    FiniteFloatRange,
+    refuse_unwritable_file,
+    refuse_unwritable_folder,
+)
 from paceline.plan.output.document import plan_document
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 from paceline.plan.output.report import render_report
@@ -28,7 +33,15 @@ from paceline.plan.sources.catalogue import Catalogue, load_catalogue
 from paceline.plan.sources.drafters import choose_drafter, no_drafter
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine, read_machine
-from paceline.plan.values import EngineLimits, HardwareEntry, Load, PlanError, PlannedModel, Slo
+from paceline.plan.values import (
+    EngineLimits,
+    HardwareEntry,
+    Load,
+    NothingFits,
+    PlanError,
+    PlannedModel,
+    Slo,
+)
 
 _GIB = 1024**3
 
@@ -91,7 +104,7 @@ class _ModelOrSubcommand(click.Group):
 )
 @click.option(
     "--acceptance",
-    type=click.FloatRange(min=0, max=1, max_open=True),
+    type=FiniteFloatRange(min=0, max=1, max_open=True),
     help="Probability that a draft token is accepted, from `paceline bench run`.",
 )
 @click.option(
@@ -120,12 +133,12 @@ class _ModelOrSubcommand(click.Group):
 @click.option("--concurrency", type=click.IntRange(min=1), help="Requests at once per replica.")
 @click.option(
     "--requests-per-day",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloatRange(min=0, min_open=True),
     help="Plan replicas for this load, mean of the day.",
 )
 @click.option(
     "--peak-factor",
-    type=click.FloatRange(min=1),
+    type=FiniteFloatRange(min=1),
     default=3.0,
     show_default=True,
     help="Rate of the busiest minutes over the mean of the day.",
@@ -139,12 +152,12 @@ class _ModelOrSubcommand(click.Group):
 )
 @click.option(
     "--slo-ttft-ms",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloatRange(min=0, min_open=True),
     help="Longest time to first token, queue included.",
 )
 @click.option(
     "--slo-tpot-ms",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloatRange(min=0, min_open=True),
     help="Longest time per output token.",
 )
 @click.option(
@@ -155,7 +168,7 @@ class _ModelOrSubcommand(click.Group):
 @click.option("--max-num-seqs", type=click.IntRange(min=1), help="[default: vLLM's]")
 @click.option("--max-num-batched-tokens", type=click.IntRange(min=1), help="[default: vLLM's]")
 @click.option(
-    "--gpu-memory-utilization", type=click.FloatRange(min=0.05, max=1), help="[default: 0.9]"
+    "--gpu-memory-utilization", type=FiniteFloatRange(min=0.05, max=1), help="[default: 0.9]"
 )
 @click.option(
     "--kv-cache-dtype",
@@ -170,13 +183,15 @@ class _ModelOrSubcommand(click.Group):
 )
 @click.option(
     "--reserve-gib",
-    type=click.FloatRange(min=0),
+    type=FiniteFloatRange(min=0),
     help="Activations, graphs and runtime of each GPU, instead of the estimate.",
 )
-@click.option("--usd-per-hour", type=click.FloatRange(min=0), help="Your price of one GPU.")
-@click.option("--present-usd-per-month", type=click.FloatRange(min=0), help="Bill to compare with.")
 @click.option(
-    "--one-time-usd", type=click.FloatRange(min=0), default=0.0, help="What the change costs once."
+    "--usd-per-hour", type=FiniteFloatRange(min=0, min_open=True), help="Your price of one GPU."
+)
+@click.option("--present-usd-per-month", type=FiniteFloatRange(min=0), help="Bill to compare with.")
+@click.option(
+    "--one-time-usd", type=FiniteFloatRange(min=0), default=0.0, help="What the change costs once."
 )
 @click.option(
     "--catalogue",
@@ -203,8 +218,14 @@ class _ModelOrSubcommand(click.Group):
 )
 def plan_model(model: str, json_file: Path | None, folder: Path | None, **options: Any) -> None:
     """Parse the options, make the plan, show and write it."""
+    if json_file is not None:
+        refuse_unwritable_file("--json", json_file)
+    if folder is not None:
+        refuse_unwritable_folder("--write", folder)
     try:
         plan, alternatives = _plan(model, options)
+    except NothingFits as error:
+        raise click.ClickException(str(error)) from None
     except PlanError as error:
         raise click.UsageError(str(error)) from None
     advice = advise(plan, alternatives)

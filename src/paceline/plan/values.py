@@ -11,9 +11,15 @@ from paceline.capacity.model.shape import ModelShape
 from paceline.capacity.model.weight_format import WeightFormat
 from paceline.capacity.speculation import Acceptance
 
+NO_PRICE = "no price in the catalogue: set --usd-per-hour"
+
 
 class PlanError(ValueError):
     """A plan that cannot be made; the message says what was given, what is allowed and where."""
+
+
+class NothingFits(PlanError):
+    """No machine of the catalogue holds the model and meets the limits given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +123,32 @@ class EngineLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """One size of machine that can be rented at a known price."""
+
+    num_gpus: int
+    """Of one machine; tensor parallelism stays within them."""
+    usd_per_hour: float
+    """Of the whole machine."""
+    source: str
+    """Who sells it, and the date of the price."""
+
+
+@dataclass(frozen=True, slots=True)
 class HardwareEntry:
     """One entry of the catalogue, with its sources."""
 
     hardware: Hardware
-    is_priced: bool
+    offers: tuple[Offer, ...]
+    """The smallest machine first; empty where no price is known."""
     source: str
-    price_source: str
     calibration: MeasuredSteps | None = None
     """What the hardware was fitted to; None for the catalogue's figures."""
+
+    @property
+    def price_source(self) -> str:
+        """Of the smallest machine that is sold."""
+        return self.offers[0].source if self.offers else NO_PRICE
 
 
 @dataclass(frozen=True, slots=True)

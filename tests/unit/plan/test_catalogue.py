@@ -26,9 +26,12 @@ def test_every_entry_names_its_source_and_date() -> None:
     for entry in [*HARDWARE["gpus"], *HARDWARE["cpus"]]:
         assert entry["source"], entry["name"]
         assert entry["source_date"], entry["name"]
-        if entry.get("usd_per_hour"):
-            assert entry["price_source"], entry["name"]
-            assert entry["price_date"], entry["name"]
+        for offer in entry.get("offers", ()):
+            assert offer["source"], entry["name"]
+            assert offer["date"], entry["name"]
+    for entry in HARDWARE["cpus"]:
+        assert entry["price_source"], entry["name"]
+        assert entry["price_date"], entry["name"]
 
 
 def test_every_known_model_can_be_read() -> None:

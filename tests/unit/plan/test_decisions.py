@@ -10,7 +10,7 @@ import pytest
 
 from paceline.plan.decisions.fleet import MAX_LOAD, Bill, plan_fleet
 from paceline.plan.decisions.performance import BatchPerformance, batch_sizes
-from paceline.plan.values import Load, Placement, Slo
+from paceline.plan.values import Load, Offer, Placement, Slo
 from unit.capacity.machines import GPU
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json
 
@@ -28,6 +28,7 @@ POINT = BatchPerformance(
 )
 """Ten slots of two seconds: five requests a second."""
 ONE_GPU = Placement(GPU, 1, 1)
+SOLD_SINGLY = (Offer(1, 2.0, "a price list"),)
 
 
 def rows(plan: dict[str, Any], key: str) -> list[float]:
@@ -95,7 +96,7 @@ def test_small_models_are_advised_to_stay_as_they_are(tmp_path: Path) -> None:
 def test_a_load_needs_replicas_below_the_highest_load() -> None:
     """100 requests a second over 5 a replica are 20; at 85 % load at least 24."""
     load = Load(requests_per_day=86_400 * 100, peak_factor=1.0)
-    fleet = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(), is_priced=True)
+    fleet = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(), offers=SOLD_SINGLY)
     assert fleet.replicas == 24
     assert fleet.load_fraction == pytest.approx(20 / 24)
     assert fleet.load_fraction <= MAX_LOAD
@@ -103,8 +104,8 @@ def test_a_load_needs_replicas_below_the_highest_load() -> None:
 
 def test_a_short_time_to_first_token_needs_more_replicas() -> None:
     load = Load(requests_per_day=86_400 * 8, peak_factor=1.0)
-    relaxed = plan_fleet(POINT, load, Slo(ttft_ms=5000), ONE_GPU, Bill(), is_priced=True)
-    strict = plan_fleet(POINT, load, Slo(ttft_ms=101), ONE_GPU, Bill(), is_priced=True)
+    relaxed = plan_fleet(POINT, load, Slo(ttft_ms=5000), ONE_GPU, Bill(), offers=SOLD_SINGLY)
+    strict = plan_fleet(POINT, load, Slo(ttft_ms=101), ONE_GPU, Bill(), offers=SOLD_SINGLY)
     assert strict.replicas > relaxed.replicas
     assert strict.wait_p95_s is not None
     assert strict.wait_p95_s <= 0.001
@@ -113,8 +114,8 @@ def test_a_short_time_to_first_token_needs_more_replicas() -> None:
 def test_the_loss_of_a_region_is_survived() -> None:
     """Each of three regions can take half of the load."""
     load = Load(requests_per_day=86_400 * 100, peak_factor=1.0)
-    one = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(), is_priced=True)
-    three = plan_fleet(POINT, replace(load, regions=3), Slo(), ONE_GPU, Bill(), is_priced=True)
+    one = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(), offers=SOLD_SINGLY)
+    three = plan_fleet(POINT, replace(load, regions=3), Slo(), ONE_GPU, Bill(), offers=SOLD_SINGLY)
     assert three.replicas_per_region == one.replicas_per_region / 2
     assert three.replicas == 36
 
@@ -122,7 +123,7 @@ def test_the_loss_of_a_region_is_survived() -> None:
 def test_cost_by_hand() -> None:
     """2 USD an hour: 1460 a month; 86,400 requests of 256 tokens a day, 30.4 days."""
     load = Load(output_tokens=256, requests_per_day=86_400, peak_factor=1.0)
-    fleet = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(2920.0, 2920.0), is_priced=True)
+    fleet = plan_fleet(POINT, load, Slo(), ONE_GPU, Bill(2920.0, 2920.0), offers=SOLD_SINGLY)
     assert fleet.replicas == 1
     assert fleet.usd_per_month == 1460.0
     assert fleet.usd_per_million_output_tokens == pytest.approx(

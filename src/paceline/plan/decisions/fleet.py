@@ -8,12 +8,14 @@ the plan survives the loss of one: the others take its traffic.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.capacity.cost import Payback, monthly_usd, usd_per_million_tokens
 from paceline.capacity.queueing import wait_quantile_s
 from paceline.plan.decisions.performance import BatchPerformance
-from paceline.plan.values import Load, Placement, PlanError, Slo
+from paceline.plan.decisions.rental import Rental, rent
+from paceline.plan.values import Load, Offer, Placement, PlanError, Slo
 
 MAX_LOAD = 0.85
 """Of the slots in use at the peak. Chosen empirically: above it, bursts shorter than the peak fill
@@ -32,12 +34,14 @@ class FleetPlan:
     regions: int
     replicas_per_region: int
     gpus: int
-    """Of all regions."""
+    """Of the replicas of all regions."""
     load_fraction: float | None
     """Slots in use at the peak; None without a stated load."""
     wait_p95_s: float | None
+    rental: Rental | None
+    """None where no offer with a known price holds a replica."""
     usd_per_hour: float | None
-    """None where the hardware has no price."""
+    """Of the rented machines, idle GPUs included."""
     usd_per_month: float | None
     usd_per_million_output_tokens: float | None
     """At the stated load, or with every slot in use."""
@@ -65,9 +69,9 @@ def plan_fleet(
     placement: Placement,
     bill: Bill,
     *,
-    is_priced: bool,
+    offers: Sequence[Offer],
 ) -> FleetPlan:
-    """Return the fleet for a replica that runs at `point`."""
+    """Return the fleet for a replica that runs at `point`, on machines of `offers`."""
     peak = load.peak_requests_per_s
     per_region = placement.num_replicas
     load_fraction = wait_s = None
@@ -81,9 +85,10 @@ def plan_fleet(
         )
     replicas = per_region * load.regions
     gpus = replicas * placement.tensor_parallel
-    hourly = gpus * placement.hardware.usd_per_hour if is_priced else None
-    full = at_load = monthly = payback = None
-    if hourly is not None:
+    rental = rent(offers, per_region, load.regions, placement.tensor_parallel)
+    hourly = full = at_load = monthly = payback = None
+    if rental is not None:
+        hourly = rental.usd_per_hour
         full = usd_per_million_tokens(hourly, replicas * point.output_tokens_per_s)
         at_load = full
         monthly = monthly_usd(hourly)
@@ -98,6 +103,7 @@ def plan_fleet(
         gpus,
         load_fraction,
         wait_s,
+        rental,
         hourly,
         monthly,
         at_load,

@@ -20,10 +20,13 @@ from paceline.plan.decisions.performance import (
     step_time,
 )
 from paceline.plan.values import (
+    NO_PRICE,
     Drafter,
     EngineLimits,
     HardwareEntry,
     Load,
+    NothingFits,
+    Offer,
     Placement,
     PlanError,
     PlannedModel,
@@ -75,6 +78,28 @@ class Plan:
         """Whether a request of the stated length fits beside the weights."""
         return self.max_requests >= 1
 
+    @property
+    def offer(self) -> Offer | None:
+        """The machine that is rented; None without a known price, or where nothing runs."""
+        if self.fleet is None or self.fleet.rental is None:
+            return None
+        return self.fleet.rental.offer
+
+    @property
+    def price_source(self) -> str:
+        """Who sells the machine, or why no price is known."""
+        if self.offer is not None:
+            return self.offer.source
+        if not self.entry.offers:
+            return NO_PRICE
+        size, sold = self.placement.tensor_parallel, self.entry.offers[-1].num_gpus
+        if size <= sold:
+            return "not needed: the plan does not run"
+        return (
+            f"unknown: a replica needs {size} GPUs of one machine, and the largest machine with a "
+            f"known price has {sold}; set --usd-per-hour"
+        )
+
 
 def make_plan(
     demand: Demand, entry: HardwareEntry, num_gpus: int, tensor_parallel: int | None
@@ -115,20 +140,18 @@ def step_times(demand: Demand, entry: HardwareEntry, tensor_parallel: int) -> St
 
 
 def choose_hardware(demand: Demand, entries: Iterable[HardwareEntry]) -> Plan:
-    """Return the plan with the cheapest output tokens over all priced GPUs and 1, 2, 4, … of them.
+    """Return the plan with the cheapest output tokens over all machines that are sold.
 
-    Raises `PlanError` where nothing fits or meets the SLO.
+    Raises `NothingFits` where the model fits on none of them, or misses the SLO.
     """
     best: Plan | None = None
     for entry in entries:
-        num_gpus = 1
-        while num_gpus <= entry.hardware.gpus_per_machine:
-            plan = _or_none(demand, entry, num_gpus)
+        for offer in entry.offers:
+            plan = _or_none(demand, replace(entry, offers=(offer,)), offer.num_gpus)
             if plan is not None and (best is None or _price(plan) < _price(best)):
                 best = plan
-            num_gpus *= 2
     if best is None:
-        raise PlanError(
+        raise NothingFits(
             f"{demand.model.name} fits on no machine of the catalogue within the limits given; "
             "name a GPU with --gpu to see what is missing, plan fewer bits with --quantization, or "
             "a longer time with --slo-ttft-ms and --slo-tpot-ms"
@@ -137,11 +160,11 @@ def choose_hardware(demand: Demand, entries: Iterable[HardwareEntry]) -> Plan:
 
 
 def _or_none(demand: Demand, entry: HardwareEntry, num_gpus: int) -> Plan | None:
-    """One replica on all of `num_gpus`, if it fits and meets the SLO."""
+    """Replicas on all of `num_gpus`, if they fit and meet the SLO."""
     try:
-        plan = make_plan(demand, entry, num_gpus, num_gpus)
+        plan = make_plan(demand, entry, num_gpus, None)
     except PlanError:
-        return None  # A size that does not split the model, or a format the hardware lacks.
+        return None  # A format that the hardware lacks.
     return plan if plan.fleet is not None else None
 
 
@@ -172,7 +195,7 @@ def _plan_at(demand: Demand, entry: HardwareEntry, placement: Placement, why: st
     fleet = None
     if point is not None:
         fleet = plan_fleet(
-            point, demand.load, demand.slo, placement, demand.bill, is_priced=entry.is_priced
+            point, demand.load, demand.slo, placement, demand.bill, offers=entry.offers
         )
     drafter = demand.drafter
     num_requests = 1 if point is None else point.num_requests

@@ -58,6 +58,8 @@ def plan_document(
             "replicas_per_region": fleet.replicas_per_region,
             "replicas": fleet.replicas,
             "gpus": fleet.gpus,
+            "rented_machines": None if fleet.rental is None else fleet.rental.num_machines,
+            "rented_gpus": None if fleet.rental is None else fleet.rental.num_gpus,
             "load_fraction": fleet.load_fraction,
             "queue_wait_p95_s": fleet.wait_p95_s,
         },
@@ -76,7 +78,7 @@ def assumptions(plan: Plan) -> list[str]:
     hardware = plan.entry.hardware
     lines = [
         f"hardware: {plan.entry.source}",
-        f"price: {plan.entry.price_source}",
+        f"price: {plan.price_source}",
         f"{hardware.bandwidth_fraction:.3g} of the memory bandwidth and "
         f"{hardware.flops_fraction:.3g} of the arithmetic are reached",
         "every request has the stated prompt and answer; without prefix caching",
@@ -149,16 +151,17 @@ def _draft(plan: Plan) -> dict[str, Any]:
 
 
 def _hardware(plan: Plan) -> dict[str, Any]:
-    hardware = plan.entry.hardware
+    hardware, offer = plan.entry.hardware, plan.offer
     return {
         "name": hardware.name,
         "num_gpus": plan.placement.num_gpus,
         "tensor_parallel": plan.placement.tensor_parallel,
         "replicas": plan.placement.num_replicas,
         "memory_bytes": hardware.memory_bytes,
-        "usd_per_hour": hardware.usd_per_hour if plan.entry.is_priced else None,
+        "usd_per_hour": None if offer is None else offer.usd_per_hour / offer.num_gpus,
+        "rented_machine": None if offer is None else asdict(offer),
         "source": plan.entry.source,
-        "price_source": plan.entry.price_source,
+        "price_source": plan.price_source,
         "calibration": None if plan.entry.calibration is None else asdict(plan.entry.calibration),
     }
 

@@ -21,10 +21,8 @@ def render_vllm_command(plan: Plan) -> str:
 
 def render_paceline_yaml(plan: Plan) -> str:
     """Return a `paceline.yaml` for one machine; `paceline serve --config FILE` reads it."""
-    replicas = min(
-        plan.placement.num_replicas,
-        max(1, plan.entry.hardware.gpus_per_machine // plan.placement.tensor_parallel),
-    )
+    machine = plan.entry.hardware.gpus_per_machine if plan.offer is None else plan.offer.num_gpus
+    replicas = min(plan.placement.num_replicas, max(1, machine // plan.placement.tensor_parallel))
     drafter = plan.demand.drafter
     engine: dict[str, Any] = {
         "model": plan.demand.model.name,

@@ -9,6 +9,7 @@ from paceline.capacity.model.kv_layout import kv_bytes_per_token
 from paceline.capacity.model.weights import num_params
 from paceline.plan.decisions.advice import Advice
 from paceline.plan.decisions.planner import Plan
+from paceline.plan.decisions.rental import Rental
 from paceline.plan.output.document import assumptions
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 
@@ -115,8 +116,9 @@ def _fleet(plan: Plan) -> list[str]:
             "  ",
         )
     if fleet.usd_per_hour is None:
-        lines.append("  no price in the catalogue for this hardware: set --usd-per-hour")
-        return lines
+        return [*lines, *_wrapped(f"price: {plan.price_source}", "  ")]
+    if fleet.rental is not None:
+        lines += _wrapped(_rental(fleet.rental, fleet.gpus), "  ")
     lines += _wrapped(
         f"{fleet.usd_per_hour:,.2f} USD/hour, {fleet.usd_per_month:,.0f} USD/month, "
         f"{fleet.usd_per_million_output_tokens:,.3f} USD per million output tokens "
@@ -126,6 +128,15 @@ def _fleet(plan: Plan) -> list[str]:
     if fleet.payback is not None:
         lines.append("  " + _payback(fleet.payback))
     return lines
+
+
+def _rental(rental: Rental, used_gpus: int) -> str:
+    text = (
+        f"{rental.num_machines} machine(s) with {rental.offer.num_gpus} GPU(s) each at "
+        f"{rental.offer.usd_per_hour:,.2f} USD/hour"
+    )
+    idle = rental.num_gpus - used_gpus
+    return f"{text}; {idle} of {rental.num_gpus} GPUs idle" if idle else text
 
 
 def _payback(payback: Payback) -> str:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from paceline.capacity.hardware import Hardware, Link, Overheads
+from paceline.plan.sources.figures import refuse_wrong_figures
 from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import HardwareEntry, PlanError
+from paceline.plan.values import HardwareEntry, Offer, PlanError
 
 CPU = "cpu"
 """The name of the machine that the command runs on."""
+_GIVEN = "given with --usd-per-hour"
 
 
 class Catalogue:
@@ -39,7 +41,11 @@ class Catalogue:
             )
         for known, added in ((self._gpus, "gpus"), (self._cpus, "cpus")):
             for entry in document.get(added, ()):
-                known[entry["name"]] = {**known.get(entry["name"], {}), **entry}
+                before = known.get(entry["name"], {})
+                if "usd_per_hour" in entry:
+                    before = {name: value for name, value in before.items() if name != "offers"}
+                known[entry["name"]] = {**before, **entry}
+                refuse_wrong_figures(known[entry["name"]])
         # Reading every changed entry finds missing fields now, with the file's name at hand.
         for entry in document.get("gpus", ()):
             self._gpu(self._gpus[entry["name"]], None)
@@ -92,12 +98,13 @@ class Catalogue:
     def priced_gpus(self) -> Iterator[HardwareEntry]:
         """Yield the GPUs that have a price."""
         for entry in self._gpus.values():
-            if entry.get("usd_per_hour"):
-                yield self._gpu(entry, None)
+            priced = self._gpu(entry, None)
+            if priced.offers:
+                yield priced
 
     def _gpu(self, entry: Mapping[str, Any], usd_per_hour: float | None) -> HardwareEntry:
         values = {**self._defaults, **entry}
-        price = entry.get("usd_per_hour") if usd_per_hour is None else usd_per_hour
+        offers = _offers(entry, usd_per_hour)
         link = entry["link"]
         hardware = Hardware(
             name=entry["name"],
@@ -109,13 +116,11 @@ class Catalogue:
             flops_fraction=values["flops_fraction"],
             link=Link(link["name"], link["gb_per_s"] * 1e9, link["all_reduce_us"] * 1e-6),
             gpus_per_machine=entry["gpus_per_machine"],
-            usd_per_hour=price or 0.0,
+            usd_per_hour=offers[0].usd_per_hour / offers[0].num_gpus if offers else 0.0,
             kv_block_tokens=values["kv_block_tokens"],
             overheads=_overheads(values["overheads_us"]),
         )
-        return HardwareEntry(
-            hardware, price is not None, entry["source"], _price_source(entry, usd_per_hour)
-        )
+        return HardwareEntry(hardware, offers, entry["source"])
 
     def _cpu(
         self, entry: Mapping[str, Any], machine: Machine, usd_per_hour: float | None
@@ -138,7 +143,9 @@ class Catalogue:
             overheads=_overheads(entry["overheads_us"]),
             sums_memory_and_arithmetic=True,
         )
-        return HardwareEntry(hardware, True, entry["source"], _price_source(entry, usd_per_hour))
+        source = f"{entry['price_source']}, {entry['price_date']}"
+        offer = Offer(1, price, source if usd_per_hour is None else _GIVEN)
+        return HardwareEntry(hardware, (offer,), entry["source"])
 
 
 def load_catalogue(override: Path | None = None) -> Catalogue:
@@ -168,9 +175,21 @@ def _overheads(microseconds: Mapping[str, float]) -> Overheads:
     return Overheads(**{f"{name}_s": value * 1e-6 for name, value in microseconds.items()})
 
 
-def _price_source(entry: Mapping[str, Any], usd_per_hour: float | None) -> str:
-    if usd_per_hour is not None:
-        return "given with --usd-per-hour"
-    if not entry.get("price_source"):
-        return "no price in the catalogue: set --usd-per-hour"
-    return f"{entry['price_source']}, {entry['price_date']}"
+def _offers(entry: Mapping[str, Any], usd_per_hour: float | None) -> tuple[Offer, ...]:
+    """The machines that are sold, the smallest first; with a price of one GPU, every size."""
+    source = _GIVEN
+    if usd_per_hour is None:
+        if entry.get("offers"):
+            offers = (
+                Offer(
+                    offer["num_gpus"], offer["usd_per_hour"], f"{offer['source']}, {offer['date']}"
+                )
+                for offer in entry["offers"]
+            )
+            return tuple(sorted(offers, key=lambda offer: offer.num_gpus))
+        usd_per_hour = entry.get("usd_per_hour")
+        source = f"{entry.get('price_source')}, {entry.get('price_date')}"
+    if usd_per_hour is None:
+        return ()
+    sizes = range(1, entry["gpus_per_machine"] + 1)
+    return tuple(Offer(size, size * usd_per_hour, source) for size in sizes)
