@@ -69,13 +69,12 @@ class ModelTime:
         """Seconds to compute a prompt, with the arithmetic of causal attention."""
         attention = self.shape.attention
         if isinstance(attention, LatentAttention):
-            width = attention.num_heads * (attention.qk_nope_head_dim + attention.v_head_dim)
+            scored = attention.qk_nope_head_dim + attention.qk_rope_head_dim
+            width = attention.num_heads * (scored + attention.v_head_dim)
         else:
             width = attention.num_heads * attention.head_dim * 2
-        pairs = sum(
-            prompt_tokens * min(prompt_tokens, window or prompt_tokens) / 2
-            for window in self.shape.sliding_windows
-        )
+        windows = (min(prompt_tokens, seen or prompt_tokens) for seen in self.shape.sliding_windows)
+        pairs = sum(prompt_tokens * window - window * window / 2 for window in windows)
         attention_s = 2.0 * width * pairs / self.tensor_parallel / self._reached_flops()
         steps = max(1.0, prompt_tokens / _MAX_PREFILL_TOKENS_PER_STEP)
         each = prompt_tokens / steps

@@ -17,6 +17,7 @@ import click
 from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.weight_format import DTYPE_BYTES, SCHEMES, named_format
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
@@ -153,7 +154,7 @@ class _ModelOrSubcommand(click.Group):
 @click.option(
     "--slo-ttft-ms",
     type=FiniteFloatRange(min=0, min_open=True),
-    help="Longest time to first token, queue included.",
+    help="Longest time to first token, wait for a slot included, for other prompts not.",
 )
 @click.option(
     "--slo-tpot-ms",
@@ -228,16 +229,16 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
         raise click.ClickException(str(error)) from None
     except PlanError as error:
         raise click.UsageError(str(error)) from None
-    advice = advise(plan, alternatives)
+    advice, bills = advise(plan, alternatives), acceptance_bills(plan)
     if json_file is not None:
-        _write_json(plan_document(plan, advice, alternatives), json_file)
+        _write_json(plan_document(plan, advice, alternatives, bills), json_file)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "paceline.yaml").write_text(render_paceline_yaml(plan), encoding="utf-8")
         command = render_vllm_command(plan) + "\n"
         (folder / "vllm-command.txt").write_text(command, encoding="utf-8")
     if str(json_file) != "-":
-        click.echo(render_report(plan, advice))
+        click.echo(render_report(plan, advice, bills))
     if plan.point is None:
         click.echo(_failure(plan), err=True)
         sys.exit(1)

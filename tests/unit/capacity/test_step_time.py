@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from paceline.capacity.model.hf_config import read_model_config
 from paceline.capacity.model.kv_layout import kv_layers
 from paceline.capacity.model.weight_format import WeightFormat, named_format
 from paceline.capacity.step_time import ModelTime, StepTime, model_time
+from paceline.plan.sources.catalogue import load_catalogue
 from unit.capacity.machines import GPU
 from unit.capacity.model.configs import LLAMA
 
@@ -97,3 +99,25 @@ def test_drafts_add_their_verification_and_their_passes() -> None:
     drafting = 1.0 + 0.4 + 0.5 + 0.01 * 12 + 3 * (0.2 + 0.08)
     assert times.decode_s(4, 0, 3) == pytest.approx(drafting)
     assert StepTime(small(free), None).decode_s(4, 0, 3) == pytest.approx(drafting - 3 * 0.28)
+
+
+def prefill_attention_s(config: dict[str, Any], prompt_tokens: int) -> float:
+    """Seconds of a prompt beyond those of its weights, on a GPU with free memory."""
+    shape = read_model_config(config)
+    fast = replace(GPU, bandwidth_bytes_per_s=1e18)
+    timed = model_time(shape, BF16, kv_layers(shape, "bfloat16"), fast, 1)
+    return timed.prefill_s(prompt_tokens) - timed.pass_s(prompt_tokens, 1, 0, sampled_tokens=1.0)
+
+
+def test_a_window_bounds_the_pairs_of_a_prompt() -> None:
+    """200 tokens with a window of 100: 100 * 100 / 2 pairs, then 100 * 100."""
+    seconds = prefill_attention_s(LLAMA | {"sliding_window": 100}, 200)
+    assert seconds == pytest.approx(2 * 64 * 2 * 15_000 * 2 / 0.5e12)
+
+
+def test_latent_attention_multiplies_the_rotated_part_of_keys_too() -> None:
+    """DeepSeek-V3: 128 heads of 128 + 64 for scores and 128 for values, 61 layers."""
+    config = load_catalogue().model_config("deepseek-ai/DeepSeek-V3")
+    assert config is not None
+    seconds = prefill_attention_s(dict(config), 1000)
+    assert seconds == pytest.approx(2 * 128 * 320 * (1000 * 1000 / 2) * 61 / 0.5e12)

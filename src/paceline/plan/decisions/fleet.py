@@ -17,6 +17,8 @@ from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.rental import Rental, rent
 from paceline.plan.values import Load, Offer, Placement, PlanError, Slo
 
+WITHOUT_PROMPTS = "without waiting for other prompts"
+"""What both latencies leave out: prompts of other requests that are computed first."""
 MAX_LOAD = 0.85
 """Of the slots in use at the peak. Chosen empirically: above it, bursts shorter than the peak fill
 the queue."""
@@ -38,6 +40,7 @@ class FleetPlan:
     load_fraction: float | None
     """Slots in use at the peak; None without a stated load."""
     wait_p95_s: float | None
+    """For a slot, without waiting for other prompts."""
     rental: Rental | None
     """None where no offer with a known price holds a replica."""
     usd_per_hour: float | None

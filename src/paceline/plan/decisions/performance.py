@@ -7,8 +7,8 @@ share of the decode steps, (output tokens / tokens per step) * step(n) / n. So i
 
 requests per second. By Little's law each stays n / r seconds, of which P are its own prompt. The
 rest divided by the output tokens is the time per output token; it contains the prompts of other
-requests that interrupt the answer. The time to first token is P and one step in progress, without a
-queue.
+requests that interrupt the answer. The time to first token is P and one step in progress, without
+waiting for other prompts. Prompts take the fraction r * P of the time; near 1 that wait is long.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class BatchPerformance:
     requests_per_s: float
     residence_s: float
     """From the first step of a request to its last."""
+
+    @property
+    def prefill_fraction(self) -> float:
+        """Share of the time that computes prompts."""
+        return self.requests_per_s * (self.ttft_s - self.step_s)
 
     def meets(self, slo: Slo) -> bool:
         """Whether both latencies are within the SLO, without a queue."""

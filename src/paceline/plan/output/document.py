@@ -10,8 +10,14 @@ import paceline
 from paceline.capacity.model.kv_layout import kv_bytes_per_token, kv_layers
 from paceline.capacity.model.weights import num_params, weight_bytes
 from paceline.capacity.speculation import best_length
+from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice
-from paceline.plan.decisions.fleet import DEFAULT_MAX_WAIT_S, MAX_LOAD, WAIT_QUANTILE
+from paceline.plan.decisions.fleet import (
+    DEFAULT_MAX_WAIT_S,
+    MAX_LOAD,
+    WAIT_QUANTILE,
+    WITHOUT_PROMPTS,
+)
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
@@ -21,7 +27,10 @@ SCHEMA_VERSION = 1
 
 
 def plan_document(
-    plan: Plan, advice: Sequence[Advice], alternatives: Mapping[str, Plan]
+    plan: Plan,
+    advice: Sequence[Advice],
+    alternatives: Mapping[str, Plan],
+    bills: Sequence[AcceptanceBill],
 ) -> dict[str, Any]:
     """Return the document of a plan."""
     fleet = plan.fleet
@@ -62,8 +71,10 @@ def plan_document(
             "rented_gpus": None if fleet.rental is None else fleet.rental.num_gpus,
             "load_fraction": fleet.load_fraction,
             "queue_wait_p95_s": fleet.wait_p95_s,
+            "wait_includes_prompt_queue": False,
         },
         "cost": _cost(plan),
+        "acceptance_bills": [asdict(bill) for bill in bills],
         "advice": [
             {"topic": item.topic, "choice": item.choice, "reason": item.reason} for item in advice
         ],
@@ -83,6 +94,11 @@ def assumptions(plan: Plan) -> list[str]:
         f"{hardware.flops_fraction:.3g} of the arithmetic are reached",
         "every request has the stated prompt and answer; without prefix caching",
     ]
+    if plan.point is not None:
+        lines.append(
+            f"the time to first token and the wait for a slot are {WITHOUT_PROMPTS}, which take "
+            f"{plan.point.prefill_fraction:.0%} of a replica's time when its slots are in use"
+        )
     if plan.demand.drafter.kind != "none":
         lines.append(
             f"acceptance {plan.demand.drafter.acceptance.expected.per_token:g}: "
@@ -216,6 +232,8 @@ def _performance(row: BatchPerformance) -> dict[str, Any]:
         "speculation_gain": row.speculation_gain,
         "step_ms": row.step_s * 1e3,
         "ttft_ms": row.ttft_s * 1e3,
+        "ttft_includes_prompt_queue": False,
+        "prefill_fraction": row.prefill_fraction,
         "tpot_ms": row.tpot_s * 1e3,
         "output_tokens_per_s": row.output_tokens_per_s,
         "requests_per_s": row.requests_per_s,

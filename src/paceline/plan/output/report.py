@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from paceline.capacity.cost import Payback
 from paceline.capacity.model.kv_layout import kv_bytes_per_token
 from paceline.capacity.model.weights import num_params
+from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice
+from paceline.plan.decisions.fleet import WITHOUT_PROMPTS
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.decisions.rental import Rental
 from paceline.plan.output.document import assumptions
@@ -17,13 +19,14 @@ _GIB = 1024**3
 _WRAP_COLUMNS = 96
 
 
-def render_report(plan: Plan, advice: Sequence[Advice]) -> str:
+def render_report(plan: Plan, advice: Sequence[Advice], bills: Sequence[AcceptanceBill]) -> str:
     """Return the whole report, without a final line break."""
     sections = [
         _answer(plan),
         _memory(plan),
         _performance(plan),
         _fleet(plan),
+        _bills(bills),
         _advice(advice),
         ["Assumptions", *_bullets(assumptions(plan))],
         ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],
@@ -50,7 +53,8 @@ def _answer(plan: Plan) -> list[str]:
     lines += _wrapped(
         f"Fits. Holds {plan.max_requests} requests of {context} tokens per replica; at "
         f"{point.num_requests}: {point.output_tokens_per_s:,.0f} tokens/s, time to first token "
-        f"{point.ttft_s * 1e3:,.0f} ms, time per output token {point.tpot_s * 1e3:.1f} ms.",
+        f"{point.ttft_s * 1e3:,.0f} ms {WITHOUT_PROMPTS}, time per output token "
+        f"{point.tpot_s * 1e3:.1f} ms.",
         "",
     )
     return lines
@@ -112,7 +116,8 @@ def _fleet(plan: Plan) -> list[str]:
             f"{load.requests_per_day:,.0f} requests/day, {load.peak_requests_per_s:,.1f}/s at "
             f"the peak: {fleet.replicas} replicas ({fleet.regions} region(s) of "
             f"{fleet.replicas_per_region}), {fleet.gpus} GPUs; {fleet.load_fraction:.0%} of the "
-            f"slots in use{lost}, 95 of 100 requests wait at most {fleet.wait_p95_s:.2f} s",
+            f"slots in use{lost}, 95 of 100 requests wait for a slot at most "
+            f"{fleet.wait_p95_s:.2f} s, {WITHOUT_PROMPTS}",
             "  ",
         )
     if fleet.usd_per_hour is None:
@@ -127,6 +132,25 @@ def _fleet(plan: Plan) -> list[str]:
     )
     if fleet.payback is not None:
         lines.append("  " + _payback(fleet.payback))
+    return lines
+
+
+def _bills(bills: Sequence[AcceptanceBill]) -> list[str]:
+    if not bills:
+        return []
+    lines = [
+        "Bill by acceptance",
+        "  case                 tokens/s  replicas  USD/month  USD/1M tokens",
+    ]
+    for bill in bills:
+        case = bill.case if bill.acceptance is None else f"{bill.case} {bill.acceptance:g}"
+        if bill.output_tokens_per_s is None:
+            lines.append(f"  {case:19}  does not fit or misses the SLO")
+            continue
+        text = f"  {case:19}  {bill.output_tokens_per_s:8,.0f}  {bill.replicas:8,}"
+        if bill.usd_per_month is not None:
+            text += f"  {bill.usd_per_month:9,.0f}  {bill.usd_per_million_output_tokens:13,.3f}"
+        lines.append(text)
     return lines
 
 

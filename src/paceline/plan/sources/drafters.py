@@ -9,12 +9,13 @@ from paceline.plan.sources.model_source import find_model
 from paceline.plan.values import AcceptanceRange, Drafter, PlanError
 
 _MODEL_RANGE = AcceptanceRange(Acceptance(0.45), Acceptance(0.68), Acceptance(0.82))
-"""Published for a 70B target with an 8B draft of its family: 0.68 on average over production
-traffic, 0.45 to 0.82 by kind of text."""
+"""Assumed, without a measurement: a draft of the target's family on mixed traffic, from free prose
+to code."""
 _LOOKUP_RANGE = AcceptanceRange(
     Acceptance(0.30, 0.15), Acceptance(0.55, 0.35), Acceptance(0.80, 0.70)
 )
-"""Chosen empirically: free prose, mixed traffic, and answers that copy from their prompt."""
+"""Assumed, without a measurement: free prose, mixed traffic, and answers that copy from their
+prompt."""
 _NONE = AcceptanceRange(Acceptance(0.0), Acceptance(0.0), Acceptance(0.0))
 _ASSUMED = "assumed; measure it with `paceline bench run` and set --acceptance"
 

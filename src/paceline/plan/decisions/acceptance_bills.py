@@ -1,0 +1,69 @@
+"""The same plan at the low, expected and high end of the acceptance, and without speculation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from paceline.capacity.speculation import Acceptance
+from paceline.plan.decisions.planner import Plan, make_plan
+from paceline.plan.sources.drafters import no_drafter
+from paceline.plan.values import AcceptanceRange, Drafter, PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceBill:
+    """What one acceptance costs on the hardware and parallelism of the plan."""
+
+    case: str
+    """One of: low, expected, high, without speculation."""
+    acceptance: float | None
+    """Per draft token; None without speculation."""
+    output_tokens_per_s: float | None
+    """Of one replica; None where nothing fits or meets the SLO."""
+    replicas: int | None
+    usd_per_month: float | None
+    """None without a known price."""
+    usd_per_million_output_tokens: float | None
+
+
+def acceptance_bills(plan: Plan) -> list[AcceptanceBill]:
+    """Return a bill for each case; none where the plan does not speculate or does not run."""
+    if plan.point is None or plan.demand.drafter.kind == "none":
+        return []
+    return [_bill(plan, *case) for case in _cases(plan.demand.drafter)]
+
+
+def _cases(drafter: Drafter) -> Iterator[tuple[str, Acceptance | None, Drafter]]:
+    known = drafter.acceptance
+    ends = {"low": known.low, "expected": known.expected, "high": known.high}
+    if known.low == known.high:
+        ends = {"expected": known.expected}
+    for case, acceptance in ends.items():
+        fixed = AcceptanceRange(acceptance, acceptance, acceptance)
+        yield case, acceptance, replace(drafter, acceptance=fixed)
+    yield "without speculation", None, no_drafter()
+
+
+def _bill(plan: Plan, case: str, acceptance: Acceptance | None, drafter: Drafter) -> AcceptanceBill:
+    per_token = None if acceptance is None else acceptance.per_token
+    placement = plan.placement
+    try:
+        other = make_plan(
+            replace(plan.demand, drafter=drafter),
+            plan.entry,
+            placement.num_gpus,
+            placement.tensor_parallel,
+        )
+    except PlanError:  # More replicas than a plan may have.
+        return AcceptanceBill(case, per_token, None, None, None, None)
+    if other.point is None or other.fleet is None:
+        return AcceptanceBill(case, per_token, None, None, None, None)
+    return AcceptanceBill(
+        case,
+        per_token,
+        other.point.output_tokens_per_s,
+        other.fleet.replicas,
+        other.fleet.usd_per_month,
+        other.fleet.usd_per_million_output_tokens,
+    )
