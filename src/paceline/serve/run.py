@@ -6,7 +6,8 @@ signal everything ends with exit code 0; a second signal does not wait for reque
 
 A process that takes over from a running one begins with that one's engines, and accepts
 connections once its replicas are ready. A process that was taken over from ends like after SIGTERM,
-but leaves the engines that the other one has adopted.
+but leaves the engines that the other one has adopted. A process that ends after a signal can be
+taken over from until it has completed its requests.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ async def serve(
             on_hung=functools.partial(engines.restart, _HUNG),
             on_restart=functools.partial(engines.restart, _RESTARTED),
         )
+        stack.push_async_callback(handing_over.stop)  # after the drain, before the engines end
         gateway: RunningGateway | None = None
         async with cancelled_by(signalled):
             if taken is None:
@@ -105,13 +107,14 @@ async def serve(
             on_progress("paceline", "stopping")
             return
         outgoing = Outgoing(gateway, engines.supervisors, changes)
+        stack.callback(outgoing.start_draining)
+        handed_over = handing_over.start(plan.gateway.host, gateway.port, outgoing)
         async with _tasks(
             _wait_ready(engines, gateway.fleet, on_progress),
             signalled.wait(),
             gateway.wait_failed(),
-            handing_over.run(plan.gateway.host, gateway.port, outgoing),
         ) as (ready, *waiting):
-            ends = {*waiting, *engines.tasks}
+            ends = {*waiting, handed_over, *engines.tasks}
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 stack.enter_context(rare_garbage_collection())

@@ -26,7 +26,9 @@ guard's pipe, and both do from the Offer to Owned. What happens to the engines w
 | after Owned | they run on | (3) they end |
 
 (1) The address is free, so the new process can bind it, with or without `Released`; without it, the
-changes by operators are those of the Offer. (2) The address is free again, or still bound by the
+changes by operators are those of the Offer. A process that gets SIGTERM or SIGINT after the Offer
+answers Take until it has completed its requests; then it leaves the offered engines, like one that
+is killed. (2) The address is free again, or still bound by the
 old process, which accepts changes again. (3) The last copies of the pipes close. Requests in flight
 of the process that ends are lost in any case.
 

@@ -31,6 +31,7 @@ class HandingOver:
         self._address = address
         self._successor: Connection | None = None
         """Open until this process has completed its requests."""
+        self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> HandingOver:
         return self
@@ -43,6 +44,17 @@ class HandingOver:
     ) -> None:
         if self._successor is not None:
             self._successor.close()
+
+    def start(self, host: str, port: int, outgoing: Outgoing) -> asyncio.Task[None]:
+        """Begin to answer processes that take over; `stop` ends the task."""
+        self._task = asyncio.create_task(self.run(host, port, outgoing))
+        return self._task
+
+    async def stop(self) -> None:
+        """Answer no more. Engines that are offered at this moment are left to the other process."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def run(self, host: str, port: int, outgoing: Outgoing) -> None:
         """Return when another process owns the engines. Waits for it as long as necessary."""
@@ -101,8 +113,13 @@ class _Exchange:
         if obstacle is not None:
             self._connection.send(Refused(obstacle))
             raise HandOverBroken(obstacle)
-        self._connection.send(*self._outgoing.offer())
-        take = await self._connection.receive()
+        offer, descriptors = self._outgoing.offer()
+        self._connection.send(offer, descriptors)
+        try:
+            take = await self._connection.receive()
+        except asyncio.CancelledError:  # this process ends; the other one has copies of the pipes
+            self._outgoing.leave([engine.name for engine in offer.engines])
+            raise
         if not isinstance(take, Take):
             raise HandOverBroken(f"it sent {type(take).__name__} instead of Take")
         try:

@@ -25,6 +25,7 @@ class Outgoing:
         self._changes = changes
         self.is_taken = False
         """Whether another process owns the engines and serves the ports."""
+        self._is_draining = False
 
     def offer(self) -> tuple[Offer, Sequence[int]]:
         """The offer, and the descriptors of both sockets and of each engine's pipe."""
@@ -40,6 +41,8 @@ class Outgoing:
 
     def obstacle_to_offer(self) -> str | None:
         """Why nothing can be offered now, if so."""
+        if self._is_draining:
+            return "it completes its requests and ends; take over when it has ended"
         states = {
             supervisor.name: supervisor.status.state
             for supervisor in self._supervisors
@@ -67,10 +70,22 @@ class Outgoing:
     def release(self, taken: Collection[str]) -> None:
         """Accept no more connections, and leave these engines to the other process."""
         self.is_taken = True
-        self._gateway.stop_accepting()
+        if not self._is_draining:
+            self._gateway.stop_accepting()
+        self.leave(taken)
+
+    def leave(self, engines: Collection[str]) -> None:
+        """Neither stop nor restart these engines; another process has copies of their pipes."""
         for supervisor in self._supervisors:
-            if supervisor.name in taken:
+            if supervisor.name in engines:
                 supervisor.release()
+
+    def start_draining(self) -> None:
+        """Offer nothing from here on: the gateway closes its sockets.
+
+        What was offered before can still be taken.
+        """
+        self._is_draining = True
 
     def _running(self) -> list[RunningEngine]:
         engines = [supervisor.running_engine for supervisor in self._supervisors]

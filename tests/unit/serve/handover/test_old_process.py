@@ -40,9 +40,10 @@ class NewProcess:
         self.connection = Connection(self._connected)
         self.address = OwnerAddress()
         self._descriptors: list[int] = []
+        self._engines: dict[str, int] = {}
 
-    async def take(self) -> None:
-        """Up to the moment at which the old process has sent `Released`."""
+    async def prepare(self) -> None:
+        """Up to the moment at which the old process has sent `Offer`."""
         self._connected.setblocking(True)
         packet, self._descriptors, _, _ = await asyncio.to_thread(
             socket.recv_fds, self._connected, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS
@@ -50,7 +51,13 @@ class NewProcess:
         self._connected.setblocking(False)
         offer = decode(packet)
         assert isinstance(offer, Offer)
-        self.connection.send(Take({engine.name: engine.pid for engine in offer.engines}))
+        self._engines = {engine.name: engine.pid for engine in offer.engines}
+
+    async def take(self, *, is_prepared: bool = False) -> None:
+        """Up to the moment at which the old process has sent `Released`."""
+        if not is_prepared:
+            await self.prepare()
+        self.connection.send(Take(self._engines))
         assert isinstance(await self.connection.receive(5), Released)
 
     def bind(self) -> bool:
@@ -161,3 +168,42 @@ async def test_a_server_that_stops_after_released_ends_only_its_own_engines(
     assert is_alive(engine) is is_bound
     new.end()
     await until(lambda: not is_alive(engine), within_s=15)
+
+
+@pytest.mark.parametrize("moment", ["lame duck", "drain", "ended"])
+async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
+    moment: str, folder: Path, remote: FakeRemote
+) -> None:
+    """While it serves on, while it completes its requests, and by its end."""
+    async with (
+        serving(plan_for(folder / "a", remote.url)) as old,
+        httpx.AsyncClient(base_url=old.gateway.url) as http,
+    ):
+        await until(lambda: old.states()["far"] == "ready", within_s=10)
+        new = NewProcess(old)
+        await new.prepare()
+        sending: asyncio.Task[httpx.Response] | None = None
+        if moment == "drain":
+            remote.mode = "hang"
+            body = {"model": "tiny", "prompt": "x"}
+            sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=30))
+            await until(lambda: old.gateway.traffic.num_in_flight("far") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        if moment == "ended":
+            await asyncio.wait_for(old.task, 10)
+            with pytest.raises(HandOverBroken):
+                await new.take(is_prepared=True)
+            assert new.bind()
+        else:
+            if moment == "drain":
+                await until(lambda: old.gateway.sockets[0].fileno() == -1, within_s=5)
+            await new.take(is_prepared=True)
+            assert new.bind()
+            new.connection.send(Owned())
+            if sending is not None:
+                sending.cancel()
+            await asyncio.wait_for(old.task, 10)
+        ((engine, _),) = pids(folder)
+        assert is_alive(engine)
+        new.end()
+        await until(lambda: not is_alive(engine), within_s=15)
