@@ -95,12 +95,11 @@ def judge_interrupted(settings: CampaignSettings, campaign: Campaign) -> None:
 
 
 async def _run_round(runner: BlockRunner, coin: random.Random, index: int) -> Round:
-    is_aa_swapped = coin.random() < 0.5
     blocks = [
         await runner.run(arm, index, position) for position, arm in enumerate(choose_order(coin))
     ]
     first, second, third, fourth = blocks
-    return Round((first, second, third, fourth), is_aa_swapped)
+    return Round((first, second, third, fourth))
 
 
 def _is_decided(campaign: Campaign) -> bool:

@@ -4,6 +4,10 @@ The blocks of a round send the same requests with the same arrival schedule, in 
 B A A B, which a coin decides. A drift of the machine that is linear over the round cancels. If the
 two arms do not differ, the coin makes every difference as likely as its negative, whatever the
 noise and however it is correlated in time. That symmetry is all that `signed_rank` assumes.
+
+The two blocks of A are compared in the order of time, so a machine that warms up, slows down or
+remembers what ran before shows as a difference of A from itself. Such an effect cancels in B
+against A only while it is linear over a round and alike in both servers.
 """
 
 from __future__ import annotations
@@ -70,8 +74,6 @@ class Round:
     """Four blocks of the same requests, in the order in which they ran."""
 
     blocks: tuple[Block, Block, Block, Block]
-    is_aa_swapped: bool
-    """Which of the two blocks of A counts as the first arm of the A/A comparison."""
 
     @property
     def num_errors(self) -> int:
@@ -85,11 +87,9 @@ class Round:
         return (sum(b) - sum(a)) / 2
 
     def aa_difference(self, figure: Figure) -> float | None:
-        """log of the ratio of A's two blocks, labelled at random; None if one is unknown."""
+        """log(later / earlier block of A); None if one is unknown."""
         a = self._logs(Arm.A, figure)
-        if a is None:
-            return None
-        return a[0] - a[1] if self.is_aa_swapped else a[1] - a[0]
+        return None if a is None else a[1] - a[0]
 
     def _logs(self, arm: Arm, figure: Figure) -> list[float] | None:
         values = [block.figure(figure) for block in self.blocks if block.arm is arm]

@@ -145,8 +145,9 @@ def _decide(
         )
     if aa.excludes_zero():
         return Verdict.UNDECIDED, (
-            f"A differs from itself: {name} {render_difference(aa)} between blocks of A that got "
-            "the same requests; the machine or the server is too unsteady for a comparison"
+            f"A differs from itself: {name} {render_difference(aa)} from its earlier to its "
+            "later block of the same requests; the machine or the server is too unsteady for a "
+            "comparison"
         )
     text = f"{name} of B against A: {render_difference(difference)}"
     if difference.excludes_zero():

@@ -67,8 +67,8 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
             "therefore affects both alike."
         ),
         elements.paragraph(
-            "A was also compared with itself: its two blocks of each round, over the same rounds. "
-            "That shows what differences this machine produces by itself."
+            "A was also compared with itself: the later of its two blocks of each round with the "
+            "earlier. That shows whether time or the order of the blocks changes the figures."
         ),
         elements.paragraph(document.get("method", "")),
         elements.properties(document["config"], _CONFIG),

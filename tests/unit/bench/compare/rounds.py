@@ -16,7 +16,6 @@ def make_round(
     order: Sequence[Arm] = ABBA,
     index: int = 0,
     num_errors: int = 0,
-    is_aa_swapped: bool = False,
 ) -> Round:
     """Four blocks with these output tokens/s; 100 / rate is both latencies in ms."""
     blocks = [
@@ -36,4 +35,4 @@ def make_round(
         )
         for position, (arm, rate) in enumerate(zip(order, rates, strict=True))
     ]
-    return Round((blocks[0], blocks[1], blocks[2], blocks[3]), is_aa_swapped)
+    return Round((blocks[0], blocks[1], blocks[2], blocks[3]))

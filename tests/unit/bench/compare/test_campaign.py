@@ -20,13 +20,19 @@ from paceline.bench.compare.verdict import Verdict
 
 
 class VirtualServers:
-    """Two servers on one machine whose speed drifts; B is faster by `gain`. Time is virtual."""
+    """Two servers on one machine whose speed drifts; B is faster by `gain`. Time is virtual.
 
-    def __init__(self, gain: float, noise: float, seed: int, block_s: float = 2.0) -> None:
+    Within a round every block is faster than the one before by `order_gain`.
+    """
+
+    def __init__(
+        self, gain: float, noise: float, seed: int, block_s: float = 2.0, order_gain: float = 0.0
+    ) -> None:
         self.now_s = 0.0
         self.calls: list[tuple[Arm, int, int]] = []
         self.interrupt_after: int | None = None
         self._gain, self._noise, self._block_s = gain, noise, block_s
+        self._order_gain = order_gain
         self._rng = random.Random(seed)
         self._drift = 0.0
 
@@ -39,6 +45,7 @@ class VirtualServers:
         self.calls.append((arm, round_index, position))
         self._drift = 0.9 * self._drift + self._rng.gauss(0, self._noise)
         speed = math.exp(self._drift) * (1 + self._gain if arm is Arm.B else 1)
+        speed *= (1 + self._order_gain) ** position
         window_s = self._block_s / speed
         started_s, self.now_s = self.now_s, self.now_s + window_s
         return Block(
@@ -116,6 +123,16 @@ def test_an_interrupted_campaign_keeps_its_whole_rounds_and_can_be_judged() -> N
     judge_interrupted(settings(), campaign)
     assert campaign.judgements[-1].error == pytest.approx(0.01)
     assert campaign.judgements[-1].verdict is Verdict.FASTER
+
+
+def test_a_machine_on_which_later_blocks_are_faster_leaves_it_undecided() -> None:
+    """The first blocks of a round warm the machine up: A differs from itself in every round."""
+    for seed in range(5):
+        servers = VirtualServers(gain=0.05, noise=0.005, seed=seed, order_gain=0.05)
+        judgement = run(servers, settings(max_s=160, seed=seed)).judgements[-1]
+        assert judgement.verdict is Verdict.UNDECIDED
+        assert "A differs from itself" in judgement.reason
+        assert judgement.aa[Figure.OUTPUT_TOKENS_PER_S].excludes_zero()
 
 
 def test_comparisons_of_equal_servers_under_correlated_noise_raise_few_alarms() -> None:

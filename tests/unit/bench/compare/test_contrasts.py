@@ -65,12 +65,14 @@ def test_a_steady_drift_cancels(order: tuple[Arm, ...]) -> None:
     assert one.difference(Figure.TPOT_MS) == pytest.approx(-math.log(1.1))
 
 
-def test_the_blocks_of_a_are_compared_with_each_other() -> None:
-    """A's blocks are first and last: 100 and 80 tokens/s."""
-    plain = make_round([100, 50, 50, 80])
-    swapped = make_round([100, 50, 50, 80], is_aa_swapped=True)
-    assert plain.aa_difference(Figure.OUTPUT_TOKENS_PER_S) == pytest.approx(math.log(0.8))
-    assert swapped.aa_difference(Figure.OUTPUT_TOKENS_PER_S) == pytest.approx(-math.log(0.8))
+@pytest.mark.parametrize(("rates", "order"), [([100, 50, 50, 80], ABBA), ([50, 100, 80, 50], BAAB)])
+def test_the_later_block_of_a_is_compared_with_the_earlier(
+    rates: list[float], order: tuple[Arm, ...]
+) -> None:
+    """100, then 80 tokens/s."""
+    one = make_round(rates, order=order)
+    assert one.aa_difference(Figure.OUTPUT_TOKENS_PER_S) == pytest.approx(math.log(0.8))
+    assert one.aa_difference(Figure.TPOT_MS) == pytest.approx(-math.log(0.8))
 
 
 def test_an_unknown_figure_makes_the_difference_unknown() -> None:

@@ -21,7 +21,7 @@ def late_round(late_ms: float, num_late: int) -> Round:
         dataclasses.replace(block, dispatch_delays_ms=ms)
         for block, ms in zip(one.blocks, delays, strict=True)
     )
-    return Round((first, second, third, fourth), is_aa_swapped=False)
+    return Round((first, second, third, fourth))
 
 
 @pytest.mark.parametrize(

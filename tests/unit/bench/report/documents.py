@@ -68,10 +68,7 @@ def compare_document(rates_of_b: tuple[float, float] = (110.0, 112.0)) -> dict[s
         num_requests_per_block=4,
     )
     first, second = rates_of_b
-    rounds = [
-        make_round([100 + i % 3, first, second, 101], index=i, is_aa_swapped=i % 2 == 0)
-        for i in range(20)
-    ]
+    rounds = [make_round([100 + i % 3, first, second, 101], index=i) for i in range(20)]
     comparison.campaign.rounds += rounds
     comparison.campaign.judgements.append(judge(rounds, Figure.OUTPUT_TOKENS_PER_S, 0.03, 0.01))
     finish(comparison, is_interrupted=False)
