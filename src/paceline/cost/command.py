@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from paceline.finite_float import FiniteFloat
+
 _EXAMPLES = """\b
 Examples:
   paceline cost run.json --usd-per-hour 2.50
@@ -31,7 +33,7 @@ Examples:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--usd-per-hour",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     help="Price of one machine in US dollars per hour.",
 )
 @click.option(
@@ -49,19 +51,19 @@ Examples:
 )
 @click.option(
     "--utilization",
-    type=click.FloatRange(min=0, max=1, min_open=True),
+    type=FiniteFloat(min=0, max=1, min_open=True),
     default=1.0,
     show_default=True,
     help="Largest fraction of the measured rate that the machines may carry, at the peak.",
 )
 @click.option(
     "--requests-per-day",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     help="Load for the cost per month.",
 )
 @click.option(
     "--peak-factor",
-    type=click.FloatRange(min=1),
+    type=FiniteFloat(min=1),
     default=1.0,
     show_default=True,
     help="Peak over mean of that load.",
@@ -74,7 +76,7 @@ Examples:
 )
 @click.option(
     "--baseline-usd-per-hour",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     help="Price of one machine of the baseline.  [default: the same]",
 )
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,31 +61,21 @@ def parse_measurement(document: Any, file: str) -> Measurement:
             f"its schema_version is {document.get('schema_version')!r}; this release reads "
             f"{_SCHEMA_VERSION}"
         )
-    try:
-        summary, config = document["summary"], document["config"]
-        output, requests = summary["output_tokens_per_s"], summary["requests_per_s"]
-        if output is None or not output or not requests:
-            raise MeasurementUnusable(
-                "its output tokens/s are unknown or 0: the server reported no usage, or no request "
-                "succeeded"
-            )
-        rates = MeasuredRates(
-            output_tokens_per_s=output,
-            total_tokens_per_s=output + summary["prompt_tokens"] / summary["window_s"],
-            requests_per_s=requests,
-        )
-        return Measurement(
-            file=file,
-            rates=rates,
-            model=config.get("model"),
-            load={name: config.get(key) for key, name in _LOAD_KEYS.items()},
-            date_utc=document.get("environment", {}).get("date_utc"),
-            warnings=tuple(_warnings(document)),
-        )
-    except (KeyError, TypeError) as error:
+    summary, config = _part(document, "summary"), _part(document, "config")
+    environment = _part(document, "environment") if "environment" in document else {}
+    if not (summary.get("output_tokens_per_s") and summary.get("requests_per_s")):
         raise MeasurementUnusable(
-            f"it lacks a part of a {_KIND} document ({type(error).__name__}: {error})"
-        ) from error
+            "its output tokens/s are unknown or 0: the server reported no usage, or no request "
+            "succeeded"
+        )
+    return Measurement(
+        file=file,
+        rates=_rates(summary),
+        model=config.get("model"),
+        load={name: config.get(key) for key, name in _LOAD_KEYS.items()},
+        date_utc=environment.get("date_utc"),
+        warnings=tuple(_warnings(document, summary)),
+    )
 
 
 def differences(mine: Measurement, baseline: Measurement) -> list[str]:
@@ -99,12 +90,62 @@ def differences(mine: Measurement, baseline: Measurement) -> list[str]:
     return found
 
 
-def _warnings(document: Mapping[str, Any]) -> list[str]:
+def _warnings(document: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     """Earlier documents of this version have the verdict in their summary."""
-    summary = document["summary"]
     warnings = []
     if not document.get("valid", summary.get("is_valid", True)):
-        warnings.append("the run is not valid: " + "; ".join(document["notes"]))
-    if summary["num_errors"]:
-        warnings.append(f"{summary['num_errors']} of {summary['num_requests']} requests failed")
+        notes = document.get("notes")
+        if not isinstance(notes, list):
+            raise MeasurementUnusable(f"its notes are {notes!r}; they must be a list")
+        warnings.append("the run is not valid: " + "; ".join(map(str, notes)))
+    num_errors = _count(summary, "num_errors")
+    if num_errors:
+        warnings.append(f"{num_errors} of {_count(summary, 'num_requests')} requests failed")
     return warnings
+
+
+def _rates(summary: Mapping[str, Any]) -> MeasuredRates:
+    output = _above_0(summary, "output_tokens_per_s")
+    prompts, window_s = _count(summary, "prompt_tokens"), _above_0(summary, "window_s")
+    requests = _above_0(summary, "requests_per_s")
+    try:
+        return MeasuredRates(output, output + prompts / window_s, requests)
+    except (ValueError, OverflowError) as error:
+        raise MeasurementUnusable(f"its rates cannot be used: {error}") from error
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
+    if not isinstance(part, dict):
+        raise MeasurementUnusable(
+            f"it lacks a part that can be used: {name} is {_shown(document, name)}; it must "
+            "be an object"
+        )
+    return part
+
+
+def _above_0(summary: Mapping[str, Any], name: str) -> float:
+    """A finite number above 0 of the summary."""
+    value = summary.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or not is_number or not 0 < value <= sys.float_info.max:
+        raise MeasurementUnusable(
+            f"it lacks a part that can be used: summary.{name} is {_shown(summary, name)}; it "
+            "must be a finite number above 0"
+        )
+    return float(value)
+
+
+def _count(summary: Mapping[str, Any], name: str) -> int:
+    """A whole number of the summary, at least 0."""
+    value = summary.get(name)
+    if type(value) is not int or value < 0:
+        raise MeasurementUnusable(
+            f"it lacks a part that can be used: summary.{name} is {_shown(summary, name)}; it "
+            "must be a whole number of at least 0"
+        )
+    return value
+
+
+def _shown(part: Mapping[str, Any], name: str) -> str:
+    return repr(part[name]) if name in part else "missing"

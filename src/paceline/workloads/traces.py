@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import datetime
 import io
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from paceline.workloads.prompts import PROMPT_FIELDS, Prompt, read_prompt
 _TIME_NAMES = ("at_s", "timestamp", "TIMESTAMP")
 _INPUT_NAMES = ("input_length", "input_tokens", "ContextTokens")
 _OUTPUT_NAMES = ("output_length", "output_tokens", "GeneratedTokens")
+_TEXT_NAMES = ("prompt", "task", "category")
+"""Columns of a CSV file whose cells are texts even where they look like numbers."""
 _TASK = "trace"
 
 
@@ -78,8 +81,24 @@ def _read_csv(path: Path) -> Iterator[tuple[str, object]]:
     rows = csv.DictReader(io.StringIO(read_file(path)))
     for row in rows:
         cells = {name: text for name, text in row.items() if isinstance(text, str)}
-        whole = {name: int(text) for name, text in cells.items() if text.isdecimal()}
-        yield f"{path}, line {rows.line_num}", {**cells, **whole}
+        yield (
+            f"{path}, line {rows.line_num}",
+            {
+                name: text if name in _TEXT_NAMES else _read_cell(text)
+                for name, text in cells.items()
+            },
+        )
+
+
+def _read_cell(text: str) -> str | int | float:
+    """A whole number, else a finite number, else the text."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
 
 
 def _read_entry(fields: FieldReader) -> TraceEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,19 @@ def test_failed_requests_and_invalid_runs_are_warned_of(tmp_path: Path) -> None:
         ({"schema_version": 2}, "this release reads 1"),
         ({"summary": {"output_tokens_per_s": None}}, "output tokens/s are unknown"),
         ({"summary": {"window_s": None}}, "it lacks a part"),
+        ({"summary": {"window_s": 0}}, "summary.window_s is 0; it must be a finite number above"),
+        ({"summary": {"window_s": math.nan}}, "summary.window_s is nan"),
+        ({"summary": {"output_tokens_per_s": -5.0}}, "summary.output_tokens_per_s is -5.0"),
+        ({"summary": {"output_tokens_per_s": "fast"}}, "summary.output_tokens_per_s is 'fast'"),
+        ({"summary": {"requests_per_s": math.inf}}, "summary.requests_per_s is inf"),
+        ({"summary": {"requests_per_s": 10**400}}, "summary.requests_per_s is 1000"),
+        ({"summary": {"requests_per_s": True}}, "summary.requests_per_s is True"),
+        ({"summary": {"prompt_tokens": 10**400}}, "its rates cannot be used"),
+        ({"summary": {"prompt_tokens": -1}}, "summary.prompt_tokens is -1; it must be a whole"),
+        ({"summary": {"num_errors": "x"}}, "summary.num_errors is 'x'; it must be a whole number"),
+        ({"summary": {"num_errors": 1, "num_requests": None}}, "summary.num_requests is None"),
+        ({"notes": None, "valid": False}, "its notes are None; they must be a list"),
+        ({"environment": None}, "environment is None; it must be an object"),
     ],
 )
 def test_files_without_a_usable_run_are_refused(
@@ -148,6 +162,17 @@ def test_files_without_a_usable_run_are_refused(
     assert message in result.output
 
 
+@pytest.mark.parametrize("part", ["summary", "config"])
+@pytest.mark.parametrize("value", [None, [], "x", 1])
+def test_a_part_that_is_no_object_is_refused(part: str, value: object, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_run(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
+    result = invoke(str(path), "--usd-per-hour", "1")
+    assert result.exit_code == 1
+    assert f"{part} is {value!r}; it must be an object" in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -155,6 +180,9 @@ def test_files_without_a_usable_run_are_refused(
         (["--usd-per-hour", "1", "--gpu", "h100"], "either --usd-per-hour or --gpu"),
         (["--gpu", "h99"], "the catalogue has prices of b200"),
         (["--usd-per-hour", "0"], "not in the range"),
+        (["--usd-per-hour", "nan"], "'nan' is not a finite number"),
+        (["--usd-per-hour", "inf"], "'inf' is not a finite number"),
+        (["--usd-per-hour", "1", "--utilization", "nan"], "'nan' is not a finite number"),
         (["--usd-per-hour", "1", "--utilization", "2"], "not in the range"),
         (["--usd-per-hour", "1", "--peak-factor", "2"], "needs --requests-per-day"),
         (["--usd-per-hour", "1", "--baseline-machines", "2"], "needs --baseline"),

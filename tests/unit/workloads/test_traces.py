@@ -86,6 +86,30 @@ def test_bad_lines_are_refused_with_their_line(tmp_path: Path, line: str, messag
         load_trace(write(tmp_path / "bad.jsonl", line))
 
 
+def test_csv_times_may_be_fractions(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.csv", "at_s,prompt,max_tokens", "0.5,1.5,8", "2.25e0,7,9")
+    first, second = (entry.prompt(0, None) for entry in load_trace(path))
+    assert (first.due_s, first.text, first.max_tokens) == (0.0, "1.5", 8)
+    assert (second.due_s, second.text, second.max_tokens) == (1.75, "7", 9)
+    path = write(tmp_path / "ms.csv", "timestamp,input_length,output_length", "0.5,3,4", "1000,3,4")
+    assert [entry.due_s for entry in load_trace(path)] == [0.0, pytest.approx(0.9995)]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("nan,3,4", "line 2: at_s is 'nan'; it must be a number"),
+        ("inf,3,4", "line 2: at_s is 'inf'; it must be a number"),
+        ("-0.5,3,4", "at_s is -0.5; it must be at least 0"),
+        ("0.5,3.5,4", "input_length is 3.5; it must be a whole number"),
+    ],
+)
+def test_bad_numbers_of_a_csv_file_are_refused(tmp_path: Path, row: str, message: str) -> None:
+    path = write(tmp_path / "bad.csv", "at_s,input_length,output_length", row)
+    with pytest.raises(WorkloadError, match=message):
+        load_trace(path)
+
+
 def test_a_csv_cell_that_is_no_number_is_refused(tmp_path: Path) -> None:
     path = write(
         tmp_path / "azure.csv",

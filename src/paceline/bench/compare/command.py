@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.finite_float import FiniteFloat
 from paceline.workloads import WorkloadError, workload_names
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ Examples:
 @click.argument("b")
 @click.option(
     "--max-minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     default=10.0,
     show_default=True,
     help="Bound on the measurement, warm-up included; starting configurations takes extra time.",
@@ -61,7 +62,7 @@ Examples:
 @click.option(
     "--margin",
     "margin_percent",
-    type=click.FloatRange(min=0, max=100, min_open=True, max_open=True),
+    type=FiniteFloat(min=0, max=100, min_open=True, max_open=True),
     default=3.0,
     show_default=True,
     metavar="PERCENT",
@@ -69,7 +70,7 @@ Examples:
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(min=0.5, max=0.9999),
+    type=FiniteFloat(min=0.5, max=0.9999),
     default=0.99,
     show_default=True,
     help="Probability that no interval misses the true difference, over all looks together.",
@@ -77,7 +78,7 @@ Examples:
 @click.option(
     "--block-seconds",
     "block_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Aim for the time that a server is under load before the other takes its turn.",
@@ -92,8 +93,8 @@ Examples:
     type=click.Path(exists=True, dir_okay=False),
     help="Your own prompts instead, as for paceline bench run.",
 )
-@click.option("--temperature", type=click.FloatRange(min=0), help="0 is greedy.")
-@click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True))
+@click.option("--temperature", type=FiniteFloat(min=0), help="0 is greedy.")
+@click.option("--top-p", type=FiniteFloat(min=0, max=1, min_open=True))
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
 @click.option("--extra-body", metavar="JSON", help="Merged into every request body.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -105,7 +106,7 @@ Examples:
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     metavar="PER_SECOND",
     help="Open loop: Poisson arrivals at this mean rate.",
 )
@@ -117,15 +118,15 @@ Examples:
     help="Sent to both as bearer token; never written to a report.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=600.0,
+    "--timeout", "timeout_s", type=FiniteFloat(min=0, min_open=True), default=600.0,
     show_default=True, metavar="SECONDS", help="Per request.",
 )  # fmt: skip
 @click.option(
-    "--start-timeout", "start_timeout_s", type=click.FloatRange(min=0, min_open=True),
+    "--start-timeout", "start_timeout_s", type=FiniteFloat(min=0, min_open=True),
     default=900.0, show_default=True, metavar="SECONDS", help="Per configuration.",
 )  # fmt: skip
 @click.option(
-    "--max-dispatch-delay-ms", type=click.FloatRange(min=0, min_open=True), default=25.0,
+    "--max-dispatch-delay-ms", type=FiniteFloat(min=0, min_open=True), default=25.0,
     show_default=True, help="The comparison is not valid when requests are sent later than this.",
 )  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the report here.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from paceline.bench.export.scripts import TOOLS
+from paceline.finite_float import FiniteFloat
 from paceline.workloads import (
     SamplingSettings,
     WorkloadError,
@@ -52,7 +53,7 @@ Examples:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Your own prompts instead, as for paceline bench run.",
 )
-@click.option("--temperature", type=click.FloatRange(min=0), help="0 is greedy.")
+@click.option("--temperature", type=FiniteFloat(min=0), help="0 is greedy.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--num-requests", type=click.IntRange(min=1), default=64, show_default=True)
@@ -62,7 +63,7 @@ Examples:
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     metavar="PER_SECOND",
     help="Open loop: Poisson arrivals at this mean rate.",
 )
@@ -76,7 +77,7 @@ Examples:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.finite_float import FiniteFloat
 from paceline.workloads import WorkloadError, workload_names
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Examples:
 @click.option(
     "--ttft",
     "ttft_limit_s",
-    type=click.FloatRange(min=0, min_open=True, max=10),
+    type=FiniteFloat(min=0, min_open=True, max=10),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -55,7 +56,7 @@ Examples:
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=5, max=600),
+    type=FiniteFloat(min=5, max=600),
     default=60.0,
     show_default=True,
     help="Time of the whole measurement.",

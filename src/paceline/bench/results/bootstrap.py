@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.series import token_arrivals
-from paceline.bench.results.slo import Slo
+from paceline.bench.results.slo import Slo, count_met
 
 MIN_UNITS = 5
 """With fewer, resampling cannot show the spread."""
@@ -60,7 +60,8 @@ class _Unit:
     seconds: float
     tokens: float
     num_ok: int
-    num_met: int
+    num_met: int | None
+    """None without an SLO, or if unknown."""
     ttft_ms: Floats
     tpot_ms: Floats
 
@@ -85,7 +86,7 @@ def bootstrap_figures(
     counts = np.stack([(draws == unit).sum(axis=1) for unit in range(len(units))], axis=1)
     low, high = expanded_levels(len(units))
     intervals = {}
-    for name, values in _resampled_figures(units, counts, slo).items():
+    for name, values in _resampled_figures(units, counts).items():
         bounds = np.quantile(values, (low, high))
         intervals[name] = BootstrapInterval(float(bounds[0]), float(bounds[1]), kind, len(units))
     return intervals
@@ -135,7 +136,7 @@ def _cut(records: Sequence[RequestRecord], num_blocks: int, slo: Slo | None) -> 
                 seconds=float(edges[block + 1] - edges[block]),
                 tokens=float(tokens[block]),
                 num_ok=sum(r.is_ok for r in ended),
-                num_met=sum(slo.is_met(r) for r in ended) if slo else 0,
+                num_met=count_met(ended, slo) if slo else None,
                 ttft_ms=np.array([r.ttft_s * 1e3 for r in due if r.ttft_s is not None]),
                 tpot_ms=np.array([r.tpot_s * 1e3 for r in due if r.tpot_s is not None]),
             )
@@ -147,19 +148,16 @@ def _window(records: Sequence[RequestRecord]) -> tuple[float, float]:
     return min(r.scheduled_s for r in records), max(r.finished_s for r in records)
 
 
-def _resampled_figures(
-    units: Sequence[_Unit], counts: npt.NDArray[np.int64], slo: Slo | None
-) -> dict[str, Floats]:
+def _resampled_figures(units: Sequence[_Unit], counts: npt.NDArray[np.int64]) -> dict[str, Floats]:
     """Each figure of each resample, (num_resamples,), from how often each unit was drawn."""
     seconds = counts @ np.array([unit.seconds for unit in units])
     figures = {
         "output_tokens_per_s": counts @ np.array([unit.tokens for unit in units]) / seconds,
         "requests_per_s": counts @ np.array([unit.num_ok for unit in units]) / seconds,
     }
-    if slo is not None:
-        figures["goodput.requests_per_s"] = (
-            counts @ np.array([unit.num_met for unit in units]) / seconds
-        )
+    met = [unit.num_met for unit in units if unit.num_met is not None]
+    if len(met) == len(units):
+        figures["goodput.requests_per_s"] = counts @ np.array(met) / seconds
     for name in ("ttft_ms", "tpot_ms"):
         values = _resampled_percentiles([getattr(unit, name) for unit in units], counts)
         for level, column in values.items():

@@ -1,8 +1,9 @@
 """Goodput: requests per second that meet every bound of a service level objective (SLO).
 
-A failed request misses the objective, whatever its latency. The share of requests that meet it has
-a Wilson score interval, which stays inside [0, 1] and holds for small samples and for shares near
-0 and 1 (Brown, Cai, DasGupta: Interval Estimation for a Binomial Proportion, 2001).
+A failed request and an empty answer miss the objective, whatever their latency. The share of
+requests that meet it has a Wilson score interval, which stays inside [0, 1] and holds for small
+samples and for shares near 0 and 1 (Brown, Cai, DasGupta: Interval Estimation for a Binomial
+Proportion, 2001).
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ class Slo:
         if any(bound is not None and not bound > 0 for bound in bounds):
             raise ValueError(f"the bounds of an SLO are {bounds} ms; each must be above 0")
 
-    def is_met(self, record: RequestRecord) -> bool:
-        """Whether a request succeeded within every bound.
+    def is_met(self, record: RequestRecord) -> bool | None:
+        """Whether a request succeeded with content within every bound; None if that is unknown.
 
-        An answer without content is judged by its end. An answer of one token, or without usage,
-        has no time per output token and meets that bound.
+        An answer of one token has no time per output token and meets that bound. Without usage the
+        time is unknown, unless the request misses another bound.
         """
-        if not record.is_ok:
+        if not record.is_ok or record.ttft_s is None:
             return False
-        ttft_s = record.e2e_s if record.ttft_s is None else record.ttft_s
-        return (
-            _within(ttft_s, self.ttft_ms)
+        if not (
+            _within(record.ttft_s, self.ttft_ms)
             and _within(record.tpot_s, self.tpot_ms)
             and _within(record.e2e_s, self.e2e_ms)
-        )
+        ):
+            return False
+        return None if self.tpot_ms is not None and record.output_tokens is None else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Goodput:
     slo: Slo
     num_requests: int
     """All requests that ended, also failed ones."""
-    num_met: int
+    num_met: int | None
+    """None, as all figures below, if it is unknown for some requests: the objective bounds the time
+    per output token and answers came without usage."""
     attained_fraction: float | None
     """num_met / num_requests."""
     attained_fraction_ci95: Interval | None
@@ -98,7 +102,10 @@ def describe_slo(slo: Slo) -> str:
 
 def measure_goodput(records: Sequence[RequestRecord], slo: Slo, window_s: float | None) -> Goodput:
     """The goodput of all records of a window."""
-    num_met, total = sum(map(slo.is_met, records)), len(records)
+    total = len(records)
+    num_met = count_met(records, slo)
+    if num_met is None:
+        return Goodput(slo, total, None, None, None, None, None)
     interval = wilson_interval(num_met, total)
     rate = total / window_s if window_s else None
     return Goodput(
@@ -112,6 +119,12 @@ def measure_goodput(records: Sequence[RequestRecord], slo: Slo, window_s: float 
             (interval[0] * rate, interval[1] * rate) if interval and rate is not None else None
         ),
     )
+
+
+def count_met(records: Sequence[RequestRecord], slo: Slo) -> int | None:
+    """How many requests met the objective; None if that is unknown for one of them."""
+    met = [slo.is_met(record) for record in records]
+    return None if None in met else sum(map(bool, met))
 
 
 def wilson_interval(num_successes: int, num_trials: int) -> Interval | None:

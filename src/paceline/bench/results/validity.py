@@ -84,10 +84,17 @@ def judge_figures(
             "errors", f"{summary.num_errors} of {summary.num_requests} requests failed"
         )
     if summary.num_without_usage:
+        goodput = summary.goodput
+        is_goodput_unknown = goodput is not None and goodput.num_met is None
         yield RunWarning(
             "no_usage",
             f"{summary.num_without_usage} answers came without usage, so their token counts are "
-            "unknown: output tokens/s is not reported, and they have no time per output token",
+            "unknown: output tokens/s is not reported, and they have no time per output token"
+            + (
+                ". Goodput is not reported: its objective bounds that time (tpot in --slo)"
+                if is_goodput_unknown
+                else ""
+            ),
         )
     if summary.num_empty:
         yield RunWarning(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from paceline.finite_float import FiniteFloat
 from paceline.workloads import workload_names
 
 DEFAULT_NUM_REQUESTS = 64
@@ -17,7 +18,7 @@ DEFAULT_NUM_REQUESTS = 64
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FILE = click.Path(exists=True, dir_okay=False)
-_ABOVE_0 = click.FloatRange(min=0, min_open=True)
+_ABOVE_0 = FiniteFloat(min=0, min_open=True)
 _AT_LEAST_1 = click.IntRange(min=1)
 
 _WORKLOAD = (
@@ -43,11 +44,11 @@ _WORKLOAD = (
     ),
     click.option(
         "--temperature",
-        type=click.FloatRange(min=0),
+        type=FiniteFloat(min=0),
         help="Sampling temperature; 0 is greedy.  [default: the workload's; 0 with --prompts]",
     ),
     click.option(
-        "--top-p", type=click.FloatRange(min=0, max=1, min_open=True), help="Nucleus sampling."
+        "--top-p", type=FiniteFloat(min=0, max=1, min_open=True), help="Nucleus sampling."
     ),
     click.option("--max-tokens", type=_AT_LEAST_1, help="Overrides the prompts' own limits."),
     click.option(
@@ -187,7 +188,7 @@ _JUDGEMENT = (
     ),
     click.option(
         "--adaptation-tolerance",
-        type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+        type=FiniteFloat(min=0, max=1, min_open=True, max_open=True),
         default=0.1,
         show_default=True,
         help="Distance from the later throughput that counts as settled, as a fraction.",

@@ -88,3 +88,12 @@ def test_levels_are_expanded_for_few_units() -> None:
     assert low == pytest.approx(0.000956, rel=0.01)
     assert high == pytest.approx(1 - low)
     assert expanded_levels(1000)[0] == pytest.approx(0.025, rel=0.02)
+
+
+def test_goodput_that_cannot_be_known_has_no_interval() -> None:
+    records = [
+        *steady(40),
+        record(40, scheduled_s=10.0, chunk_times_s=(10.5,), finished_s=10.6, output_tokens=None),
+    ]
+    assert "goodput.requests_per_s" not in bootstrap_figures([records], Slo(tpot_ms=300))
+    assert "goodput.requests_per_s" in bootstrap_figures([records], Slo(ttft_ms=300))

@@ -51,10 +51,31 @@ def test_every_bound_has_to_be_met() -> None:
     assert not Slo(ttft_ms=5000).is_met(record(error="status 500"))
 
 
-def test_answers_without_content_are_judged_by_their_end() -> None:
+def test_an_answer_without_content_misses() -> None:
     empty = record(chunk_times_s=(), output_tokens=0)
-    assert Slo(ttft_ms=1500, tpot_ms=1).is_met(empty)
-    assert not Slo(ttft_ms=1499).is_met(empty)
+    assert Slo(ttft_ms=1500).is_met(empty) is False
+    assert Slo(tpot_ms=1500).is_met(empty) is False
+    assert Slo(e2e_ms=1500).is_met(empty) is False
+
+
+def test_an_answer_of_one_token_has_no_time_per_output_token_and_meets_the_bound() -> None:
+    assert Slo(tpot_ms=1).is_met(record(chunk_times_s=(0.5,), output_tokens=1)) is True
+
+
+def test_a_time_per_output_token_without_usage_is_unknown() -> None:
+    unknown = record(output_tokens=None)
+    assert Slo(tpot_ms=1).is_met(unknown) is None
+    assert Slo(ttft_ms=499, tpot_ms=1).is_met(unknown) is False
+    assert Slo(ttft_ms=500).is_met(unknown) is True
+
+
+def test_goodput_is_unknown_if_one_request_is() -> None:
+    records = [record(0), record(1, output_tokens=None)]
+    goodput = measure_goodput(records, Slo(tpot_ms=250), window_s=2.0)
+    assert goodput.num_requests == 2
+    assert (goodput.num_met, goodput.attained_fraction, goodput.requests_per_s) == (None,) * 3
+    assert (goodput.attained_fraction_ci95, goodput.requests_per_s_ci95) == (None, None)
+    assert measure_goodput(records, Slo(ttft_ms=500), window_s=2.0).requests_per_s == 1.0
 
 
 def test_errors_count_against_goodput() -> None:

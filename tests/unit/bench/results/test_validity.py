@@ -11,6 +11,7 @@ from paceline.bench.load.loop_lag import LoopLag, Stall
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.bootstrap import BootstrapInterval
 from paceline.bench.results.client_health import ClientHealth, assess_client
+from paceline.bench.results.slo import Slo
 from paceline.bench.results.summary import summarize
 from paceline.bench.results.validity import RunWarning, judge_client, judge_figures, judge_load
 from unit.bench.results.records import record, steady
@@ -134,3 +135,12 @@ def test_a_growing_queue_names_its_phase() -> None:
     ]
     (warning,) = judge_load(phases, [*steady(60), *rush])
     assert "in phase 'rush'" in warning.message
+
+
+def test_goodput_that_cannot_be_known_is_named() -> None:
+    records = [*steady(600), record(700, output_tokens=None)]
+    (warning,) = judge_figures(summarize(records, Slo(tpot_ms=50)), {})
+    assert warning.id == "no_usage"
+    assert "Goodput is not reported" in warning.message
+    (warning,) = judge_figures(summarize(records, Slo(ttft_ms=50)), {})
+    assert "Goodput" not in warning.message
