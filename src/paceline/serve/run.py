@@ -72,7 +72,7 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())
         address = stack.enter_context(OwnerAddress())  # held until the engines have ended
-        handing_over = stack.enter_context(HandingOver(address))
+        handing_over = stack.enter_context(HandingOver(address, plan.start_timeout_s))
         engines = await stack.enter_async_context(Engines.open(plan, changes, taken, on_progress))
         opening = functools.partial(
             serve_gateway,

@@ -34,5 +34,6 @@ of the process that ends are lost in any case.
 
 A new process that does not answer within `messages.TIMEOUT_S` counts as ended; when it continues,
 it finds the address bound, and fails. It also fails when the old process does not answer: that one
-remains the owner.
+remains the owner. Between Offer and Take the new process may start engines, so it has
+`handing_over.take_timeout_s`; others that want to take over are refused in the meantime.
 """

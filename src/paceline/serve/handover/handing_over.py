@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
+from collections.abc import AsyncIterator
 from types import TracebackType
 
-from paceline.serve.handover.connection import Connection, is_own_user
+from paceline.serve.handover.connection import (
+    Connection,
+    has_peer_ended,
+    is_own_user,
+    peer_pid,
+)
 from paceline.serve.handover.messages import (
     TIMEOUT_S,
     HandOverBroken,
@@ -22,13 +30,24 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 """Chosen empirically."""
+_PREPARE_S = 120.0
+"""What a new process may need beside the start of its engines: its workers start within
+`WORKER_START_TIMEOUT_S` (60 s), and its replicas answer within 10 s. Chosen empirically."""
+
+
+def take_timeout_s(start_timeout_s: float) -> float:
+    """How long to wait for `Take` after the offer. `start_timeout_s` is that of an engine."""
+    return start_timeout_s + _PREPARE_S
 
 
 class HandingOver:
     """Hands over at most once. At the end of the block the new process sees that this one ends."""
 
-    def __init__(self, address: OwnerAddress) -> None:
+    def __init__(self, address: OwnerAddress, start_timeout_s: float) -> None:
         self._address = address
+        self._start_timeout_s = start_timeout_s
+        self._waiting: socket.socket | None = None
+        """A process that connected when the one before it had just ended."""
         self._successor: Connection | None = None
         """Open until this process has completed its requests."""
         self._task: asyncio.Task[None] | None = None
@@ -42,8 +61,9 @@ class HandingOver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._successor is not None:
-            self._successor.close()
+        for open_end in (self._successor, self._waiting):
+            if open_end is not None:
+                open_end.close()
 
     def start(self, host: str, port: int, outgoing: Outgoing) -> asyncio.Task[None]:
         """Begin to answer processes that take over; `stop` ends the task."""
@@ -60,7 +80,7 @@ class HandingOver:
         """Return when another process owns the engines. Waits for it as long as necessary."""
         while self._address.is_held:
             try:
-                connected = await self._address.accept()
+                connected = await self._next_process()
             except OSError as error:  # no descriptors left, perhaps for a while
                 logger.warning("a hand-over could not begin: %s", error)
                 await asyncio.sleep(_RETRY_S)
@@ -69,7 +89,10 @@ class HandingOver:
             try:
                 if not is_own_user(connected):
                     raise HandOverBroken("a process of another user asked")
-                await _Exchange(connection, self._address, host, port, outgoing).run()
+                exchange = _Exchange(connection, self._address, host, port, outgoing)
+                async with self._refusing_others(connected):
+                    take = await exchange.offer(take_timeout_s(self._start_timeout_s))
+                await exchange.hand_over(take)
             except HandOverBroken as error:
                 logger.warning("no other process has taken over (%s); this one continues", error)
             except Exception:  # a bug here must not end a server that serves
@@ -89,6 +112,37 @@ class HandingOver:
         )
         await asyncio.get_running_loop().create_future()
 
+    async def _next_process(self) -> socket.socket:
+        waiting, self._waiting = self._waiting, None
+        return await self._address.accept() if waiting is None else waiting
+
+    @contextlib.asynccontextmanager
+    async def _refusing_others(self, pending: socket.socket) -> AsyncIterator[None]:
+        """Refuse the processes that connect during the block, while `pending` is connected."""
+        refusing = asyncio.create_task(self._refuse_others(pending))
+        try:
+            yield
+        finally:
+            refusing.cancel()
+            await asyncio.gather(refusing, return_exceptions=True)
+
+    async def _refuse_others(self, pending: socket.socket) -> None:
+        reason = f"process {peer_pid(pending)} is about to take over; end it, or try again later"
+        while True:
+            try:
+                connected = await self._address.accept()
+            except OSError:  # no descriptors left, perhaps for a while
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if has_peer_ended(pending):
+                self._waiting = connected
+                return
+            with (
+                contextlib.closing(Connection(connected)) as other,
+                contextlib.suppress(HandOverBroken),
+            ):
+                other.send(Refused(reason))
+
 
 class _Exchange:
     """One process that may take over; `Outgoing.is_taken` says whether it has."""
@@ -107,8 +161,8 @@ class _Exchange:
         self._port = port
         self._outgoing = outgoing
 
-    async def run(self) -> None:
-        """Raises `HandOverBroken` when this process remains the owner."""
+    async def offer(self, timeout_s: float) -> Take:
+        """Returns the answer. Raises `HandOverBroken` when this process remains the owner."""
         obstacle = self._outgoing.obstacle_to_offer()
         if obstacle is not None:
             self._connection.send(Refused(obstacle))
@@ -116,12 +170,18 @@ class _Exchange:
         offer, descriptors = self._outgoing.offer()
         self._connection.send(offer, descriptors)
         try:
-            take = await self._connection.receive()
+            take = await self._connection.receive(timeout_s)
+        except TimeoutError:
+            raise HandOverBroken(f"it was not ready within {timeout_s:g} s") from None
         except asyncio.CancelledError:  # this process ends; the other one has copies of the pipes
             self._outgoing.leave([engine.name for engine in offer.engines])
             raise
         if not isinstance(take, Take):
             raise HandOverBroken(f"it sent {type(take).__name__} instead of Take")
+        return take
+
+    async def hand_over(self, take: Take) -> None:
+        """Raises `HandOverBroken` when this process remains the owner."""
         try:
             await self._outgoing.stop_changes()
             await self._give(take)

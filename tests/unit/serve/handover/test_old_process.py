@@ -24,6 +24,7 @@ from paceline.serve.handover.messages import (
     decode,
 )
 from paceline.serve.handover.owner_address import OwnerAddress, path_of
+from paceline.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import is_alive, pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -207,3 +208,23 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
         assert is_alive(engine)
         new.end()
         await until(lambda: not is_alive(engine), within_s=15)
+
+
+async def test_a_process_that_hangs_before_take_is_named_and_given_up(
+    folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are refused at once as long as the old process waits for it."""
+    async with serving(plan_for(folder / "a", remote.url)) as old:
+        new = NewProcess(old)
+        await new.prepare()
+        with pytest.raises(TakeOverFailed, match=f"process {os.getpid()} is about to take over"):
+            await begin(old)
+        new.end()
+        (await begin(old)).close()
+        monkeypatch.setattr(handing_over, "take_timeout_s", lambda _: 0.1)
+        new = NewProcess(old)
+        await new.prepare()
+        with pytest.raises(HandOverBroken, match="it ended"):
+            await new.connection.receive(5)
+        await assert_continues(old)
+        new.end()
