@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -16,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from paceline.bench.command import bench
 from paceline.mock_vllm.spawn import spawn_mock_vllm
+from unit.bench.bench_process import interrupt, start_bench
 
 
 def invoke(*words: str) -> Result:
@@ -57,21 +53,11 @@ def test_a_plain_server_gets_a_plain_answer(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_valid_partial_report(tmp_path: Path) -> None:
     report = tmp_path / "quick.json"
     with spawn_mock_vllm("--tpot-ms", "5") as server:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-c", "from paceline.cli import main; main()"),
-                *("bench", "quick", server.url, "--json", str(report), "--max-tokens", "8"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=os.environ,
+        ended = interrupt(
+            start_bench("quick", server.url, "--json", str(report), "--max-tokens", "8"),
+            when=lambda: num_requests(server.url) >= 4,
         )
-        deadline_s = time.monotonic() + 60
-        while num_requests(server.url) < 4 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output.decode()
+    assert ended.exit_code == 130, ended.errors
     document = json.loads(report.read_text())
     assert document["is_interrupted"] is True
 

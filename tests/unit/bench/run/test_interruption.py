@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 
 from paceline.mock_vllm import read_request_log
 from paceline.mock_vllm.spawn import SpawnedMockVllm, spawn_mock_vllm
+from unit.bench.bench_process import interrupt, start_bench, wait_for
 from unit.bench.run.schema import validate
 
 
@@ -31,26 +29,9 @@ def mock_server(request_log: Path) -> Iterator[SpawnedMockVllm]:
         yield server
 
 
-def start_bench(url: str, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from paceline.cli import main; main()", "bench", "run", url]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(
-        [*command, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-
-
-def wait_for_ended(log: Path, count: int) -> None:
-    """Return once the mock server has ended this many requests."""
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
-        if log.exists() and log.read_text().count('"event":"ended"') >= count:
-            return
-        time.sleep(0.02)
-    raise TimeoutError(f"the mock server did not end {count} requests")
+def num_ended(log: Path) -> int:
+    """Requests that the mock server has ended."""
+    return log.read_text().count('"event":"ended"') if log.exists() else 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -60,14 +41,12 @@ def test_an_interrupted_run_leaves_a_valid_partial_report(
     """An hour is planned; the signal comes after six answers of 20 tokens, 0.2 s each."""
     report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
     process = start_bench(
-        mock_server.url,
+        *("run", mock_server.url),
         *("--duration", "3600", "--concurrency", "3", "--max-tokens", "20"),
         *("--json", str(report), "--records", str(records), "--slo", "ttft=30s"),
     )
-    wait_for_ended(request_log, 6)
-    process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    ended = interrupt(process, lambda: num_ended(request_log) >= 6, number)
+    assert ended.exit_code == 130, ended.errors
     document = json.loads(report.read_text())
     validate(document)
     summary = document["summary"]
@@ -78,7 +57,7 @@ def test_an_interrupted_run_leaves_a_valid_partial_report(
     assert summary["output_tokens"] == 20 * summary["num_requests"]
     assert 1 <= document["num_unfinished"] <= 3
     assert len(records.read_text().splitlines()) == summary["num_requests"]
-    assert "interrupted before the planned end" in " ".join(output.split())
+    assert "interrupted before the planned end" in " ".join(ended.output.split())
     # The server's own log has the reported requests, and at most those in flight beside them.
     finished = [r for r in read_request_log(request_log) if r.ending == "finished"]
     reported = {json.loads(line)["request_id"] for line in records.read_text().splitlines()}
@@ -94,12 +73,12 @@ def test_stalls_of_the_load_generator_are_surfaced(
     """The process is stopped twice for 0.4 s while its requests run."""
     report = tmp_path / "report.json"
     process = start_bench(
-        mock_server.url,
+        *("run", mock_server.url),
         *("--num-requests", "24", "--concurrency", "2", "--max-tokens", "20"),
         *("--json", str(report)),
     )
-    for num_ended in (3, 8):
-        wait_for_ended(request_log, num_ended)
+    for number in (3, 8):
+        wait_for(lambda number=number: num_ended(request_log) >= number, process)
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.4)
         process.send_signal(signal.SIGCONT)

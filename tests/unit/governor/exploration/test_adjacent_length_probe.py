@@ -9,8 +9,8 @@ import pytest
 from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
-from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import DraftPlan, EngineLoad
+from unit.governor.exploration.recording_budget import RecordingBudget
 
 LOAD = EngineLoad(4, 900, 0, 0, 3)
 # Length 2 is the best. 3 would be, were its last position accepted twice as often.
@@ -40,27 +40,10 @@ class Cost:
         return length in self.measured
 
 
-class Budget(ExplorationBudget):
-    """Covers what `is_rich` says, and keeps the prices."""
-
-    def __init__(self, is_rich: bool = True) -> None:
-        super().__init__()
-        self.is_rich = is_rich
-        self.asked: list[tuple[float, float]] = []
-        self.paid: list[float] = []
-
-    def covers(self, price_s: float, step_s: float) -> bool:
-        self.asked.append((price_s, step_s))
-        return self.is_rich
-
-    def pay(self, price_s: float) -> None:
-        self.paid.append(price_s)
-
-
 class Loop:
     def __init__(self, *, optimistic: float = 0.25, unmeasured: tuple[int, ...] = ()) -> None:
         self.cost = Cost({0, 1, 2, 3} - set(unmeasured))
-        self.budget = Budget()
+        self.budget = RecordingBudget()
         self.probing = AdjacentLengthProbe(
             Acceptance(optimistic),  # type: ignore[arg-type]
             self.cost,  # type: ignore[arg-type]

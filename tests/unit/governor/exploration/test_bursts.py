@@ -7,33 +7,17 @@ import pytest
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.bursts import Bursts
-from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.values import EngineLoad, StepSample
+from unit.governor.exploration.recording_budget import RecordingBudget
+
+STEP_S = 0.020
 
 
 def forecast(num_requests: int = 4, drafting_s: float = 0.025) -> StepForecast:
     """20 ms, 25 ms and 30 ms at lengths 0 to 2; with half accepted, length 1 would win."""
     tokens = [num_requests * yields for yields in (1.0, 1.1, 1.11)]
-    seconds = [0.020, drafting_s, 0.030]
+    seconds = [STEP_S, drafting_s, 0.030]
     return StepForecast(tokens, seconds, [t / s for t, s in zip(tokens, seconds, strict=True)])
-
-
-class Budget(ExplorationBudget):
-    """Covers everything while `is_rich`, and keeps what is paid."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_rich = True
-        self.asked: list[float] = []
-        self.paid: list[float] = []
-
-    def covers(self, price_s: float, step_s: float) -> bool:
-        assert step_s == 0.020
-        self.asked.append(price_s)
-        return self.is_rich
-
-    def pay(self, price_s: float) -> None:
-        self.paid.append(price_s)
 
 
 class Loop:
@@ -49,7 +33,7 @@ class Loop:
         """`catch_up_s`: what the first step of a burst takes longer where the drafter rests."""
         self.catch_up_s = catch_up_s
         self.allowed = allowed
-        self.budget = Budget()
+        self.budget = RecordingBudget()
         self.bursts = Bursts(self.budget, CostModel())
         self.num_requests = num_requests
         self.drafting_s = 0.025
@@ -61,6 +45,7 @@ class Loop:
         """The length of the next step; `accepted` of the drafts of the one before."""
         load = EngineLoad(self.num_requests, 900, 0, 0, 2, allowed_lengths=self.allowed)
         plan = self.bursts.probe(load, forecast(self.num_requests, self.drafting_s))
+        assert all(step_s == STEP_S for _, step_s in self.budget.asked)
         length = 0 if plan is None else plan.draft_length
         if plan is not None:
             assert plan.is_exploring
@@ -77,7 +62,7 @@ class Loop:
                 draft_length=length,
                 prefill_tokens=0,
                 context_tokens=900,
-                duration_s=0.020 + 0.005 * length + self.catch_up_s * catches_up,
+                duration_s=STEP_S + 0.005 * length + self.catch_up_s * catches_up,
                 is_clean=not catches_up,
                 catches_up=catches_up,
             )
@@ -147,7 +132,7 @@ def test_the_first_steps_are_covered_before_a_burst_starts() -> None:
     for num_requests, num_steps in ((1, 2), (4, 2), (7, 2), (8, 1), (100, 1)):
         loop = Loop(num_requests)
         loop.until_burst()
-        assert loop.budget.asked == [pytest.approx(num_steps * 0.005)]
+        assert loop.budget.asked == [(pytest.approx(num_steps * 0.005), STEP_S)]
 
 
 def test_each_step_pays_its_price_in_advance() -> None:
@@ -190,7 +175,7 @@ def test_catching_up_is_paid_as_measured_and_in_advance_from_then_on() -> None:
     loop.budget.paid.clear()
     loop.until_burst()
     # Two steps, because the verdict comes one step later, and what catching up took.
-    assert loop.budget.asked == [pytest.approx(2 * 0.005 + 0.050)]
+    assert loop.budget.asked == [(pytest.approx(2 * 0.005 + 0.050), STEP_S)]
     assert loop.budget.paid[0] == pytest.approx(0.050)
     assert sum(loop.budget.paid) == pytest.approx(0.005 + 0.050)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from paceline.governor.estimates.step_forecast import StepForecast
-from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.exploration.undrafted_trial import UndraftedTrial
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from unit.governor.exploration.recording_budget import RecordingBudget
 
 LOAD = EngineLoad(4, 900, 0, 0, 2)
 
@@ -29,26 +29,11 @@ class Cost:
         return self.known
 
 
-class Budget(ExplorationBudget):
-    def __init__(self, is_rich: bool = True) -> None:
-        super().__init__()
-        self.is_rich = is_rich
-        self.asked: list[tuple[float, float]] = []
-        self.paid: list[float] = []
-
-    def covers(self, price_s: float, step_s: float) -> bool:
-        self.asked.append((price_s, step_s))
-        return self.is_rich
-
-    def pay(self, price_s: float) -> None:
-        self.paid.append(price_s)
-
-
 def trials(
-    num_steps: int, *, known: float = 0.0, gain: float = 1.1, budget: Budget | None = None
+    num_steps: int, *, known: float = 0.0, gain: float = 1.1, budget: RecordingBudget | None = None
 ) -> list[int]:
     """The steps, from 1, at which length 0 is tried."""
-    trial = UndraftedTrial(Cost(known), budget or Budget())  # type: ignore[arg-type]
+    trial = UndraftedTrial(Cost(known), budget or RecordingBudget())  # type: ignore[arg-type]
     plans = [trial.probe(LOAD, forecast(gain), 2) for _ in range(num_steps)]
     return [step for step, plan in enumerate(plans, 1) if plan is not None]
 
@@ -64,7 +49,7 @@ def test_a_known_load_is_tried_after_96_steps() -> None:
 
 @pytest.mark.parametrize(("known", "is_tried"), [(2.0, True), (3.0, False)])
 def test_a_known_load_is_not_tried_while_the_machine_changes(known: float, is_tried: bool) -> None:
-    trial = UndraftedTrial(Cost(known, is_settled=False), Budget())  # type: ignore[arg-type]
+    trial = UndraftedTrial(Cost(known, is_settled=False), RecordingBudget())  # type: ignore[arg-type]
     plans = [trial.probe(LOAD, forecast(1.1), 2) for _ in range(200)]
     assert any(plans) is is_tried
 
@@ -81,7 +66,7 @@ def test_where_drafting_wins_by_far_there_are_no_trials(
 
 def test_a_trial_pays_for_both_of_its_steps() -> None:
     """At equal rates a step costs the least price, 2 % of a step at the length in force."""
-    budget = Budget()
+    budget = RecordingBudget()
     trials(5, gain=1.0, budget=budget)
     ((price_s, step_s),) = budget.asked
     assert price_s == pytest.approx(2 * 0.02 * 0.040)
@@ -109,7 +94,7 @@ def sample(requested: int, length: int, *, accepted: int, duration_s: float) -> 
 def test_a_trial_is_settled_with_the_time_that_its_steps_wasted() -> None:
     """At length 2 a token takes 5 ms. The step that still verifies yields 8 tokens in 41 ms, the
     next two 4 each in 21 ms: 3 ms are wasted, of which 1.6 were paid."""
-    budget = Budget()
+    budget = RecordingBudget()
     trial = UndraftedTrial(Cost(), budget)  # type: ignore[arg-type]
     for step in range(5):
         plan = trial.probe(LOAD, forecast(1.0), 2)
@@ -122,19 +107,19 @@ def test_a_trial_is_settled_with_the_time_that_its_steps_wasted() -> None:
 
 
 def test_a_budget_that_does_not_cover_it_is_not_spent() -> None:
-    budget = Budget(is_rich=False)
+    budget = RecordingBudget(is_rich=False)
     assert trials(50, budget=budget) == []
     assert budget.paid == []
 
 
 def test_the_plan_says_what_it_is() -> None:
-    trial = UndraftedTrial(Cost(), Budget())  # type: ignore[arg-type]
+    trial = UndraftedTrial(Cost(), RecordingBudget())  # type: ignore[arg-type]
     *_, plan = (trial.probe(LOAD, forecast(1.0), 2) for _ in range(4))
     assert plan == DraftPlan(0, "trial: no drafts instead of 2", is_exploring=True)
 
 
 def test_a_hastened_trial_is_made_at_once() -> None:
-    trial = UndraftedTrial(Cost(3.0), Budget())  # type: ignore[arg-type]
+    trial = UndraftedTrial(Cost(3.0), RecordingBudget())  # type: ignore[arg-type]
     assert trial.probe(LOAD, forecast(1.1), 2) is None
     trial.hasten()
     assert trial.probe(LOAD, forecast(1.1), 2) is not None

@@ -1,0 +1,63 @@
+"""`paceline bench` in a process of its own, which tests interrupt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process that has ended."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+
+def start_bench(*words: str) -> subprocess.Popen[str]:
+    """Start `paceline bench` with these arguments."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from paceline.cli import main; main()", "bench", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+def interrupt(
+    process: subprocess.Popen[str],
+    when: Callable[[], bool],
+    number: signal.Signals = signal.SIGINT,
+) -> Ended:
+    """Send the signal as soon as the condition holds; returns when the process has ended.
+
+    Raises `TimeoutError` if the condition does not hold in time, and
+    `subprocess.TimeoutExpired` if the process does not end.
+    """
+    try:
+        wait_for(when, process)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=_WITHIN_S)
+    finally:
+        process.kill()  # it still runs only if this fails
+    return Ended(process.returncode, output, errors)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Return once the condition holds. Raises `TimeoutError`, and when the process has ended."""
+    deadline_s = time.monotonic() + _WITHIN_S
+    while not condition():
+        if process.poll() is not None:
+            raise RuntimeError(f"bench exited with {process.returncode}: {process.communicate()}")
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the condition did not hold within {_WITHIN_S:g} s")
+        time.sleep(0.02)

@@ -1,0 +1,38 @@
+"""Which requests a block sends, and the prefix cache that it has for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from paceline.bench.compare.block_load import BlockLoad
+from paceline.bench.compare.block_runner import HttpBlockRunner, Target
+from paceline.bench.compare.contrasts import Arm
+from paceline.bench.load.client import StreamingClient
+from paceline.workloads import SamplingSettings
+from unit.bench.simulated import SimulatedServer, scripted
+
+
+@pytest.mark.parametrize(("block_s", "least", "most"), [(1e-9, 1, 1), (0.2, 2, 1000)])
+async def test_every_block_has_its_own_salt_and_all_have_the_same_number_of_requests(
+    server: SimulatedServer, block_s: float, least: int, most: int
+) -> None:
+    """Both arms are this server, so a salt that two blocks share would show as a cache hit."""
+    sampling = SamplingSettings("", 0.0, None, None, 0, {})
+    load = BlockLoad([scripted(delay_s=0.001)], sampling, 1, 1, None, seed=0)
+    async with aiohttp.ClientSession() as session:
+        target = Target(StreamingClient(session, URL(server.url), None, 20), "simulated")
+        runner = HttpBlockRunner({Arm.A: target, Arm.B: target}, load, "compare")
+        await runner.prepare(block_s)
+        before = {body["cache_salt"] for body in server.bodies}
+        server.bodies.clear()
+        for round_index in (0, 1):
+            for position, arm in enumerate((Arm.A, Arm.B, Arm.B, Arm.A)):
+                await runner.run(arm, round_index, position)
+    salts = Counter(body["cache_salt"] for body in server.bodies)
+    assert least <= runner.num_requests <= most
+    assert list(salts.values()) == [runner.num_requests] * 8
+    assert not before & salts.keys()
