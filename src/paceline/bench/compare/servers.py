@@ -19,6 +19,8 @@ _STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.5
 _LAST_LOG_CHARS = 2000
 """Shown of the log of a server that did not start."""
+_ENVIRONMENT = {"PACELINE_SERVER__LAME_DUCK_S": "0"}
+"""No load balancer has to notice the end of a server that only the comparison uses."""
 _SERVE = "from paceline.cli import main; main(prog_name='paceline')"
 
 
@@ -38,6 +40,7 @@ async def serving(
             *("--host", "127.0.0.1", "--port", str(port), "--admin-port", str(admin_port)),
             stdout=output,
             stderr=output,
+            env={**os.environ, **_ENVIRONMENT},
             start_new_session=True,  # Ctrl-C reaches the comparison alone, which stops the server
         )
     try:
