@@ -10,7 +10,6 @@ are off by more than 0.5 % or tokens by more than 0.35 %.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -21,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.planner.checks import check_parser, load_in_child, open_result
 from benchmarks.planner.configurations import Configuration, configurations
-from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from paceline.bench.results.environment import describe_environment
 
 KV_CACHE_BYTES = 64 * 1024**2
@@ -35,21 +34,11 @@ TIMEOUT_S = 240
 
 def main() -> None:
     """Check every configuration and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--twin", type=Path, help="folder of the twin; left out without it")
+    parser = check_parser(__doc__)
     parser.add_argument("--only", nargs="+", help="configurations with one of these in their name")
-    parser.add_argument("--results", type=Path, help="folder of the raw result")
-    parser.add_argument("--add-to", type=Path, help="raw result of an earlier run, to complete")
-    add_allow_dirty(parser)
     arguments = parser.parse_args()
-    file, rows = None, list[dict[str, Any]]()
-    if arguments.add_to is not None:
-        file = ResultFile.resume(arguments.add_to, allow_dirty=arguments.allow_dirty)
-        rows = read_result(arguments.add_to)["configurations"]
-    elif arguments.results is not None:
-        date = describe_environment(sys.argv).date_utc[:10]
-        path = arguments.results / f"planner-memory-{date}.json"
-        file = ResultFile(path, allow_dirty=arguments.allow_dirty)
+    result = open_result(arguments, "planner-memory", "configurations")
+    rows = result.rows
     checked = {row["name"] for row in rows}
     for configuration in configurations(arguments.twin):
         if arguments.only and not any(part in configuration.name for part in arguments.only):
@@ -59,8 +48,8 @@ def main() -> None:
         row = check(configuration)
         print(_line(row), flush=True)
         rows.append(row)
-        if file is not None:
-            file.write(_document(rows))
+        if result.file is not None:
+            result.file.write(_document(rows))
     worst = _worst(rows)
     print(json.dumps(worst))
     is_close = (
@@ -96,7 +85,7 @@ def check(configuration: Configuration) -> dict[str, Any]:
     """Load and plan one configuration."""
     with tempfile.TemporaryDirectory(prefix="paceline-") as folder:
         model = configuration.folder or _write_config(Path(folder), configuration)
-        loaded = _load(configuration, model, Path(folder))
+        loaded = _load(configuration, model)
         if "failed" in loaded:
             return {"name": configuration.name, **loaded}
         planned = _plan(configuration, model, loaded["kv_cache"]["dtype"])
@@ -133,7 +122,7 @@ def _write_config(folder: Path, configuration: Configuration) -> Path:
     return folder
 
 
-def _load(configuration: Configuration, model: Path, folder: Path) -> dict[str, Any]:
+def _load(configuration: Configuration, model: Path) -> dict[str, Any]:
     llm: dict[str, Any] = {
         "model": str(model),
         "enforce_eager": True,
@@ -151,28 +140,7 @@ def _load(configuration: Configuration, model: Path, folder: Path) -> dict[str, 
             "model": str(configuration.draft),
             "num_speculative_tokens": 3,
         }
-    answer, log = folder / "answer.json", folder / "vllm.log"
-    with log.open("wb") as output:
-        try:
-            subprocess.run(
-                [
-                    sys.executable,
-                    str(Path(__file__).with_name("loaded_model.py")),
-                    json.dumps({"llm": llm}),
-                    str(answer),
-                ],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"failed": f"no answer within {TIMEOUT_S} s"}
-    if not answer.exists():
-        lines = [line for line in log.read_text(errors="replace").splitlines() if "Error" in line]
-        return {"failed": (lines or ["no error in the log"])[-1][-300:]}
-    found: dict[str, Any] = json.loads(answer.read_text())
-    return found
+    return load_in_child({"llm": llm}, timeout_s=TIMEOUT_S)
 
 
 def _plan(configuration: Configuration, model: Path, dtype: str) -> dict[str, Any]:

@@ -10,21 +10,18 @@ other batch sizes. The exit code is 1 above 25 % and 8 % in the median over the 
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.planner.checks import check_parser, load_in_child, open_result
 from benchmarks.planner.loaded_model import DECODE_STEPS, PROMPT_TOKENS
-from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from paceline.bench.results.environment import describe_environment
 from paceline.capacity.calibration import MeasuredSteps, fit_hardware
 from paceline.capacity.hardware import Hardware
@@ -45,21 +42,11 @@ KV_CACHE_BYTES = 256 * 1024**2
 
 def main() -> None:
     """Measure, predict, compare."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--twin", type=Path, help="folder of the twin; left out without it")
+    parser = check_parser(__doc__)
     parser.add_argument("--no-bundled", action="store_true", help="the twin only")
-    parser.add_argument("--results", type=Path, help="folder of the raw result")
-    parser.add_argument("--add-to", type=Path, help="raw result of an earlier run, to complete")
-    add_allow_dirty(parser)
     arguments = parser.parse_args()
-    file, rows = None, list[dict[str, Any]]()
-    if arguments.add_to is not None:
-        file = ResultFile.resume(arguments.add_to, allow_dirty=arguments.allow_dirty)
-        rows = read_result(arguments.add_to)["cells"]
-    elif arguments.results is not None:
-        date = describe_environment(sys.argv).date_utc[:10]
-        path = arguments.results / f"planner-decode-time-{date}.json"
-        file = ResultFile(path, allow_dirty=arguments.allow_dirty)
+    result = open_result(arguments, "planner-decode-time", "cells")
+    rows = result.rows
     models = {} if arguments.no_bundled else {"bundled target": target_path()}
     if arguments.twin is not None:
         models["twin"] = arguments.twin
@@ -76,8 +63,8 @@ def main() -> None:
         ),
     }
     print(json.dumps(medians))
-    if file is not None:
-        file.write(
+    if result.file is not None:
+        result.file.write(
             {
                 "schema_version": 1,
                 "kind": "planner decode time",
@@ -92,7 +79,9 @@ def main() -> None:
     sys.exit(0 if is_close else 1)
 
 
-def measure(folder: Path, dtype: str, environment: Any) -> dict[int, dict[str, float]]:
+def measure(
+    folder: Path, dtype: str, environment: Mapping[str, str]
+) -> dict[int, dict[str, float]]:
     """Decode steps of the real engine, by batch size."""
     llm = {
         "model": str(folder),
@@ -103,24 +92,10 @@ def measure(folder: Path, dtype: str, environment: Any) -> dict[int, dict[str, f
         "enable_prefix_caching": False,
     }
     request = {"llm": llm, "decode_batches": BATCHES}
-    with tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
-        answer, log = Path(temporary, "answer.json"), Path(temporary, "vllm.log")
-        with log.open("wb") as output:
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    str(Path(__file__).with_name("loaded_model.py")),
-                    json.dumps(request),
-                    str(answer),
-                ],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
-                check=False,
-            )
-        if done.returncode:
-            sys.exit(f"Error: the engine exited: {log.read_text(errors='replace')[-2000:]}")
-        steps = json.loads(answer.read_text())["decode_step_s"]
+    answer = load_in_child(request, environment=environment)
+    if "failed" in answer:
+        sys.exit(f"Error: the engine exited: {answer['failed']}")
+    steps = answer["decode_step_s"]
     return {int(batch): values for batch, values in steps.items()}
 
 

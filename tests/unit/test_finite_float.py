@@ -9,6 +9,7 @@ import pytest
 
 from paceline.cli import main
 from paceline.finite_float import FiniteFloat
+from paceline.plan.command import plan_model
 
 
 @pytest.mark.parametrize("text", ["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
@@ -52,5 +53,12 @@ def float_options(command: click.Command, words: tuple[str, ...]) -> list[Any]:
 @pytest.mark.parametrize("words", [("bench",), ("cost",)])
 def test_every_float_option_is_finite(words: tuple[str, ...]) -> None:
     options = [one for one in float_options(main, ()) if one[0][:1] == words]
+    assert options
+    assert [one[:2] for one in options if not isinstance(one[2], FiniteFloat)] == []
+
+
+def test_every_float_option_of_a_plan_is_finite() -> None:
+    """The command of a model is no subcommand of `paceline plan`, which takes models, too."""
+    options = float_options(plan_model, ("plan",))
     assert options
     assert [one[:2] for one in options if not isinstance(one[2], FiniteFloat)] == []

@@ -1,4 +1,4 @@
-"""Money: cost per million tokens, monthly bill, payback against what is paid at present."""
+"""Money: prices per token and per load, monthly bill, payback against what is paid at present."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 HOURS_PER_MONTH = 730.0
 """365 days of 24 hours over 12 months."""
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24
+SECONDS_PER_DAY = 86_400.0
 
 
 def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float:
@@ -24,6 +26,15 @@ def monthly_usd(usd_per_hour: float) -> float:
     1460.0
     """
     return usd_per_hour * HOURS_PER_MONTH
+
+
+def usd_per_million_of_load(usd_per_month: float, units_per_day: float) -> float:
+    """The bill of a month over what a load uses in it, in millions; units are tokens or requests.
+
+    >>> usd_per_million_of_load(730.0, 24e6)  # 730 million a month
+    1.0
+    """
+    return usd_per_month / (units_per_day * DAYS_PER_MONTH) * 1e6
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-HOURS_PER_MONTH = 730.0
-"""365 * 24 / 12."""
-_SECONDS_PER_DAY = 86_400.0
-_SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+from paceline.capacity.cost import (
+    SECONDS_PER_DAY,
+    monthly_usd,
+    usd_per_million_of_load,
+    usd_per_million_tokens,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,14 @@ def token_prices(rates: MeasuredRates, usd_per_hour: float, utilization: float) 
     usd_per_thousand_requests=0.2)
     """
     _check(usd_per_hour, utilization)
-    usd_per_s = usd_per_hour / 3600 / utilization
+
+    def usd_per_million(rate_per_s: float) -> float:
+        return usd_per_million_tokens(usd_per_hour, rate_per_s * utilization)
+
     return TokenPrices(
-        usd_per_million_output_tokens=usd_per_s / rates.output_tokens_per_s * 1e6,
-        usd_per_million_total_tokens=usd_per_s / rates.total_tokens_per_s * 1e6,
-        usd_per_thousand_requests=usd_per_s / rates.requests_per_s * 1e3,
+        usd_per_million_output_tokens=usd_per_million(rates.output_tokens_per_s),
+        usd_per_million_total_tokens=usd_per_million(rates.total_tokens_per_s),
+        usd_per_thousand_requests=usd_per_million(rates.requests_per_s) / 1e3,
     )
 
 
@@ -122,13 +127,12 @@ def monthly_cost(
             f"requests per day are {requests_per_day} and the peak factor is {peak_factor}; the "
             "first must be above 0, the second at least 1, both finite"
         )
-    mean = requests_per_day / _SECONDS_PER_DAY
+    mean = requests_per_day / SECONDS_PER_DAY
     peak = mean * peak_factor
     # 1e-9: a load that fits exactly needs no further group for a rounding error.
     num_groups = max(1, math.ceil(peak / (rates.requests_per_s * utilization) - 1e-9))
-    usd_per_month = num_groups * usd_per_hour * HOURS_PER_MONTH
-    million_requests = mean * _SECONDS_PER_MONTH / 1e6
-    usd_per_million_requests = usd_per_month / million_requests
+    usd_per_month = monthly_usd(num_groups * usd_per_hour)
+    usd_per_million_requests = usd_per_million_of_load(usd_per_month, requests_per_day)
     return MonthlyCost(
         requests_per_s=mean,
         peak_requests_per_s=peak,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paceline.cost.arithmetic import HOURS_PER_MONTH
+from paceline.capacity.cost import HOURS_PER_MONTH
 from paceline.cost.measured import Measurement, differences
 
 

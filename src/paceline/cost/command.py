@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from paceline.finite_float import FiniteFloat
+from paceline.option_types import ABOVE_0, AT_LEAST_1, refuse_unwritable_file
 
 _EXAMPLES = """\b
 Examples:
@@ -33,7 +34,7 @@ Examples:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--usd-per-hour",
-    type=FiniteFloat(min=0, min_open=True),
+    type=ABOVE_0,
     help="Price of one machine in US dollars per hour.",
 )
 @click.option(
@@ -44,7 +45,7 @@ Examples:
 @click.option(
     "--machines",
     "num_machines",
-    type=click.IntRange(min=1),
+    type=AT_LEAST_1,
     default=1,
     show_default=True,
     help="Machines that the measured server ran on.",
@@ -56,11 +57,7 @@ Examples:
     show_default=True,
     help="Largest fraction of the measured rate that the machines may carry, at the peak.",
 )
-@click.option(
-    "--requests-per-day",
-    type=FiniteFloat(min=0, min_open=True),
-    help="Load for the cost per month.",
-)
+@click.option("--requests-per-day", type=ABOVE_0, help="Load for the cost per month.")
 @click.option(
     "--peak-factor",
     type=FiniteFloat(min=1),
@@ -76,13 +73,13 @@ Examples:
 )
 @click.option(
     "--baseline-usd-per-hour",
-    type=FiniteFloat(min=0, min_open=True),
+    type=ABOVE_0,
     help="Price of one machine of the baseline.  [default: the same]",
 )
 @click.option(
     "--baseline-machines",
     "baseline_num_machines",
-    type=click.IntRange(min=1),
+    type=AT_LEAST_1,
     help="Machines of the baseline.  [default: the same]",
 )
 @click.option(
@@ -104,8 +101,7 @@ def cost(
     from paceline.cost.measured import MeasurementUnusable, read_measurement
     from paceline.cost.report import calculate, render_document, render_lines
 
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise click.UsageError(f"--json is {json_file}, in a folder that does not exist.")
+    refuse_unwritable_file("--json", json_file)
     for flag in ("baseline_usd_per_hour", "baseline_num_machines"):
         if options[flag] is not None and baseline_file is None:
             raise click.UsageError("The price of a baseline needs --baseline FILE.")

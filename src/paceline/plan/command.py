@@ -15,18 +15,15 @@ from typing import Any
 import click
 
 from paceline.capacity.hardware import Hardware
-from paceline.capacity.model.weight_format import DTYPE_BYTES, SCHEMES, named_format
+from paceline.capacity.model.weight_format import SCHEMES, named_format
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.option_types import refuse_unwritable_file, refuse_unwritable_folder
 from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.planner import Demand, Plan, choose_hardware, make_plan, step_times
-from paceline.plan.option_types import (
-    FiniteFloatRange,
-    refuse_unwritable_file,
-    refuse_unwritable_folder,
-)
+from paceline.plan.options import plan_options
 from paceline.plan.output.document import plan_document
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 from paceline.plan.output.report import render_report
@@ -88,139 +85,10 @@ class _ModelOrSubcommand(click.Group):
     epilog=_EXAMPLES,
 )
 @click.argument("model")
-@click.option("--gpu", help="Hardware of the catalogue, such as h100; cpu is this machine.")
-@click.option(
-    "--num-gpus", type=click.IntRange(min=1), help="GPUs to plan for.  [default: the fewest]"
-)
-@click.option(
-    "--tensor-parallel",
-    type=click.IntRange(min=1),
-    help="GPUs of one replica.  [default: the size with the most tokens/s]",
-)
-@click.option(
-    "--draft",
-    default="auto",
-    show_default=True,
-    help="Drafter: auto, ngram, suffix, none, or a draft model.",
-)
-@click.option(
-    "--acceptance",
-    type=FiniteFloatRange(min=0, max=1, max_open=True),
-    help="Probability that a draft token is accepted, from `paceline bench run`.",
-)
-@click.option(
-    "--draft-length-max", type=click.IntRange(1, 64), default=8, show_default=True, help="Ceiling."
-)
-@click.option("--dtype", type=click.Choice(sorted(DTYPE_BYTES)), help="[default: the checkpoint's]")
-@click.option(
-    "--quantization",
-    type=click.Choice(SCHEMES),
-    help="Plan for weights converted to this scheme.  [default: as the model is stored]",
-)
-@click.option(
-    "--prompt-tokens",
-    type=click.IntRange(min=1),
-    default=1024,
-    show_default=True,
-    help="Of every request.",
-)
-@click.option(
-    "--output-tokens",
-    type=click.IntRange(min=1),
-    default=256,
-    show_default=True,
-    help="Of every answer.",
-)
-@click.option("--concurrency", type=click.IntRange(min=1), help="Requests at once per replica.")
-@click.option(
-    "--requests-per-day",
-    type=FiniteFloatRange(min=0, min_open=True),
-    help="Plan replicas for this load, mean of the day.",
-)
-@click.option(
-    "--peak-factor",
-    type=FiniteFloatRange(min=1),
-    default=3.0,
-    show_default=True,
-    help="Rate of the busiest minutes over the mean of the day.",
-)
-@click.option(
-    "--regions",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="With more than one, the loss of any one is survived.",
-)
-@click.option(
-    "--slo-ttft-ms",
-    type=FiniteFloatRange(min=0, min_open=True),
-    help="Longest time to first token, wait for a slot included, for other prompts not.",
-)
-@click.option(
-    "--slo-tpot-ms",
-    type=FiniteFloatRange(min=0, min_open=True),
-    help="Longest time per output token.",
-)
-@click.option(
-    "--max-model-len",
-    type=click.IntRange(min=16),
-    help="Longest request.  [default: 4 times the stated one, at least 8192]",
-)
-@click.option("--max-num-seqs", type=click.IntRange(min=1), help="[default: vLLM's]")
-@click.option("--max-num-batched-tokens", type=click.IntRange(min=1), help="[default: vLLM's]")
-@click.option(
-    "--gpu-memory-utilization", type=FiniteFloatRange(min=0.05, max=1), help="[default: 0.9]"
-)
-@click.option(
-    "--kv-cache-dtype",
-    type=click.Choice(["auto", "fp8"]),
-    default="auto",
-    help="auto is the format of the weights.",
-)
-@click.option(
-    "--kv-cache-bytes",
-    type=click.IntRange(min=1),
-    help="Size on each GPU, instead of the rest.",
-)
-@click.option(
-    "--reserve-gib",
-    type=FiniteFloatRange(min=0),
-    help="Activations, graphs and runtime of each GPU, instead of the estimate.",
-)
-@click.option(
-    "--usd-per-hour", type=FiniteFloatRange(min=0, min_open=True), help="Your price of one GPU."
-)
-@click.option("--present-usd-per-month", type=FiniteFloatRange(min=0), help="Bill to compare with.")
-@click.option(
-    "--one-time-usd", type=FiniteFloatRange(min=0), default=0.0, help="What the change costs once."
-)
-@click.option(
-    "--catalogue",
-    "catalogue_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON file with your own gpus, cpus and models.",
-)
-@click.option(
-    "--calibrate",
-    metavar="URL",
-    help="Idle server that runs MODEL on this hardware: measure its step time for 10 s first.",
-)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help="Write the plan as JSON; - for standard output.",
-)
-@click.option(
-    "--write",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write paceline.yaml and vllm-command.txt into this folder.",
-)
+@plan_options
 def plan_model(model: str, json_file: Path | None, folder: Path | None, **options: Any) -> None:
     """Parse the options, make the plan, show and write it."""
-    if json_file is not None:
-        refuse_unwritable_file("--json", json_file)
+    refuse_unwritable_file("--json", json_file)
     if folder is not None:
         refuse_unwritable_folder("--write", folder)
     try:

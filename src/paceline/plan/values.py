@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paceline.capacity.calibration import MeasuredSteps
+from paceline.capacity.cost import SECONDS_PER_DAY
 from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.shape import ModelShape
 from paceline.capacity.model.weight_format import WeightFormat
@@ -95,7 +96,7 @@ class Load:
         """Arrivals in the busiest minutes."""
         if self.requests_per_day is None:
             return None
-        return self.requests_per_day / 86_400 * self.peak_factor
+        return self.requests_per_day / SECONDS_PER_DAY * self.peak_factor
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.capacity.cost import Payback, monthly_usd, usd_per_million_tokens
+from paceline.capacity.cost import (
+    Payback,
+    monthly_usd,
+    usd_per_million_of_load,
+    usd_per_million_tokens,
+)
 
 
 def test_an_hour_of_a_machine_divided_by_its_tokens() -> None:
@@ -24,3 +29,8 @@ def test_a_plan_that_costs_more_is_never_paid_back() -> None:
 
 def test_a_change_without_cost_pays_back_at_once() -> None:
     assert Payback(1000.0, 500.0, 0.0).months == 0.0
+
+
+def test_a_bill_over_the_tokens_of_its_load() -> None:
+    """One million tokens a day are 30.4 million in the mean month of 730 hours."""
+    assert usd_per_million_of_load(365.0, 1e6) == pytest.approx(12.0)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.workloads import WorkloadError, workload_names
+from paceline.option_types import ABOVE_0, OUTPUT_FILE, refuse_unwritable_file
+from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
     from paceline.bench.compare.config import CompareConfig
@@ -49,7 +51,7 @@ Examples:
 @click.argument("b")
 @click.option(
     "--max-minutes",
-    type=FiniteFloat(min=0, min_open=True),
+    type=ABOVE_0,
     default=10.0,
     show_default=True,
     help="Bound on the measurement, warm-up included; starting configurations takes extra time.",
@@ -78,74 +80,50 @@ Examples:
 @click.option(
     "--block-seconds",
     "block_s",
-    type=FiniteFloat(min=0, min_open=True),
+    type=ABOVE_0,
     default=1.0,
     show_default=True,
     help="Aim for the time that a server is under load before the other takes its turn.",
 )
-@click.option(
-    "--workload", type=click.Choice(workload_names()), default="mixed", show_default=True,
-    help="Built-in prompts; paceline bench run --help lists them.",
-)  # fmt: skip
-@click.option(
-    "--prompts",
-    "prompts_file",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Your own prompts instead, as for paceline bench run.",
-)
-@click.option("--temperature", type=FiniteFloat(min=0), help="0 is greedy.")
+@options.WORKLOAD
+@options.PROMPTS
+@options.TEMPERATURE
 @click.option("--top-p", type=FiniteFloat(min=0, max=1, min_open=True))
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
+@options.MAX_TOKENS
 @click.option("--extra-body", metavar="JSON", help="Merged into every request body.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    help="Closed loop: requests in flight.  [default: 1]",
-)
-@click.option(
-    "--rate",
-    "rate_per_s",
-    type=FiniteFloat(min=0, min_open=True),
-    metavar="PER_SECOND",
-    help="Open loop: Poisson arrivals at this mean rate.",
-)
-@click.option("--model", help="Model to request.  [default: the first that each server lists]")
+@options.SEED
+@options.CONCURRENCY
+@options.RATE
+@options.MODEL
 @click.option(
     "--api-key",
     envvar="PACELINE_BENCH_API_KEY",
     show_envvar=True,
     help="Sent to both as bearer token; never written to a report.",
 )
+@options.TIMEOUT
 @click.option(
-    "--timeout", "timeout_s", type=FiniteFloat(min=0, min_open=True), default=600.0,
-    show_default=True, metavar="SECONDS", help="Per request.",
-)  # fmt: skip
-@click.option(
-    "--start-timeout", "start_timeout_s", type=FiniteFloat(min=0, min_open=True),
+    "--start-timeout", "start_timeout_s", type=ABOVE_0,
     default=900.0, show_default=True, metavar="SECONDS", help="Per configuration.",
 )  # fmt: skip
 @click.option(
-    "--max-dispatch-delay-ms", type=FiniteFloat(min=0, min_open=True), default=25.0,
-    show_default=True, help="The comparison is not valid when requests are sent later than this.",
+    "--max-dispatch-delay-ms", type=ABOVE_0, default=25.0, show_default=True,
+    help="The comparison is not valid when requests are sent later than this.",
 )  # fmt: skip
-@click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the report here.")
-@click.option(
-    "--html", "html_file", type=click.Path(dir_okay=False), help="Write a page for readers here."
-)
+@options.JSON_FILE
+@click.option("--html", "html_file", type=OUTPUT_FILE, help="Write a page for readers here.")
 def compare_command(
     a: str,
     b: str,
     api_key: str | None,
     json_file: str | None,
     html_file: str | None,
-    **options: Any,
+    **settings: Any,
 ) -> None:
     """Parse, compare, show and write; the exit code says whether it is decided."""
     for flag, file in (("--json", json_file), ("--html", html_file)):
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise click.UsageError(f"{flag} is {file}, in a folder that does not exist.")
-    comparison = _carry_out(_parse_config(a, b, options), api_key)
+        refuse_unwritable_file(flag, file)
+    comparison = _carry_out(_parse_config(a, b, settings), api_key)
 
     from paceline.bench.compare.report import render_document, render_lines, verdict_of
     from paceline.bench.compare.verdict import Verdict
@@ -165,30 +143,27 @@ def compare_command(
     sys.exit(_EXIT_UNDECIDED if verdict is Verdict.UNDECIDED else 0)
 
 
-def _parse_config(a: str, b: str, options: dict[str, Any]) -> CompareConfig:
+def _parse_config(a: str, b: str, settings: dict[str, Any]) -> CompareConfig:
     from paceline.bench.compare.config import CompareConfig, check_subject
     from paceline.bench.compare.contrasts import Figure
     from paceline.bench.run.config import BenchError
 
-    if options["concurrency"] is not None and options["rate_per_s"] is not None:
-        raise click.UsageError(
-            "--concurrency (closed loop) and --rate (open loop) exclude each other."
-        )
-    if options["concurrency"] is None and options["rate_per_s"] is None:
-        options["concurrency"] = 1
+    options.refuse_two_loads(settings["concurrency"], settings["rate_per_s"])
+    if settings["concurrency"] is None and settings["rate_per_s"] is None:
+        settings["concurrency"] = 1
     try:
         check_subject("A", a)
         check_subject("B", b)
     except BenchError as error:
         raise click.UsageError(str(error)) from error
-    figure = options.pop("figure")
+    figure = settings.pop("figure")
     return CompareConfig(
         a=a,
         b=b,
         figure=None if figure is None else Figure(figure),
-        margin=options.pop("margin_percent") / 100,
-        extra_body=_parse_extra_body(options.pop("extra_body")),
-        **options,
+        margin=settings.pop("margin_percent") / 100,
+        extra_body=_parse_extra_body(settings.pop("extra_body")),
+        **settings,
     )
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
+from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
-from paceline.finite_float import FiniteFloat
+from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
 from paceline.workloads import (
     SamplingSettings,
     WorkloadError,
     load_prompt_file,
     load_workload,
     shuffle_prompts,
-    workload_names,
 )
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -46,49 +46,28 @@ Examples:
     required=True,
     help="Write the script here.",
 )
-@click.option("--workload", type=click.Choice(workload_names()), default="mixed", show_default=True)
-@click.option(
-    "--prompts",
-    "prompts_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Your own prompts instead, as for paceline bench run.",
-)
-@click.option("--temperature", type=FiniteFloat(min=0), help="0 is greedy.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--num-requests", type=click.IntRange(min=1), default=64, show_default=True)
-@click.option(
-    "--concurrency", type=click.IntRange(min=1), help="Closed loop: in flight.  [default: 1]"
-)
-@click.option(
-    "--rate",
-    "rate_per_s",
-    type=FiniteFloat(min=0, min_open=True),
-    metavar="PER_SECOND",
-    help="Open loop: Poisson arrivals at this mean rate.",
-)
-@click.option("--model", help="Model to request.  [default: the first that the server lists]")
+@options.WORKLOAD
+@options.PROMPTS
+@options.TEMPERATURE
+@options.MAX_TOKENS
+@options.SEED
+@click.option("--num-requests", type=AT_LEAST_1, default=64, show_default=True)
+@options.CONCURRENCY
+@options.RATE
+@options.MODEL
 @click.option(
     "--api-key",
     envvar="PACELINE_BENCH_API_KEY",
     show_envvar=True,
     help="To ask the server for its model. The script reads PACELINE_API_KEY and holds no key.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=FiniteFloat(min=0, min_open=True),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Per request.",
-)
+@options.TIMEOUT
 def export_command(
     url: str,
     tool: str,
     out_file: Path,
     workload: str,
-    prompts_file: Path | None,
+    prompts_file: str | None,
     temperature: float | None,
     max_tokens: int | None,
     seed: int,
@@ -105,19 +84,15 @@ def export_command(
     from paceline.bench.results.files import write_text
     from paceline.bench.run.config import BenchError, parse_server_url
 
-    if concurrency is not None and rate_per_s is not None:
-        raise click.UsageError(
-            "--concurrency (closed loop) and --rate (open loop) exclude each other."
-        )
-    if not out_file.absolute().parent.is_dir():
-        raise click.UsageError(f"--out is {out_file}, in a folder that does not exist.")
+    options.refuse_two_loads(concurrency, rate_per_s)
+    refuse_unwritable_file("--out", out_file)
     try:
         server = parse_server_url(url)
     except BenchError as error:
         raise click.UsageError(str(error)) from error
     try:
         if prompts_file is not None:
-            prompts = shuffle_prompts(load_prompt_file(prompts_file), seed)
+            prompts = shuffle_prompts(load_prompt_file(Path(prompts_file)), seed)
         else:
             prompts = load_workload(workload).prompts(seed)
         if temperature is None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.workloads import WorkloadError, workload_names
+from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
+from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
     from paceline.bench.quick.config import QuickConfig
@@ -70,20 +72,15 @@ Examples:
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=AT_LEAST_1,
     default=64,
     show_default=True,
     help="Tokens per answer.",
 )
-@click.option("--workload", type=click.Choice(workload_names()), default="mixed", show_default=True)
-@click.option(
-    "--prompts",
-    "prompts_file",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Your own prompts instead, as for paceline bench run.",
-)
-@click.option("--model", help="Model to request.  [default: the first that the server lists]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@options.WORKLOAD
+@options.PROMPTS
+@options.MODEL
+@options.SEED
 @click.option(
     "--api-key",
     envvar="PACELINE_BENCH_API_KEY",
@@ -96,23 +93,22 @@ Examples:
     show_envvar=True,
     help="The same for the admin port.",
 )
-@click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the report here.")
+@options.JSON_FILE
 def quick_command(
-    api_key: str | None, admin_key: str | None, json_file: str | None, **options: Any
+    api_key: str | None, admin_key: str | None, json_file: str | None, **settings: Any
 ) -> None:
     """Parse, measure, answer and write."""
     from paceline.bench.quick.config import QuickConfig
     from paceline.bench.run.config import BenchError, parse_server_url
 
-    if json_file is not None and not Path(json_file).absolute().parent.is_dir():
-        raise click.UsageError(f"--json is {json_file}, in a folder that does not exist.")
+    refuse_unwritable_file("--json", json_file)
     try:
-        for address in (options["url"], options["admin_url"]):
+        for address in (settings["url"], settings["admin_url"]):
             if address is not None:
                 parse_server_url(address)
     except BenchError as error:
         raise click.UsageError(str(error)) from error
-    result = _carry_out(QuickConfig(**options), api_key, admin_key)
+    result = _carry_out(QuickConfig(**settings), api_key, admin_key)
 
     from paceline.bench.quick.report import render_answer, render_document
     from paceline.bench.results.files import write_document

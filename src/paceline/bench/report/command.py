@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from paceline.option_types import refuse_unwritable_file
+
 _EXAMPLES = """\b
 Examples:
   paceline bench report run.json --html run.html
@@ -34,8 +36,7 @@ def report_command(file: Path, html_file: Path) -> None:
     """Read the document and write the page."""
     from paceline.bench.report.page import ReportError, write_report
 
-    if not html_file.absolute().parent.is_dir():
-        raise click.UsageError(f"--html is {html_file}, in a folder that does not exist.")
+    refuse_unwritable_file("--html", html_file)
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
+from paceline.option_types import refuse_unwritable_file
 from paceline.workloads import WorkloadError, load_workloads
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def run_command(
     """Parse, run, show and write; the exit code says whether the run is valid."""
     files = (("--json", json_file), ("--html", html_file), ("--records", records_file))
     for flag, file in files:
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise click.UsageError(f"{flag} is {file}, in a folder that does not exist.")
+        refuse_unwritable_file(flag, file)
 
     from paceline.bench.run.parsing import parse_config
 

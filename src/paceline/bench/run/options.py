@@ -11,15 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from paceline.finite_float import FiniteFloat
+from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
 from paceline.workloads import workload_names
 
 DEFAULT_NUM_REQUESTS = 64
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_FILE = click.Path(exists=True, dir_okay=False)
-_ABOVE_0 = FiniteFloat(min=0, min_open=True)
-_AT_LEAST_1 = click.IntRange(min=1)
 
 _WORKLOAD = (
     click.option(
@@ -32,25 +29,25 @@ _WORKLOAD = (
     click.option(
         "--prompts",
         "prompts_file",
-        type=_FILE,
+        type=INPUT_FILE,
         help='Your own prompts instead, one JSON object per line: {"messages": [...]} or '
         '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns".',
     ),
     click.option(
         "--system-prompt",
         "system_prompt_file",
-        type=_FILE,
+        type=INPUT_FILE,
         help="Text file that precedes every prompt, as a shared system prompt.",
     ),
     click.option(
         "--temperature",
-        type=FiniteFloat(min=0),
+        type=AT_LEAST_0,
         help="Sampling temperature; 0 is greedy.  [default: the workload's; 0 with --prompts]",
     ),
     click.option(
         "--top-p", type=FiniteFloat(min=0, max=1, min_open=True), help="Nucleus sampling."
     ),
-    click.option("--max-tokens", type=_AT_LEAST_1, help="Overrides the prompts' own limits."),
+    click.option("--max-tokens", type=AT_LEAST_1, help="Overrides the prompts' own limits."),
     click.option(
         "--extra-body",
         metavar="JSON",
@@ -68,32 +65,32 @@ _WORKLOAD = (
 _LOAD = (
     click.option(
         "--num-requests",
-        type=_AT_LEAST_1,
+        type=AT_LEAST_1,
         help="Requests to measure, in each repeat.  "
         f"[default: {DEFAULT_NUM_REQUESTS}, or no bound with --duration]",
     ),
     click.option(
         "--duration",
         "duration_s",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         metavar="SECONDS",
         help="Start no request after this time; requests in flight are awaited and counted.",
     ),
     click.option(
         "--concurrency",
-        type=_AT_LEAST_1,
+        type=AT_LEAST_1,
         help="Closed loop: requests in flight at all times.  [default: 1]",
     ),
     click.option(
         "--rate",
         "rate_per_s",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         metavar="PER_SECOND",
         help="Open loop: random arrivals at this mean rate, whether or not earlier requests ended.",
     ),
     click.option(
         "--burstiness",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         default=1.0,
         show_default=True,
         help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
@@ -101,19 +98,19 @@ _LOAD = (
     click.option(
         "--ramp-to",
         "final_rate_per_s",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         metavar="PER_SECOND",
         help="The rate changes linearly from --rate to this over --duration.",
     ),
     click.option(
         "--trace",
         "trace_file",
-        type=_FILE,
+        type=INPUT_FILE,
         help="Replay a trace: requests with timestamps, as JSON lines or CSV (docs/bench.md).",
     ),
     click.option(
         "--trace-speed",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         default=1.0,
         show_default=True,
         help="The times of the trace are divided by it.",
@@ -121,17 +118,17 @@ _LOAD = (
     click.option(
         "--phases",
         "phases_file",
-        type=_FILE,
+        type=INPUT_FILE,
         help="YAML or JSON file of phases, each with its load and workload (docs/bench.md).",
     ),
     click.option(
         "--max-in-flight",
-        type=_AT_LEAST_1,
+        type=AT_LEAST_1,
         help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
     ),
     click.option(
         "--repeats",
-        type=_AT_LEAST_1,
+        type=AT_LEAST_1,
         default=1,
         show_default=True,
         help="Make the measurement this often; with 5 or more, intervals are over repeats.",
@@ -162,7 +159,7 @@ _SERVER = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         default=600.0,
         show_default=True,
         metavar="SECONDS",
@@ -180,7 +177,7 @@ _JUDGEMENT = (
     click.option(
         "--adaptation-window",
         "adaptation_window_s",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         default=5.0,
         show_default=True,
         metavar="SECONDS",
@@ -195,7 +192,7 @@ _JUDGEMENT = (
     ),
     click.option(
         "--max-dispatch-delay-ms",
-        type=_ABOVE_0,
+        type=ABOVE_0,
         default=25.0,
         show_default=True,
         help="The run is not valid when the load generator sends later than this (p99).",
@@ -207,19 +204,19 @@ _OUTPUT = (
     click.option(
         "--json",
         "json_file",
-        type=click.Path(dir_okay=False),
+        type=OUTPUT_FILE,
         help="Write the report to this file.",
     ),
     click.option(
         "--html",
         "html_file",
-        type=click.Path(dir_okay=False),
+        type=OUTPUT_FILE,
         help="Write a page for readers to this file.",
     ),
     click.option(
         "--records",
         "records_file",
-        type=click.Path(dir_okay=False),
+        type=OUTPUT_FILE,
         help="Write every request to this file, one JSON object per line.",
     ),
 )

@@ -11,7 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.capacity.cost import Payback, monthly_usd, usd_per_million_tokens
+from paceline.capacity.cost import (
+    Payback,
+    monthly_usd,
+    usd_per_million_of_load,
+    usd_per_million_tokens,
+)
 from paceline.capacity.queueing import wait_quantile_s
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.rental import Rental, rent
@@ -25,7 +30,6 @@ the queue."""
 WAIT_QUANTILE = 0.95
 DEFAULT_MAX_WAIT_S = 1.0
 """Where no SLO on the time to first token is given."""
-_DAYS_PER_MONTH = 365 / 12
 _MAX_REPLICAS = 1_000_000
 
 
@@ -96,8 +100,8 @@ def plan_fleet(
         at_load = full
         monthly = monthly_usd(hourly)
         if load.requests_per_day is not None:
-            tokens = load.requests_per_day * _DAYS_PER_MONTH * load.output_tokens
-            at_load = monthly / tokens * 1e6
+            tokens_per_day = load.requests_per_day * load.output_tokens
+            at_load = usd_per_million_of_load(monthly, tokens_per_day)
         if bill.present_usd_per_month is not None:
             payback = Payback(bill.present_usd_per_month, monthly, bill.one_time_usd)
     return FleetPlan(

@@ -1,0 +1,41 @@
+"""Types of command-line options that several commands share, and the check of output files.
+
+Imports nothing heavy, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from paceline.finite_float import FiniteFloat
+
+ABOVE_0 = FiniteFloat(min=0, min_open=True)
+AT_LEAST_0 = FiniteFloat(min=0)
+AT_LEAST_1 = click.IntRange(min=1)
+INPUT_FILE = click.Path(exists=True, dir_okay=False)
+OUTPUT_FILE = click.Path(dir_okay=False)
+
+
+def refuse_unwritable_file(option: str, file: str | Path | None) -> None:
+    """Raise `click.UsageError` if `file` cannot be written.
+
+    "-" is standard output, None is no file.
+    """
+    if file is None or str(file) == "-":
+        return
+    path = Path(file)
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise click.UsageError(f"{option} is {file}, in a folder that does not exist.")
+    if not os.access(path if path.exists() else parent, os.W_OK):
+        raise click.UsageError(f"{option} is {file}, which cannot be written.")
+
+
+def refuse_unwritable_folder(option: str, folder: Path) -> None:
+    """Raise `click.UsageError` if `folder` neither is a writable folder nor can become one."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise click.UsageError(f"{option} is {folder}: {existing} is no folder to write to.")
