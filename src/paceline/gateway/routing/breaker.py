@@ -46,7 +46,7 @@ class _Role(Enum):
     """Begun although the breaker was open, because all others were too. Its end is not counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Ticket:
     """One attempt, from `began` to `ended`."""
 
@@ -164,18 +164,19 @@ class _Breaker:
 
     epoch: int
     is_mute: bool
-    """Whether it was tripped because it does not answer: it refused a connection, or is hung."""
+    """Whether it was tripped because it does not answer: it refused a connection, or is hung. Like
+    `_was_tried` and `_num_trips`, set by the first trip."""
     _open_until_s: float | None
     """None while it is closed."""
     _probe: Ticket | None
     _was_tried: bool
     """Since it opened last."""
+    _num_trips: int
 
     def __init__(self, name: str, settings: FailureSettings, epochs: itertools.count[int]) -> None:
         self._name = name
         self._settings = settings
         self._epochs = epochs
-        self._num_trips = 0
         self._closed_at_s = -math.inf
         """When the last trip was over."""
         self._begin_closed()
@@ -242,9 +243,7 @@ class _Breaker:
 
     def _begin_closed(self) -> None:
         self.epoch = next(self._epochs)
-        self.is_mute = False
         self._open_until_s = None
-        self._was_tried = False
         self._probe = None
         self._successes = SlidingSum(self._settings.window_s)
         self._failures = SlidingSum(self._settings.window_s)

@@ -7,6 +7,7 @@ that no stream receives a byte. The functions here decide from the reports of `s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,7 @@ def silences(
     found = []
     for name in sorted(names):
         parts = [report.replicas[name] for report in reports if name in report.replicas]
-        silence = _silence(parts, limits, active_at_s.get(name, 0.0))
+        silence = _silence(parts, limits, active_at_s.get(name, -math.inf))
         if silence is not None:
             since_s, limit_s, has_streams = silence
             silent_for_s = min(report.at_s for report in reports) - since_s

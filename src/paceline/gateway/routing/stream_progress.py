@@ -192,9 +192,7 @@ class _RecentMaximum:
         return max(self._before, self._now)
 
     def note(self, value: float, now_s: float) -> None:
-        if self._began_at_s is None:
-            self._began_at_s = now_s
-        elif now_s - self._began_at_s >= _MEMORY_S:
-            self._before, self._now, self._began_at_s = self._now, 0.0, now_s
-        if value > self._now:
+        if self._began_at_s is None or now_s - self._began_at_s >= _MEMORY_S:
+            self._before, self._now, self._began_at_s = self._now, value, now_s
+        elif value > self._now:
             self._now = value

@@ -201,3 +201,41 @@ async def test_only_the_same_revision_continues_a_stream(
     assert router.choose("tiny", Needs(), ["r0"]) is replicas[1]
     found = router.choose("tiny", Needs(), ["r0"], continues_from=replicas[0])
     assert (found is replicas[1]) is may_continue
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "may_continue"),
+    [
+        (100, 200, True),
+        (100, 100, True),
+        (200, 100, False),
+        (None, 100, True),
+        (100, None, True),
+        (None, None, True),
+    ],
+)
+async def test_only_as_long_a_context_continues_a_stream(
+    first: int | None, other: int | None, may_continue: bool
+) -> None:
+    breakers = Breakers(FailureSettings())
+    replicas = [replace(R0, max_model_len=first), replace(R1, max_model_len=other)]
+    router = Router(FixedReplicas(replicas), leases_with(breakers), breakers, AdmissionSettings())
+    found = router.choose("tiny", Needs(), ["r0"], continues_from=replicas[0])
+    assert (found is replicas[1]) is may_continue
+
+
+async def test_only_a_replica_that_reports_token_ids_continues_a_stream() -> None:
+    breakers = Breakers(FailureSettings())
+    replicas = [R0, replace(R1, dialect="sglang")]
+    router = Router(FixedReplicas(replicas), leases_with(breakers), breakers, AdmissionSettings())
+    assert router.choose("tiny", Needs(), ["r0"]) is replicas[1]
+    assert router.choose("tiny", Needs(), ["r0"], continues_from=R0) is None
+
+
+async def test_sequences_of_the_other_processes_count_as_load() -> None:
+    breakers, peers = Breakers(FailureSettings()), PeerWorkerView()
+    leases = leases_with(breakers)
+    router = Router(FixedReplicas([R0, R1]), leases, breakers, AdmissionSettings(), peers)
+    allocation = SlotAllocation(num_slots=256, limit=256, fair_share=128, num_held_by_peers=1)
+    peers.update(PeerState(1, slots={"r0": allocation}))
+    assert router.choose("tiny", Needs()) is R1

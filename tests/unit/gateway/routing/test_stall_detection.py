@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from paceline.gateway.routing.stall_detection import Silence, StallLimits, silences
-from paceline.gateway.routing.stream_progress import ProgressWatch, WatchedAttempt
+from paceline.gateway.routing.stream_progress import (
+    ProgressReport,
+    ProgressWatch,
+    ReplicaProgress,
+    WatchedAttempt,
+)
 from paceline.gateway.settings import FailureSettings, GatewaySettings
 
 LIMITS = StallLimits.of(
@@ -245,3 +250,31 @@ def test_time_after_the_oldest_report_is_not_counted_as_silence() -> None:
     new.wait(60.0)
     reports.append(new.watch.report(new.now_s))
     assert [one.silent_for_s for one in silences(reports, LIMITS, {})] == [0.0]
+
+
+def test_the_silence_of_a_single_stream_by_value() -> None:
+    progress = ReplicaProgress(num_listening=1, listening_since_s=0.25, bytes_at_s=0.125)
+    assert silences([ProgressReport(20.25, {"a": progress})], LIMITS, {}) == [
+        Silence("a", since_s=0.25, limit_s=30.0, silent_for_s=20.0, has_streams=True)
+    ]
+
+
+def test_the_silence_of_two_first_tokens_by_value() -> None:
+    """They wait since 2 s and 3 s; bytes for other attempts came at 5 s. 4 · 20 s is the limit."""
+    one = ReplicaProgress(num_first=1, first_since_s=2.0, bytes_at_s=5.0, longest_first_s=20.0)
+    two = ReplicaProgress(num_first=1, first_since_s=3.0)
+    reports = [ProgressReport(30.0, {"a": one}), ProgressReport(29.0, {"a": two})]
+    assert silences(reports, LIMITS, {"a": 4.0}) == [
+        Silence("a", since_s=5.0, limit_s=80.0, silent_for_s=24.0, has_streams=True)
+    ]
+
+
+def test_a_slow_first_token_is_given_three_quarters_of_its_own_limit() -> None:
+    waiting = ReplicaProgress(num_first=1, longest_first_s=100.0)
+    [silence] = silences([ProgressReport(1.0, {"a": waiting})], LIMITS, {})
+    assert silence.limit_s == 0.75 * 300
+
+
+def test_a_silence_is_too_long_once_its_limit_is_exceeded() -> None:
+    assert not Silence("a", 0.0, 10.0, 10.0, has_streams=True).is_too_long
+    assert Silence("a", 0.0, 10.0, 10.5, has_streams=True).is_too_long
