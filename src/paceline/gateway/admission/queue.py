@@ -136,7 +136,7 @@ class AdmissionQueue(Generic[C]):
             if reason is not None:
                 raise self._refusal(reason, kind, quotas, now_s)
             wait_s = self._forecast(kind).longest_wait_s(slot.time_left_s)
-            slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
+            slot.timer = loop.call_later(wait_s, self._expire, slot)
         slot.granted = loop.create_future()
         slot.arrival = self._num_arrived
         self._num_arrived += 1
@@ -179,7 +179,7 @@ class AdmissionQueue(Generic[C]):
         for kind in self._waiting.kinds():
             num_sequences = self._waiting.num_sequences(kind, before)
             theirs = quotas if kind == slot.plan.needs.kind else self._slots.quotas(kind)
-            num_slots = max(_num_slots(theirs), 1)
+            num_slots = _num_slots(theirs)
             for name in theirs.keys() & quotas.keys():
                 sequences_per_slot[name] += num_sequences / num_slots
         least = min(sequences_per_slot.values(), default=0.0)
@@ -197,7 +197,7 @@ class AdmissionQueue(Generic[C]):
             return
         self._forget_unjudged(slot)
         wait_s = self._forecast(kind).longest_wait_s(slot.time_left_s) - IDLE_SLOT_WAIT_S
-        slot.timer = loop.call_later(max(wait_s, 0.0), self._expire, slot)
+        slot.timer = loop.call_later(wait_s, self._expire, slot)
         self._queue_changed(0, kind, quotas, now_s)
 
     def _admit_waiting(self, now_s: float) -> set[str]:
@@ -206,16 +206,14 @@ class AdmissionQueue(Generic[C]):
         blocked: set[Lane] = set()
         while (slot := self._waiting.oldest(blocked)) is not None:
             assert slot.granted is not None
-            if slot.granted.done():  # a cancelled request is still listed until its task runs
-                self._leave_queue(slot, now_s)
-                continue
-            slot.claim = self._slots.take(slot.plan, spared)
-            if slot.claim is None:
-                blocked.add(lane_of(slot.plan))
-                spared.update(self._spared_for(slot.plan, spared))
-                continue
-            self.num_held += 1
-            slot.granted.set_result(None)
+            if not slot.granted.done():  # a cancelled one is still listed until its task runs
+                slot.claim = self._slots.take(slot.plan, spared)
+                if slot.claim is None:
+                    blocked.add(lane_of(slot.plan))
+                    spared.update(self._spared_for(slot.plan, spared))
+                    continue
+                self.num_held += 1
+                slot.granted.set_result(None)
             self._leave_queue(slot, now_s)
         return spared
 
@@ -268,7 +266,6 @@ class AdmissionQueue(Generic[C]):
         self._release(slot.claim, now_s)
 
     def _leave_queue(self, slot: Slot[C], now_s: float) -> None:
-        assert slot.timer is not None
         slot.timer.cancel()
         self._waiting.remove(slot)
         self._forget_unjudged(slot)
@@ -320,18 +317,19 @@ class Slot(Generic[C]):
     __slots__ = ("_began_at_s", "_queue", "arrival", "claim", "granted", "plan", "time_left_s",
                  "timer")  # fmt: skip
 
+    arrival: int
+    """Set by the queue, as is the timer."""
+    timer: asyncio.TimerHandle
+    _began_at_s: float
+
     def __init__(self, queue: AdmissionQueue[C], plan: RequestPlan, time_left_s: float) -> None:
         self._queue = queue
-        self._began_at_s = 0.0
         self.plan = plan
         self.time_left_s = time_left_s
-        self.arrival = 0
         self.claim: C | None = None
         """The slots of a replica, for the first attempt; None before the request is admitted."""
         self.granted: asyncio.Future[None] | None = None
         """Ends its wait; None for a request that has not waited."""
-        self.timer: asyncio.TimerHandle | None = None
-        """Set by the queue."""
 
     async def __aenter__(self) -> Slot[C]:
         loop = asyncio.get_running_loop()

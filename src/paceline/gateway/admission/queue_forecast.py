@@ -64,6 +64,9 @@ class QueueForecast:
     <RefusalReason.DEADLINE: 'deadline'>
     """
 
+    _counted_until_s: float
+    """Set by the first change."""
+
     def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
         self._num_ended = 0
@@ -71,7 +74,6 @@ class QueueForecast:
         self._busy_ended = SlidingSum(_WINDOW_S)
         self._busy_slot_s = SlidingSum(_WINDOW_S)
         self._refused = SlidingSum(_WINDOW_S)
-        self._counted_until_s = 0.0
         self._num_busy_slots = 0
         """Number of slots while requests wait; 0 while none waits."""
         self._waited = SlidingSum(settings.max_queue_wait_s / _STANDING_QUEUE_SHARE)
@@ -99,8 +101,6 @@ class QueueForecast:
             return None
         self._count_until(now_s)
         slot_s = self._busy_slot_s.total(now_s) + num_slots * self._hold_s
-        if slot_s <= 0:
-            return 0.0
         return position * slot_s / (num_slots * (self._busy_ended.total(now_s) + num_slots))
 
     def longest_wait_s(self, time_left_s: float) -> float:

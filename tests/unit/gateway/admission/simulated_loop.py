@@ -17,8 +17,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return self.now_s
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:
-            self.now_s = max(self.now_s, self._scheduled[0].when())
+        if not self._ready:
+            timers = self._scheduled
+            if timers and timers[0].cancelled():  # the loop drops it, and waits for the next one
+                timers = sorted(timer for timer in timers if not timer.cancelled())
+            if timers:
+                self.now_s = max(self.now_s, timers[0].when())
         super()._run_once()
 
 

@@ -129,3 +129,59 @@ def test_the_queue_length_counts_requests_and_not_their_sequences() -> None:
     assert forecast.judge(1, 4, 3600.0, 0.0, num_ahead=100) is RefusalReason.QUEUE_FULL
     full = forecast.judge(1, 4, 3600.0, 0.0, num_ahead=0, num_waiting_elsewhere=100)
     assert full is RefusalReason.QUEUE_FULL
+
+
+def test_the_hold_time_is_the_mean_of_the_first_releases() -> None:
+    forecast = QueueForecast(SETTINGS)
+    for held_s in (1.0, 3.0, 5.0):
+        forecast.slots_ended(held_s, 0.0)
+    assert forecast.wait_s(1, 1, 0.0) == pytest.approx(3.0)
+
+
+def test_a_release_has_a_weight_of_one_in_64_later() -> None:
+    forecast = seen(hold_s=2.0, num=100)
+    forecast.slots_ended(66.0, 0.0)
+    assert forecast.wait_s(1, 1, 0.0) == pytest.approx(3.0)
+
+
+def test_a_request_with_very_many_slots_replaces_the_mean() -> None:
+    forecast = seen(hold_s=2.0, num=1)
+    forecast.slots_ended(4.0, 0.0, num_slots=128)
+    assert forecast.wait_s(1, 1, 0.0) == pytest.approx(4.0)
+
+
+def test_before_any_slot_has_ended_a_request_may_wait_until_its_deadline() -> None:
+    forecast = QueueForecast(SETTINGS)
+    assert [forecast.longest_wait_s(left_s) for left_s in (5.0, 3600.0)] == [5.0, 10.0]
+
+
+def test_without_slots_no_wait_is_known() -> None:
+    assert seen(hold_s=2.0).wait_s(1, 0, 0.0) is None
+
+
+def test_an_answer_may_end_at_the_very_moment_of_its_deadline() -> None:
+    """6 positions at 2 per second are 3 s, and the answer takes 2 s."""
+    assert judge(seen(hold_s=2.0), 6, 4, 5.0, 1000.0) is None
+
+
+def test_holds_of_no_time_free_slots_at_once() -> None:
+    assert seen(hold_s=0.0).wait_s(9, 4, 0.0) == 0.0
+
+
+def test_refusals_of_the_last_half_minute_count() -> None:
+    """A hundred refused, three waiting and this one, at 2 per second: 52 s."""
+    forecast = seen(hold_s=2.0)
+    for _ in range(100):
+        forecast.refuse(3, 4, 1000.0)
+    assert forecast.refuse(3, 4, 1026.0) == 52
+    assert forecast.refuse(3, 4, 1031.0) == 3, "two refusals are left"
+
+
+def test_slot_seconds_count_while_requests_wait_only() -> None:
+    """4 slots, of 2 s each when idle: (5 · 4 + 4 · 2) s for (8 + 4) releases, then quiet again."""
+    forecast = seen(hold_s=2.0)
+    forecast.queue_changed(1, 4, 1000.0)
+    forecast.slots_ended(2.0, 1001.0, num_slots=8)
+    forecast.queue_changed(0, 4, 1005.0)
+    forecast.slots_ended(2.0, 1010.0)
+    assert forecast.wait_s(12, 4, 1015.0) == pytest.approx(12 * (20 + 8) / (4 * (8 + 4)))
