@@ -62,7 +62,7 @@ def why_not_continued(request: Mapping[str, Any]) -> str | None:
             continue
         if not any(_is_same(value, harmless) for harmless in _HARMLESS.get(name, ())):
             return f"{name} cannot be carried over"
-    if request.get("stop") and (request.get("min_tokens") or 0) > 0:
+    if request.get("stop") and request.get("min_tokens"):
         return "stop together with min_tokens cannot be carried over"
     prompt = request.get("prompt")
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):

@@ -65,6 +65,57 @@ def test_one_prompt_may_be_text_or_ids_but_not_several() -> None:
     assert why_not_continued({**COMPLETION, "prompt": [[1, 2], [3]]}) is not None
 
 
+@pytest.mark.parametrize("ids", [[], [5]])
+def test_no_ids_and_a_single_one_are_one_prompt(ids: list[int]) -> None:
+    assert why_not_continued({**COMPLETION, "prompt": ids}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "harmless", "harmful"),
+    [
+        ("n", 1, 2),
+        ("n", None, True),
+        ("best_of", 1, 2),
+        ("best_of", 1, 0),
+        ("echo", False, True),
+        ("echo", False, 0),
+        ("logprobs", False, True),
+        ("top_logprobs", 0, 1),
+        ("top_logprobs", 0.0, -1),
+        ("presence_penalty", 0, 1),
+        ("frequency_penalty", 0, -1),
+        ("tools", [], [{}]),
+        ("tool_choice", "none", "auto"),
+        ("response_format", {"type": "text"}, {"type": "json_object"}),
+        ("skip_special_tokens", True, False),
+        ("spaces_between_special_tokens", True, False),
+        ("use_beam_search", False, True),
+        ("suffix", "", "x"),
+        ("bad_words", [], ["x"]),
+        ("include_reasoning", True, False),
+    ],
+)
+def test_a_field_is_harmless_with_one_value(name: str, harmless: object, harmful: object) -> None:
+    assert why_not_continued({**COMPLETION, name: harmless}) is None
+    assert why_not_continued({**COMPLETION, name: harmful}) == f"{name} cannot be carried over"
+
+
+@pytest.mark.parametrize(
+    ("stop", "min_tokens", "why"),
+    [
+        ("x", 1, "stop together with min_tokens cannot be carried over"),
+        (["x"], 1, "stop together with min_tokens cannot be carried over"),
+        ("x", None, None),
+        ([], 1, None),
+        (None, 1, None),
+    ],
+)
+def test_stop_strings_are_lost_with_least_tokens_only(
+    stop: object, min_tokens: int | None, why: str | None
+) -> None:
+    assert why_not_continued({**CHAT, "stop": stop, "min_tokens": min_tokens}) == why
+
+
 def test_every_field_that_survives_or_is_harmless_is_one_that_clients_can_send() -> None:
     """Any other name would be a typing error."""
     from paceline.gateway.continuation import eligibility

@@ -8,12 +8,17 @@ import json
 import pytest
 
 from paceline.gateway.continuation.resumable_stream import (
+    AskReplica,
     CannotContinue,
+    DetokeniseFailed,
     ResumableStream,
     Resumption,
 )
-from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
-from unit.gateway.continuation.streams import completion_chunk
+from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
+from unit.gateway.continuation.streams import DONE, chunks_in, completion_chunk
+
+REQUEST: dict[str, object] = {"model": "m", "prompt": "x", "max_tokens": 3}
+BEGUN = completion_chunk("a", [97], prompt_ids=[120])
 
 
 async def ask_bytes(path: str, body: bytes) -> tuple[int, bytes]:
@@ -46,3 +51,143 @@ def test_sampled_ids_that_were_shown_cannot_be_generated_again() -> None:
     assert isinstance(resume(temperature=1), Resumption)
     with pytest.raises(CannotContinue, match="another replica may sample others"):
         resume(temperature=1, return_token_ids=True)
+
+
+def delivered(*chunks: bytes) -> DeliveredAnswer:
+    answer = DeliveredAnswer()
+    relay = ResumableStream(REQUEST, answer).relay()
+    for chunk in chunks:
+        answer.commit(relay.feed(chunk))
+    return answer
+
+
+def continuation(
+    request: dict[str, object] = REQUEST,
+    *chunks: bytes,
+    ask: AskReplica = ask_bytes,
+    max_model_len: int | None = 100,
+) -> Resumption | AnswerPart:
+    stream = ResumableStream(request, delivered(*chunks or (BEGUN,)))
+    return asyncio.run(stream.resume(ask, max_model_len, {"user": "u"}))
+
+
+def test_a_stream_says_why_it_cannot_be_continued() -> None:
+    assert ResumableStream(REQUEST, delivered(BEGUN)).why_not is None
+    several = ResumableStream({**REQUEST, "n": 2}, delivered(BEGUN))
+    assert (several.why_not, several.is_tracked) == ("n cannot be carried over", False)
+    lost = ResumableStream(REQUEST, delivered(BEGUN, completion_chunk("b", None)))
+    assert (lost.why_not, lost.is_tracked) == ("the engine does not report token ids", True)
+
+
+def test_a_stream_without_ids_of_its_prompt_or_without_a_chunk_cannot_be_continued() -> None:
+    for answer in (delivered(completion_chunk("a", [97])), DeliveredAnswer()):
+        assert ResumableStream(REQUEST, answer).why_not == "the engine does not report token ids"
+    headless = DeliveredAnswer()
+    headless.commit(AnswerPart(b"a", TokenDelta(0, [97], "a", prompt_ids=[120])))
+    assert ResumableStream(REQUEST, headless).why_not == "the engine does not report token ids"
+
+
+def test_an_answer_with_its_finish_reason_needs_no_engine() -> None:
+    assert not ResumableStream(REQUEST, delivered(BEGUN)).needs_no_engine
+    ended = ResumableStream(REQUEST, delivered(BEGUN, completion_chunk("b", [98], "stop")))
+    assert ended.needs_no_engine
+    assert ended.closing_events() == AnswerPart(DONE, TokenDelta(2))
+
+
+def test_closing_events_with_usage_count_all_tokens() -> None:
+    request = {**REQUEST, "stream_options": {"include_usage": True}}
+    answer = delivered(BEGUN, completion_chunk("b", [98], "stop"))
+    part = ResumableStream(request, answer).closing_events()
+    assert part.tokens == TokenDelta(2, has_usage=True)
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks_in(part.data)] == [2]
+
+
+def test_the_relay_shows_ids_to_a_client_that_requested_them() -> None:
+    for shows_ids, expected in ((True, BEGUN), (False, completion_chunk("a", None))):
+        stream = ResumableStream({**REQUEST, "return_token_ids": shows_ids}, DeliveredAnswer())
+        assert stream.relay().feed(BEGUN).data == expected
+
+
+def test_the_rest_of_a_stream_is_requested() -> None:
+    resumption = continuation()
+    assert isinstance(resumption, Resumption)
+    assert resumption.path == "/v1/completions"
+    assert json.loads(resumption.body) == {
+        "model": "m",
+        "prompt": [120, 97],
+        "max_tokens": 2,
+        "stream": True,
+        "return_token_ids": True,
+        "user": "u",
+    }
+
+
+@pytest.mark.parametrize(("max_tokens", "left"), [(2, 1), (1, None)])
+def test_without_a_token_left_the_answer_ends(max_tokens: int, left: int | None) -> None:
+    found = continuation({**REQUEST, "max_tokens": max_tokens})
+    if left is None:
+        assert found == AnswerPart(
+            completion_chunk("", None, "length") + DONE, TokenDelta(1, [], "", "length")
+        )
+    else:
+        assert isinstance(found, Resumption)
+        assert json.loads(found.body)["max_tokens"] == left
+
+
+def test_sampled_ids_whose_text_was_shown_too_are_continued() -> None:
+    found = continuation({**REQUEST, "temperature": 1, "return_token_ids": True})
+    assert isinstance(found, Resumption)
+
+
+def test_ids_that_do_not_give_the_text_cannot_be_continued() -> None:
+    with pytest.raises(CannotContinue, match="do not decode to the text that was sent"):
+        continuation(REQUEST, completion_chunk("z", [97], prompt_ids=[120]))
+
+
+def test_a_chat_without_any_limit_cannot_be_continued() -> None:
+    chat: dict[str, object] = {"model": "m", "messages": []}
+    with pytest.raises(CannotContinue, match="limits its length"):
+        continuation(chat, max_model_len=None)
+    assert isinstance(continuation(chat), Resumption)
+
+
+def answering(status: int, body: bytes) -> AskReplica:
+    async def ask(path: str, sent: bytes) -> tuple[int, bytes]:
+        return status, body
+
+    return ask
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_replica_that_fails_to_detokenise_may_be_replaced(status: int) -> None:
+    with pytest.raises(DetokeniseFailed, match=f"/detokenize answered {status}"):
+        continuation(ask=answering(status, b'{"prompt":"x"}'))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b'{"prompt":"x"}'),
+        (499, b""),
+        (201, b'{"prompt":"x"}'),
+        (200, b"{broken"),
+        (200, b'{"prompt":"\xff"}'),
+        (200, b'{"text":"x"}'),
+        (200, b'{"prompt":5}'),
+        (200, b"[]"),
+    ],
+)
+def test_a_replica_that_does_not_detokenise_cannot_continue(status: int, body: bytes) -> None:
+    with pytest.raises(CannotContinue, match=rf"does not detokenise \(status {status}\)"):
+        continuation(ask=answering(status, body))
+
+
+def test_the_replica_is_asked_for_the_text_of_its_own_model() -> None:
+    asked: list[dict[str, object]] = []
+
+    async def recording(path: str, body: bytes) -> tuple[int, bytes]:
+        asked.append(json.loads(body))
+        return await ask_bytes(path, body)
+
+    continuation(ask=recording)
+    assert asked == [{"model": "m", "tokens": [120]}, {"model": "m", "tokens": [120, 97]}]

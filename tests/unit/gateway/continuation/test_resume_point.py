@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.gateway.continuation.resume_point import ResumePoint, find_resume_point, unsent_text
+from paceline.gateway.continuation.resume_point import (
+    ResumePoint,
+    _agrees,
+    find_resume_point,
+    unsent_text,
+)
 
 PROMPT = list(b"Say it: ")
 MAX_HELD = 3
@@ -119,3 +124,62 @@ def test_the_blank_before_the_first_word_is_kept() -> None:
 
 def test_a_text_that_changes_what_was_before_has_no_resume_point() -> None:
     assert unsent_text("b", "xb", "a") is None
+
+
+PENDING = 301
+
+
+async def with_pending_bytes(ids: Sequence[int]) -> str:
+    """Ids that would complete a character later, however many they are."""
+    text = "".join(chr(i) for i in ids if i != PENDING)
+    return text + "\ufffd" * (PENDING in ids)
+
+
+@pytest.mark.parametrize(("num_pending", "expected"), [(8, ResumePoint(1, "")), (9, None)])
+def test_at_most_eight_ids_are_generated_again_for_a_character(
+    num_pending: int, expected: ResumePoint | None
+) -> None:
+    emitted = [97, *[PENDING] * num_pending]
+    found = find_resume_point(PROMPT, emitted, "a", 0, with_pending_bytes)
+    assert asyncio.run(found) == expected
+
+
+def requests_for(emitted: list[int], delivered: str, prompt: list[int]) -> list[list[int]]:
+    """The ids whose text is asked for, one list for each request."""
+    asked: list[list[int]] = []
+
+    async def recording(ids: Sequence[int]) -> str:
+        asked.append(list(ids))
+        return await bytes_as_tokens(ids)
+
+    asyncio.run(find_resume_point(prompt, emitted, delivered, MAX_HELD, recording))
+    return asked
+
+
+def test_a_complete_text_takes_two_requests() -> None:
+    """The last four ids of the prompt alone, and with the answer."""
+    context = list(b" it:")
+    assert requests_for([*b"ab"], "ab", list(b"Say it:")) == [context, [*context, *b"ab"]]
+
+
+def test_without_a_prompt_there_is_one_request() -> None:
+    assert requests_for([*b"ab"], "ab", []) == [[*b"ab"]]
+
+
+def test_a_special_token_at_the_beginning_is_found() -> None:
+    found = find_resume_point(PROMPT, [SPECIAL, *b"ab"], "ab", 0, with_a_special_token)
+    assert asyncio.run(found) == ResumePoint(3, "")
+
+
+def test_one_character_more_than_is_held_back_is_generated_again() -> None:
+    assert resume_point_after(b"abcdefg", "abc") == ResumePoint(6, "def")
+
+
+def test_texts_agree_only_after_the_same_context() -> None:
+    assert _agrees("b", "ab", "a")
+    assert _agrees("bc", "ab\ufffd", "a")
+    assert not _agrees("b", "ac", "a")
+    assert not _agrees("b", "xb", "a")
+    assert unsent_text("b", "abc", "a") == "c"
+    assert unsent_text("b", "ab\ufffd", "a") is None
+    assert unsent_text("b", "ac", "a") is None

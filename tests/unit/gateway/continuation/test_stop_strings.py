@@ -73,3 +73,19 @@ def test_any_split_gives_the_answer_of_the_whole() -> None:
             sent = text[:cut] if shows_stop else text[: max(cut - reach, 0)]
             point = scan([text[len(sent) : cut], *text[cut:]], stops, shows_stop, sent)
             assert point == expected, (text, stops, shows_stop, cut)
+
+
+def test_the_stop_string_that_is_complete_first_ends_the_answer() -> None:
+    """Of two that are complete at the same character, the first in the list does."""
+    for stops, matched in ((["bcd", "bc"], "bc"), (["c", "bc"], "c"), (["bc", "c"], "bc")):
+        scanner = StopScanner(stops, shows_stop=False, delivered="")
+        assert scanner.feed("abcd") == "abcd"[: "abcd".index(matched)]
+        assert scanner.matched == matched
+
+
+@pytest.mark.parametrize("shows_stop", [False, True])
+def test_little_of_a_long_answer_is_kept(shows_stop: bool) -> None:
+    scanner = StopScanner(["</s>", "x"], shows_stop=shows_stop, delivered="d" * 100)
+    sent = sum(len(scanner.feed("abcdefgh")) for _ in range(100))
+    assert sent == 800 - (0 if shows_stop else 3)
+    assert len(scanner._text) == (3 if shows_stop else 6)
