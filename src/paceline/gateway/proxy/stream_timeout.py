@@ -19,12 +19,15 @@ class StreamTimeout:
     __slots__ = ("_at_s", "_fires_at_s", "_has_expired", "_loop", "_num_cancelling", "_task",
                  "_timer")  # fmt: skip
 
+    _num_cancelling: int
+    """How often the task was cancelled before the block began."""
+    _fires_at_s: float
+    """Set together with the timer."""
+
     def __init__(self, after_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[object] | None = None
-        self._num_cancelling = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._fires_at_s = 0.0
         self._has_expired = False
         self._at_s: float | None = self._loop.time() + after_s
 

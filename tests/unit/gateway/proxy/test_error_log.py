@@ -170,3 +170,28 @@ def test_any_error_is_described(body: bytes) -> None:
 
 def test_the_example_runs() -> None:
     assert doctest.testmod(error_log).failed == 0
+
+
+def test_the_text_of_an_error_is_cut_at_500_bytes() -> None:
+    assert describe_error(b"x" * 500, True) == repr(b"x" * 500)
+    assert describe_error(b"x" * 501, True) == repr(b"x" * 500)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{broken", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "no type"),
+        (b'{"error":{"type":"two words"}}', "no type"),
+        (b'{"error":{"type":3}}', "no type"),
+        (b'{"error":{"type":"A","error_type":"B"}}', "A"),
+        (b'{"error":{"message":"x"},"type":"A"}', "no type"),
+        (b'{"error":null,"error_type":"B"}', "B"),
+        (b'{"error":{"type":"' + b"A" * 60 + b'"}}', "A" * 60),
+        (b'{"error":{"type":"' + b"A" * 61 + b'"}}', "no type"),
+    ],
+)
+def test_the_kind_is_a_name_or_nothing(body: bytes, kind: str) -> None:
+    assert describe_error(body, False).split(", ")[0] == kind

@@ -116,3 +116,112 @@ async def test_an_attempt_that_has_begun_cannot_be_withdrawn() -> None:
     assert breakers.ends[-1] == ("r0", Outcome.COMPLETED)
     assert len(breakers.ends) == 2
     assert leases.costs() == {}
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_the_progress_of_an_attempt_is_that_of_its_replica(is_stream: bool) -> None:
+    leases = leases_with(RecordingBreakers())
+    async with leases.lease(R0) as lease:
+        assert leases.progress().replicas == {}
+        lease.watch_progress(is_stream=is_stream)
+        began = leases.progress().replicas["r0"]
+        assert (began.num_first, began.num_whole) == (int(is_stream), int(not is_stream))
+        lease.got_bytes()
+        got = leases.progress().replicas["r0"]
+        assert (got.num_first, got.num_whole, got.num_listening) == (0, 0, 0)
+        assert got.bytes_at_s > 0
+        lease.sent_bytes()
+        assert leases.progress().replicas["r0"].num_listening == 1
+    assert leases.progress().replicas["r0"].num_listening == 0
+
+
+async def test_the_first_bytes_of_a_trial_close_the_breaker() -> None:
+    breakers = Breakers(FailureSettings(open_s=0.001))
+    leases = leases_with(breakers)
+    async with leases.lease(R0) as failing:
+        failing.end(Outcome.UNREACHABLE)
+    await asyncio.sleep(0.002)
+    async with leases.lease(R0) as lease:
+        assert leases.breaker_states()["r0"] is BreakerState.HALF_OPEN
+        assert not lease.has_answered
+        lease.answered()
+        assert lease.has_answered
+        assert leases.breaker_states()["r0"] is BreakerState.CLOSED
+
+
+async def test_a_cut_ends_the_attempt_wherever_it_is() -> None:
+    """The connection is closed when the attempt has ended."""
+    breakers, upstream, ended = RecordingBreakers(), Upstream(), list[str]()
+    leases = leases_with(breakers)
+    async with leases.lease(R0) as lease:
+        lease.own(upstream)
+        lease.on_cut(lambda: ended.append("ended"))
+        assert not lease.is_cut
+        lease.cut(Outcome.TIMED_OUT)
+        assert lease.is_cut
+        assert (ended, upstream.num_closed) == (["ended"], 0)
+    assert upstream.num_closed == 1
+    assert breakers.ends == [("r0", Outcome.TIMED_OUT)]
+
+
+async def test_a_cut_before_there_is_a_connection_sets_the_outcome() -> None:
+    breakers = RecordingBreakers()
+    leases = leases_with(breakers)
+    async with leases.lease(R0) as lease:
+        lease.cut(Outcome.TIMED_OUT)
+    assert breakers.ends == [("r0", Outcome.TIMED_OUT)]
+
+
+async def test_an_answer_that_was_received_to_its_end_is_not_cut() -> None:
+    breakers, upstream, ended = RecordingBreakers(), Upstream(), list[str]()
+    leases = leases_with(breakers)
+    async with leases.lease(R0) as lease:
+        lease.own(upstream)
+        lease.on_cut(lambda: ended.append("ended"))
+        lease.received_all()
+        lease.cut(Outcome.TIMED_OUT)
+        assert not lease.is_cut
+        assert (ended, upstream.num_closed) == ([], 0)
+        lease.end(Outcome.COMPLETED)
+    assert breakers.ends == [("r0", Outcome.COMPLETED)]
+
+
+async def test_a_lease_is_used_once() -> None:
+    leases = leases_with(RecordingBreakers())
+    used = leases.lease(R0)
+    async with used:
+        with pytest.raises(AssertionError):
+            await used.__aenter__()
+        with pytest.raises(AssertionError):
+            used.open()
+    with pytest.raises(AssertionError):
+        await used.__aenter__()
+    assert repr(leases) == "LeaseTable({})"
+
+
+async def test_the_table_sums_up_what_is_open() -> None:
+    leases = leases_with(RecordingBreakers())
+    assert (leases.cost("r0"), leases.num_sequences("r0")) == (RequestCost(0), 0)
+    one = leases.claim(R0, RequestCost(8, 100, 50))
+    async with leases.lease(R0, RequestCost(2, 10, 5)), leases.lease(R1):
+        assert leases.in_flight() == {"r0": 2, "r1": 1}
+        assert leases.num_in_flight("r2") == 0
+        assert leases.addresses() == {"/run/r0.sock", "http://host:8000"}
+        assert leases.costs() == {"r0": RequestCost(10, 110, 55), "r1": RequestCost(1)}
+        assert repr(leases) == "LeaseTable({'r0': 2, 'r1': 1})"
+        one.withdraw()
+        assert leases.cost("r0") == RequestCost(2, 10, 5)
+        leases.costs().clear()
+        assert leases.num_sequences("r0") == 2
+    assert leases.in_flight() == {}
+
+
+async def test_replicas_that_left_are_forgotten() -> None:
+    breakers = RecordingBreakers()
+    leases = leases_with(breakers)
+    for replica in (R0, R1):
+        async with leases.lease(replica) as lease:
+            lease.watch_progress(is_stream=True)
+    leases.forget(["r1"])
+    assert list(leases.progress().replicas) == ["r1"]
+    assert list(leases.breaker_states()) == ["r1"]

@@ -65,3 +65,47 @@ def test_only_the_last_refusal_says_whether_the_replica_is_busy() -> None:
     assert context(history).is_busy
     history.note(BROKEN, continues=False, num_new_tokens=0)
     assert not context(history).is_busy
+
+
+def test_before_the_first_attempt_nothing_is_counted() -> None:
+    assert context(AttemptHistory()) == FailureContext(
+        outcome=Outcome.BROKEN,
+        is_unsupported=False,
+        is_busy=False,
+        has_client_bytes=False,
+        can_continue=False,
+        num_attempts=0,
+        num_continuations=0,
+        num_continuations_in_all=0,
+        num_repeating_errors=0,
+        waited_s=0.0,
+        has_other_replica=False,
+        num_retries_left=0,
+        num_continuations_left=0,
+    )
+
+
+def test_continuations_that_were_not_sent_are_not_counted() -> None:
+    history = AttemptHistory()
+    for outcome in (Outcome.NOT_SENT, Outcome.UNREACHABLE):
+        history.note(AttemptEnd(outcome), continues=True, num_new_tokens=0)
+    history.note(BROKEN, continues=True, num_new_tokens=0)
+    counts = context(history)
+    assert (counts.num_continuations, counts.num_continuations_in_all) == (1, 1)
+
+
+def test_the_facts_of_now_are_passed_on() -> None:
+    history = AttemptHistory()
+    history.note(BROKEN, continues=False, num_new_tokens=0)
+    counts = history.failure_context(
+        Outcome.TIMED_OUT,
+        has_client_bytes=True,
+        can_continue=True,
+        waited_s=1.5,
+        has_other_replica=True,
+        num_retries_left=2,
+        num_continuations_left=3,
+    )
+    assert (counts.outcome, counts.waited_s, counts.num_attempts) == (Outcome.TIMED_OUT, 1.5, 1)
+    assert (counts.has_client_bytes, counts.can_continue, counts.has_other_replica) == (True,) * 3
+    assert (counts.num_retries_left, counts.num_continuations_left) == (2, 3)

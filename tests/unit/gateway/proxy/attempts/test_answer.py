@@ -1,0 +1,142 @@
+"""A stream that another replica is to continue, and what keeps it from doing so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import COMPLETED
+from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
+from paceline.gateway.replicas import Replica
+from unit.gateway.admission.simulated_loop import run_simulated
+from unit.gateway.continuation.streams import DONE, completion_chunk
+from unit.gateway.proxy.attempts.scripted_engines import (
+    ONE,
+    SETTINGS,
+    TWO,
+    Exchange,
+    Response,
+    text_of,
+)
+
+FIRST = completion_chunk("a", [97], prompt_ids=[120])
+LAST = completion_chunk("b", [98], "stop") + DONE
+
+
+async def test_a_stream_is_tracked_and_its_rest_requested_elsewhere() -> None:
+    rest = Response(completion_chunk("b", [98], "stop") + DONE)
+    asked = [text_of([120]), text_of([120, 97])]
+    exchange = Exchange(Response(FIRST), *asked, rest, max_tokens=5)
+    assert exchange.answer.why_not_continued == "it is no stream"
+    broken = await exchange.attempt(ONE)
+    assert (broken.outcome, broken.detail) == (
+        Outcome.BROKEN,
+        "the stream ended before it was complete",
+    )
+    assert exchange.answer.why_not_continued is None
+    assert await exchange.attempt(TWO) == COMPLETED
+    assert exchange.body.endswith(LAST.replace(b"[98]", b"null"))
+    assert exchange.is_ended
+    assert exchange.observer.completed == [2]
+    paths = [(name, path, request_id) for name, path, _, request_id in exchange.engines.sent]
+    assert paths == [
+        ("a", "/v1/completions", "id"),
+        ("b", "/detokenize", "id"),
+        ("b", "/detokenize", "id"),
+        ("b", "/v1/completions", "id"),
+    ]
+    first, *_, last = (body for _, _, body, _ in exchange.engines.sent)
+    assert first["return_token_ids"] is True
+    assert (last["prompt"], last["max_tokens"]) == ([120, 97], 4)
+    assert [response.max_bytes for response in asked] == [16 * 2**20] * 2
+    assert exchange.reserved.num_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (NotSent("x"), Outcome.NOT_SENT),
+        (Unreachable("x"), Outcome.UNREACHABLE),
+        (Broken("x"), Outcome.BROKEN),
+        (Response(b"", status=500), Outcome.BROKEN),
+        (Response(b"", status=404), Outcome.NOT_CONTINUED),
+        (Response(b'{"prompt":"x"}', fault=TooLarge("x")), Outcome.NOT_CONTINUED),
+        (
+            Response(b'{"prompt":"x"}', fault=Refusal(Problem(503, "x", "buffers_full"))),
+            Outcome.NOT_CONTINUED,
+        ),
+    ],
+)
+async def test_a_replica_that_does_not_detokenise(
+    fault: Response | Exception, outcome: Outcome
+) -> None:
+    exchange = Exchange(Response(FIRST), fault)
+    await exchange.attempt(ONE)
+    num_bytes = exchange.reserved.num_bytes
+    end = await exchange.attempt(TWO)
+    assert end.outcome is outcome
+    assert end.problem is not None
+    assert end.problem.status == 503
+    assert exchange.reserved.num_bytes == num_bytes, "the answer is gone"
+    assert not isinstance(fault, Response) or fault.is_closed
+
+
+def test_a_replica_that_does_not_answer_in_time_cannot_continue() -> None:
+    async def scenario() -> None:
+        exchange, loop = Exchange(Response(FIRST), None), asyncio.get_running_loop()
+        await exchange.attempt(ONE)
+        began_s = loop.time()
+        assert (await exchange.attempt(TWO)).outcome is Outcome.TIMED_OUT
+        assert loop.time() - began_s == pytest.approx(10.0)
+
+    run_simulated(scenario())
+
+
+async def test_an_answer_without_tokens_left_is_ended_by_the_gateway() -> None:
+    exchange = Exchange(Response(FIRST), text_of([120]), text_of([120, 97]), max_tokens=1)
+    await exchange.attempt(ONE)
+    assert await exchange.attempt(TWO) == COMPLETED
+    assert exchange.body.endswith(completion_chunk("", None, "length") + DONE)
+    assert exchange.is_ended
+    assert len(exchange.engines.sent) == 3
+
+
+async def test_a_stream_that_lacks_only_its_end_is_closed() -> None:
+    exchange = Exchange(Response(FIRST + completion_chunk("b", [98], "stop")))
+    assert not await exchange.answer.close_if_complete()
+    await exchange.attempt(ONE)
+    assert not exchange.is_ended
+    assert await exchange.answer.close_if_complete()
+    assert exchange.body.endswith(DONE)
+    assert exchange.is_ended
+
+
+async def test_a_stream_without_its_end_is_not_closed() -> None:
+    exchange = Exchange(Response(FIRST))
+    await exchange.attempt(ONE)
+    assert not await exchange.answer.close_if_complete()
+
+
+@pytest.mark.parametrize(
+    ("replica", "fields"),
+    [
+        (Replica("a", "http://a", "m", "ready", dialect="sglang"), {}),
+        (ONE, {"n": 2}),
+        (ONE, {"logprobs": 1}),
+    ],
+)
+async def test_other_streams_are_not_tracked(replica: Replica, fields: dict[str, object]) -> None:
+    exchange = Exchange(Response(FIRST), **fields)
+    await exchange.attempt(replica)
+    assert exchange.answer.why_not_continued == "it is no stream"
+    assert "return_token_ids" not in exchange.engines.sent[0][2]
+
+
+async def test_a_stream_that_was_cut_inside_an_event_is_not_continued() -> None:
+    long = b'data: {"choices":[{"text":"' + b"x" * SETTINGS.max_event_bytes
+    exchange = Exchange(Response(long), logprobs=1)
+    await exchange.attempt(ONE)
+    assert exchange.answer.why_not_continued == "an event was cut in the middle"

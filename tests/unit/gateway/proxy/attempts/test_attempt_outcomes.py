@@ -1,0 +1,268 @@
+"""Every way in which an exchange with a replica ends, in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.proxy.lease import Lease
+from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
+from paceline.gateway.replicas import Replica
+from unit.gateway.admission.simulated_loop import run_simulated
+from unit.gateway.continuation.streams import DONE, completion_chunk, text_in
+from unit.gateway.proxy.attempts.scripted_engines import Exchange, Response, text_of
+
+PLAIN = Replica("a", "http://a", "m", "ready", dialect="sglang")
+"""Its streams are not tracked."""
+TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
+COMMENT = b": keep-alive\n\n"
+WHOLE = msgspec.json.encode(
+    {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 2, "completion_tokens": 3}}
+)
+ABORTED = b'{"choices":[{"text":"a","finish_reason":"abort"}]}'
+
+
+def simulate(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(1000.0):
+            await scenario()
+
+    run_simulated(limited())
+
+
+async def ended(
+    exchange: Exchange, then: Callable[[Lease], object] = lambda lease: None
+) -> tuple[AttemptEnd, float]:
+    """The end of an attempt and the seconds until then."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    end = await exchange.attempt(PLAIN, then)
+    return end, round(loop.time() - began_s, 6)
+
+
+@pytest.mark.parametrize(
+    ("reads", "outcome", "after_s", "named_s"),
+    [
+        ((TOKEN, 4.9, TOKEN, 4.9, DONE), Outcome.COMPLETED, 9.8, None),
+        ((19.9, TOKEN, 4.9, DONE), Outcome.COMPLETED, 24.8, None),
+        ((20.1, TOKEN), Outcome.TIMED_OUT, 20.0, "20 s"),
+        ((COMMENT, 20.1, TOKEN), Outcome.TIMED_OUT, 20.0, "20 s"),
+        ((3.0, COMMENT, 16.0, TOKEN, DONE), Outcome.COMPLETED, 19.0, None),
+        ((2.0, TOKEN, 5.1, DONE), Outcome.TIMED_OUT, 7.0, "5 s"),
+        ((2.0, TOKEN, 4.0, COMMENT, 4.0, DONE), Outcome.TIMED_OUT, 7.0, "5 s"),
+        ((2.0, TOKEN[:20], 5.1, TOKEN[20:] + DONE), Outcome.COMPLETED, 7.1, None),
+    ],
+)
+def test_the_time_limits_of_a_stream(
+    reads: tuple[bytes | float, ...], outcome: Outcome, after_s: float, named_s: str | None
+) -> None:
+    async def scenario() -> None:
+        end, ended_s = await ended(Exchange(Response(*reads)))
+        assert (end.outcome, ended_s) == (outcome, after_s)
+        if named_s is not None:
+            assert end.problem is not None
+            assert end.problem.message == f"The engine sent nothing for {named_s}."
+
+    simulate(scenario)
+
+
+def test_an_answer_in_one_piece_has_a_limit_of_its_own() -> None:
+    async def scenario() -> None:
+        slow = Exchange(Response(29.9, WHOLE, is_stream=False), stream=False)
+        assert await ended(slow) == (COMPLETED, 29.9)
+        assert slow.body == WHOLE
+        end, ended_s = await ended(Exchange(Response(30.1, WHOLE, is_stream=False), stream=False))
+        assert (end.outcome, ended_s) == (Outcome.TOO_SLOW, 30.0)
+        assert end.detail == "not complete after 30 s"
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(("is_stream", "named_s"), [(True, "20 s"), (False, "30 s")])
+def test_an_attempt_on_a_hung_replica_has_timed_out(is_stream: bool, named_s: str) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def cut_later(lease: Lease) -> None:
+            loop.call_later(1.5, lease.cut, Outcome.TIMED_OUT)
+
+        end, ended_s = await ended(Exchange(None, stream=is_stream), cut_later)
+        assert (end.outcome, ended_s) == (Outcome.TIMED_OUT, 1.5)
+        assert named_s in end.detail
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "outcome", "detail"),
+    [
+        (NotSent("why"), Outcome.NOT_SENT, "why"),
+        (Unreachable("why"), Outcome.UNREACHABLE, "why"),
+        (Broken("why"), Outcome.BROKEN, "why"),
+        (TooLarge("why"), Outcome.TOO_LARGE, "longer than 67108864 bytes"),
+    ],
+)
+def test_a_request_that_fails_before_its_answer(
+    is_stream: bool, error: Exception, outcome: Outcome, detail: str
+) -> None:
+    async def scenario() -> None:
+        exchange = Exchange(error, stream=is_stream)
+        end, _ = await ended(exchange)
+        assert (end.outcome, end.detail) == (outcome, detail)
+        assert exchange.status is None
+        assert exchange.leases.in_flight() == {}
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (201, Outcome.ENGINE_REFUSED),
+        (400, Outcome.ENGINE_REFUSED),
+        (500, Outcome.ENGINE_ERROR),
+        (503, Outcome.ENGINE_ERROR),
+    ],
+)
+def test_an_error_is_translated_and_not_yet_sent(status: int, outcome: Outcome) -> None:
+    async def scenario() -> None:
+        error = Response(b'{"error":{"type":"Bad","message":"no"}}', status=status)
+        exchange = Exchange(error)
+        end, _ = await ended(exchange)
+        assert end.outcome is outcome
+        assert end.detail.startswith(f"answered {status}: Bad, 39 bytes")
+        assert (exchange.status, error.max_bytes, error.is_closed) == (None, 256 * 1024, True)
+
+    simulate(scenario)
+
+
+def test_a_whole_answer_is_delivered_with_its_usage() -> None:
+    async def scenario() -> None:
+        response = Response(WHOLE, is_stream=False)
+        exchange = Exchange(response, stream=False)
+        assert await ended(exchange) == (COMPLETED, 0.0)
+        usage = exchange.reply.delivered.usage
+        assert usage is not None
+        assert (usage.prompt_tokens, usage.output_tokens) == (2, 3)
+        assert (exchange.status, exchange.body, exchange.is_ended) == (200, WHOLE, True)
+        assert response.max_bytes == 64 * 2**20
+        assert exchange.reserved.num_bytes == 0, "the answer is gone"
+
+    simulate(scenario)
+
+
+def test_a_whole_answer_that_the_engine_aborted_is_an_error() -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(ABORTED, is_stream=False), stream=False)
+        end, _ = await ended(exchange)
+        assert (end.outcome, exchange.status) == (Outcome.ENGINE_ERROR, None)
+        assert end.problem is not None
+        assert end.problem.status == 503
+
+    simulate(scenario)
+
+
+def test_a_request_for_a_stream_may_be_answered_in_one_piece() -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(WHOLE, is_stream=False))
+        assert await ended(exchange) == (COMPLETED, 0.0)
+        assert exchange.body == WHOLE
+
+    simulate(scenario)
+
+
+def test_the_rest_of_a_stream_cannot_come_in_one_piece() -> None:
+    async def scenario() -> None:
+        first = Response(completion_chunk("a", [97], prompt_ids=[120]))
+        rest = Response(WHOLE, is_stream=False)
+        exchange = Exchange(first, text_of([120]), text_of([120, 97]), rest, max_tokens=5)
+        for outcome in (Outcome.BROKEN, Outcome.BROKEN):
+            end = await exchange.attempt()
+            assert end.outcome is outcome
+        assert end.detail == "the answer that was to continue a stream is no stream"
+
+    simulate(scenario)
+
+
+def test_an_error_inside_a_stream_ends_it_after_the_events_before() -> None:
+    async def scenario() -> None:
+        error = b'data: {"error":{"type":"Bad","code":400,"message":"no"}}\n\n'
+        exchange = Exchange(Response(TOKEN + error + DONE))
+        end, _ = await ended(exchange)
+        assert (end.outcome, exchange.body) == (Outcome.ENGINE_REFUSED, TOKEN)
+        assert end.detail.startswith("answered 400: Bad, ")
+        assert not exchange.is_ended
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("reads", [(TOKEN,), (TOKEN, COMMENT), (), (COMMENT,)])
+def test_a_stream_without_its_end_is_broken(reads: tuple[bytes, ...]) -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(*reads))
+        end, _ = await ended(exchange)
+        assert (end.outcome, exchange.body) == (Outcome.BROKEN, b"".join(reads))
+        assert (exchange.is_ended, exchange.observer.completed) == (False, [])
+        assert exchange.reply.delivered.has_data is (TOKEN in reads)
+
+    simulate(scenario)
+
+
+def test_events_that_cannot_continue_a_stream_break_it() -> None:
+    async def scenario() -> None:
+        first = Response(completion_chunk("a", [97], prompt_ids=[120]))
+        rest = Response(b"data: {broken\n\n")
+        exchange = Exchange(first, text_of([120]), text_of([120, 97]), rest, max_tokens=5)
+        await exchange.attempt()
+        end = await exchange.attempt()
+        assert end.outcome is Outcome.BROKEN
+        assert "no chunk of a stream" in end.detail
+
+    simulate(scenario)
+
+
+def test_the_first_token_is_reported_once_and_the_tokens_at_the_end() -> None:
+    async def scenario() -> None:
+        usage = b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}\n\n'
+        exchange = Exchange(Response(COMMENT, TOKEN, TOKEN, usage + DONE))
+        assert await ended(exchange) == (COMPLETED, 0.0)
+        assert (exchange.observer.num_first, exchange.observer.completed) == (1, [3])
+        assert text_in(exchange.body) == "aa"
+        assert exchange.is_ended
+
+    simulate(scenario)
+
+
+def test_a_stream_without_usage_reports_none() -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(TOKEN + DONE))
+        await ended(exchange)
+        assert exchange.observer.completed == [None]
+
+    simulate(scenario)
+
+
+def test_progress_is_that_of_tokens() -> None:
+    """While the stream waits for its first token, comments are no progress."""
+
+    async def scenario() -> None:
+        exchange = Exchange(Response(1.0, COMMENT, 1.0, TOKEN, 1.0, DONE))
+        loop = asyncio.get_running_loop()
+        seen: list[tuple[int, int]] = []
+
+        def look() -> None:
+            progress = exchange.leases.progress().replicas["a"]
+            seen.append((progress.num_first, progress.num_listening))
+
+        for at_s in (0.5, 1.5, 2.5):
+            loop.call_later(at_s, look)
+        await ended(exchange)
+        assert seen == [(1, 0), (1, 0), (0, 1)]
+
+    simulate(scenario)
