@@ -6,7 +6,8 @@ too small for 64 and too large for 0.05; one deletes statements, because cosmic-
 
 cosmic-ray would replace each operator by every other one. Where a test notices one of them it
 mostly notices all, so that many mutants make a score look better. Here each operator is replaced by
-its inverse, and each comparison by its negation and its neighbour at the boundary.
+its inverse, and each comparison by its negation and its neighbour at the boundary. The flags
+`frozen` and `slots` of a dataclass are left alone: mypy refuses what they refuse at run time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ast
 import difflib
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +36,7 @@ _SMALL = 8
 """Integers up to this one are changed by 1, other constants by a factor of 2."""
 _LOGGING = "logger."
 """Deleted log lines are not counted: tests that assert every one would only repeat it."""
+_CHECKED_BY_MYPY = re.compile(r"\b(frozen|slots)=(True|False)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,18 @@ def make_mutants(source: str) -> Iterator[Mutant]:
                 continue
             seen.add(mutated)
             line, change = _difference(source, mutated)
+            if is_checked_by_mypy(change):
+                continue
             mutants.append(Mutant(name, line, change, mutated))
     yield from sorted(mutants, key=lambda mutant: (mutant.line, mutant.operator, mutant.change))
+
+
+def is_checked_by_mypy(change: str) -> bool:
+    """Whether only `frozen` or `slots` of a dataclass differs between the lines of the change."""
+    removed, *added = (line[1:] for line in change.splitlines())
+    if not removed.strip().startswith("@dataclass("):
+        return False
+    return [_CHECKED_BY_MYPY.sub("", line) for line in added] == [_CHECKED_BY_MYPY.sub("", removed)]
 
 
 def _operators() -> Iterator[tuple[str, Any]]:

@@ -55,28 +55,64 @@ TESTS: dict[str, tuple[str, ...]] = {
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
     "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
-    "gateway/admission/waiting_requests.py": ("gateway/admission/test_queue.py",),
-    "gateway/continuation/chunks.py": (
-        "gateway/continuation/test_relays.py",
-        "gateway/continuation/test_resumable_stream.py",
+    "gateway/admission/queue.py": (
+        "gateway/admission/test_queue.py",
+        "gateway/admission/test_queue_idle_slots.py",
+        "gateway/admission/test_queue_moments.py",
     ),
-    "gateway/continuation/continued_relay.py": ("gateway/continuation/test_relays.py",),
-    "gateway/continuation/stream_tail.py": ("gateway/continuation/test_relays.py",),
-    "gateway/continuation/tracked_relay.py": ("gateway/continuation/test_relays.py",),
+    "gateway/continuation/chunks.py": (
+        "gateway/continuation/test_chunks.py",
+        "gateway/continuation/test_relays.py",
+    ),
+    "gateway/continuation/continued_relay.py": (
+        "gateway/continuation/test_continued_parts.py",
+        "gateway/continuation/test_relays.py",
+    ),
+    "gateway/continuation/tracked_relay.py": (
+        "gateway/continuation/test_continued_parts.py",
+        "gateway/continuation/test_relays.py",
+    ),
     "gateway/proxy/answer.py": (
-        "gateway/proxy/test_cut_sends.py",
+        "gateway/proxy/attempts/test_answer.py",
+        "gateway/proxy/attempts/test_cut_sends.py",
+    ),
+    "gateway/proxy/attempt.py": (
+        "gateway/proxy/attempts/test_attempt.py",
+        "gateway/proxy/attempts/test_attempt_outcomes.py",
+        "gateway/proxy/attempts/test_cut_sends.py",
+    ),
+    "gateway/proxy/attempt_end.py": ("gateway/proxy/attempts/test_attempt_end.py",),
+    "gateway/proxy/attempt_history.py": ("gateway/proxy/attempts/test_attempt_history.py",),
+    "gateway/proxy/engine_errors.py": (
+        "gateway/proxy/test_engine_error_values.py",
+        "gateway/proxy/test_engine_errors.py",
+    ),
+    "gateway/proxy/replica_chooser.py": ("gateway/proxy/test_replica_waits.py",),
+    "gateway/proxy/request_runner.py": (
+        "gateway/proxy/test_held_bytes.py",
         "gateway/proxy/test_request_runner.py",
     ),
-    "gateway/proxy/attempt_end.py": (
-        "gateway/proxy/test_attempt.py",
-        "gateway/proxy/test_attempt_history.py",
+    "gateway/proxy/stream_timeout.py": (
+        "gateway/proxy/attempts/test_stream_timeout_moments.py",
+        "gateway/proxy/test_stream_timeout.py",
     ),
-    "gateway/proxy/replica_chooser.py": ("gateway/proxy/test_request_runner.py",),
+    "gateway/proxy/upstream.py": (
+        "gateway/proxy/attempts/test_upstream_requests.py",
+        "gateway/proxy/test_upstream.py",
+    ),
+    "gateway/routing/breaker.py": (
+        "gateway/routing/test_breaker.py",
+        "gateway/routing/test_breaker_values.py",
+    ),
     "gateway/routing/ranker.py": ("gateway/routing/test_rankers.py",),
     "gateway/routing/rankers/least_load.py": ("gateway/routing/test_rankers.py",),
     "gateway/routing/replica_slots.py": (
         "gateway/routing/test_router.py",
         "gateway/workers/test_idle_slots.py",
+    ),
+    "gateway/routing/stream_progress.py": (
+        "gateway/routing/test_stall_detection.py",
+        "gateway/routing/test_stream_progress.py",
     ),
 }
 
