@@ -200,7 +200,7 @@ def _demand(
             acceptance=options["acceptance"],
         ),
         load=load,
-        slo=Slo(options["slo_ttft_ms"], options["slo_tpot_ms"]),
+        slo=Slo(options["slo_ttft_ms"], options["slo_tpot_ms"], options["slo_percentile"] / 100),
         bill=Bill(options["present_usd_per_month"], options["one_time_usd"]),
         limits_for=limits_for,
     )

@@ -93,9 +93,16 @@ _LOAD = (
     click.option(
         "--slo-ttft-ms",
         type=ABOVE_0,
-        help="Longest time to first token, wait for a slot included, for other prompts not.",
+        help="Longest time to first token, waits for a slot and for other prompts included.",
     ),
-    click.option("--slo-tpot-ms", type=ABOVE_0, help="Longest time per output token."),
+    click.option(
+        "--slo-percentile",
+        type=FiniteFloat(min=50, max=99.9),
+        default=95.0,
+        show_default=True,
+        help="Of the requests, which --slo-ttft-ms holds for.",
+    ),
+    click.option("--slo-tpot-ms", type=ABOVE_0, help="Longest time per output token, on average."),
 )
 
 _ENGINE = (

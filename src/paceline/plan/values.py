@@ -104,7 +104,14 @@ class Slo:
     """Latency that the plan must keep; None for no limit."""
 
     ttft_ms: float | None = None
+    """Waits included, for the share `quantile` of the requests."""
     tpot_ms: float | None = None
+    quantile: float = 0.95
+
+    @property
+    def percentile(self) -> str:
+        """The quantile in percent, such as "95"."""
+        return f"{100 * self.quantile:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,19 @@ import pytest
 
 from paceline.plan.decisions.fleet import MAX_LOAD, Bill, plan_fleet
 from paceline.plan.decisions.performance import BatchPerformance, batch_sizes
+from paceline.plan.decisions.waits import SlotUse
 from paceline.plan.values import Load, Offer, Placement, Slo
 from unit.capacity.machines import GPU
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json
 
 POINT = BatchPerformance(
-    num_requests=10,
+    slots=SlotUse(10, requests_per_s=5.0, prefill_s=0.09, step_s=0.01, steps_per_prompt=0.1),
     draft_length=0,
     speculation_gain=0.0,
     tokens_per_step=1.0,
-    step_s=0.01,
-    ttft_s=0.1,
+    prompt_wait_s=0.01,
     tpot_s=0.01,
     output_tokens_per_s=1000.0,
-    requests_per_s=5.0,
-    residence_s=2.0,
 )
 """Ten slots of two seconds: five requests a second."""
 ONE_GPU = Placement(GPU, 1, 1)
@@ -107,8 +105,8 @@ def test_a_short_time_to_first_token_needs_more_replicas() -> None:
     relaxed = plan_fleet(POINT, load, Slo(ttft_ms=5000), ONE_GPU, Bill(), offers=SOLD_SINGLY)
     strict = plan_fleet(POINT, load, Slo(ttft_ms=101), ONE_GPU, Bill(), offers=SOLD_SINGLY)
     assert strict.replicas > relaxed.replicas
-    assert strict.wait_p95_s is not None
-    assert strict.wait_p95_s <= 0.001
+    assert strict.slot_wait_s is not None
+    assert strict.slot_wait_s <= 0.001
 
 
 def test_the_loss_of_a_region_is_survived() -> None:

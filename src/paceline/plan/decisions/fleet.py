@@ -1,8 +1,11 @@
 """How many replicas a load needs, in how many regions, and what they cost.
 
-Replicas are added until 95 of 100 requests find a slot soon enough at the peak, by the M/M/c queue
-of all slots of a region, and until the load of the slots is below `MAX_LOAD`. With several regions
-the plan survives the loss of one: the others take its traffic.
+Replicas are added until the share of requests that the SLO names finds a slot soon enough at the
+peak, by the M/M/c queue of all slots of a region, and until the load of the slots is below
+`MAX_LOAD`. Soon enough is what the SLO leaves of the time to first token with all slots in use, so
+the plan holds at every load that the slots admit. At the peak itself, the wait for prompts is that
+of a replica with its share of the arrivals. With several regions the plan survives the loss of one:
+the others take its traffic.
 """
 
 from __future__ import annotations
@@ -20,14 +23,12 @@ from paceline.capacity.cost import (
 from paceline.capacity.queueing import wait_quantile_s
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.rental import Rental, rent
+from paceline.plan.decisions.waits import loaded_wait
 from paceline.plan.values import Load, Offer, Placement, PlanError, Slo
 
-WITHOUT_PROMPTS = "without waiting for other prompts"
-"""What both latencies leave out: prompts of other requests that are computed first."""
 MAX_LOAD = 0.85
 """Of the slots in use at the peak. Chosen empirically: above it, bursts shorter than the peak fill
 the queue."""
-WAIT_QUANTILE = 0.95
 DEFAULT_MAX_WAIT_S = 1.0
 """Where no SLO on the time to first token is given."""
 _MAX_REPLICAS = 1_000_000
@@ -43,8 +44,10 @@ class FleetPlan:
     """Of the replicas of all regions."""
     load_fraction: float | None
     """Slots in use at the peak; None without a stated load."""
-    wait_p95_s: float | None
-    """For a slot, without waiting for other prompts."""
+    slot_wait_s: float | None
+    """For a slot at the peak, at the quantile of the SLO; None without a stated load."""
+    prompt_wait_s: float | None
+    """The same for the prompts of other requests, once a request has its slot."""
     rental: Rental | None
     """None where no offer with a known price holds a replica."""
     usd_per_hour: float | None
@@ -77,19 +80,27 @@ def plan_fleet(
     bill: Bill,
     *,
     offers: Sequence[Offer],
+    smaller_batches: Sequence[BatchPerformance] = (),
 ) -> FleetPlan:
-    """Return the fleet for a replica that runs at `point`, on machines of `offers`."""
+    """Return the fleet for a replica that runs at `point`, on machines of `offers`.
+
+    `smaller_batches` give the replica's pace with fewer requests, in ascending order; without them
+    a request takes as long as at `point`.
+    """
     peak = load.peak_requests_per_s
     per_region = placement.num_replicas
-    load_fraction = wait_s = None
+    load_fraction = slot_wait_s = prompt_wait_s = None
     if peak is not None:
         # With one region of several lost, the others share the whole peak.
         arrivals = peak / max(1, load.regions - 1)
-        per_region = _replicas(point, arrivals, _max_wait_s(point, slo))
+        per_region = _replicas(point, arrivals, slo)
         load_fraction = arrivals / (per_region * point.requests_per_s)
-        wait_s = wait_quantile_s(
-            per_region * point.num_requests, arrivals, point.residence_s, WAIT_QUANTILE
-        )
+        slot_wait_s = _slot_wait_s(point, arrivals, slo, per_region)
+        uses = [batch.slots for batch in (*smaller_batches, point)]
+        try:
+            prompt_wait_s = loaded_wait(uses, arrivals / per_region).quantile_s(slo.quantile)
+        except ValueError as error:  # Drafts leave a step too few tokens for the prompts.
+            raise PlanError(str(error)) from None
     replicas = per_region * load.regions
     gpus = replicas * placement.tensor_parallel
     rental = rent(offers, per_region, load.regions, placement.tensor_parallel)
@@ -109,7 +120,8 @@ def plan_fleet(
         per_region,
         gpus,
         load_fraction,
-        wait_s,
+        slot_wait_s,
+        prompt_wait_s,
         rental,
         hourly,
         monthly,
@@ -125,13 +137,17 @@ def _max_wait_s(point: BatchPerformance, slo: Slo) -> float:
     return max(0.0, slo.ttft_ms / 1e3 - point.ttft_s)
 
 
-def _replicas(point: BatchPerformance, arrivals_per_s: float, max_wait_s: float) -> int:
+def _slot_wait_s(point: BatchPerformance, arrivals_per_s: float, slo: Slo, replicas: int) -> float:
+    slots = replicas * point.num_requests
+    return wait_quantile_s(slots, arrivals_per_s, point.residence_s, slo.quantile)
+
+
+def _replicas(point: BatchPerformance, arrivals_per_s: float, slo: Slo) -> int:
     """The fewest replicas of a region that keep the load and the wait low enough."""
+    max_wait_s = _max_wait_s(point, slo)
 
     def is_enough(replicas: int) -> bool:
-        slots = replicas * point.num_requests
-        wait_s = wait_quantile_s(slots, arrivals_per_s, point.residence_s, WAIT_QUANTILE)
-        return wait_s <= max_wait_s
+        return _slot_wait_s(point, arrivals_per_s, slo, replicas) <= max_wait_s
 
     least = max(1, math.ceil(arrivals_per_s / (point.requests_per_s * MAX_LOAD)))
     if least > _MAX_REPLICAS:

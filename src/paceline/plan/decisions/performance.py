@@ -7,18 +7,20 @@ share of the decode steps, (output tokens / tokens per step) * step(n) / n. So i
 
 requests per second. By Little's law each stays n / r seconds, of which P are its own prompt. The
 rest divided by the output tokens is the time per output token; it contains the prompts of other
-requests that interrupt the answer. The time to first token is P and one step in progress, without
-waiting for other prompts. Prompts take the fraction r * P of the time; near 1 that wait is long.
+requests that interrupt the answer. The time to first token is P and the wait for the other prompts
+and for the decode steps beside them (`waits`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.capacity.speculation import Acceptance, DraftLengthGain, best_length, gains
 from paceline.capacity.step_time import StepTime, model_time
 from paceline.plan.decisions.memory import MemoryPlan
+from paceline.plan.decisions.waits import SlotUse
 from paceline.plan.values import (
     Drafter,
     EngineLimits,
@@ -34,30 +36,61 @@ from paceline.plan.values import (
 class BatchPerformance:
     """One replica at a steady number of requests."""
 
-    num_requests: int
+    slots: SlotUse
+    """All of them in use."""
     draft_length: int
     """The one with the highest rate here; 0 is no speculation."""
     speculation_gain: float
     """Rate of decode steps over that without speculation, minus 1."""
     tokens_per_step: float
-    step_s: float
-    ttft_s: float
+    prompt_wait_s: float
+    """For the prompts of others, at the quantile asked for; infinite where a step leaves too few
+    tokens for the prompts of this many requests."""
     tpot_s: float
     output_tokens_per_s: float
     """Of all requests together."""
-    requests_per_s: float
-    residence_s: float
-    """From the first step of a request to its last."""
+
+    @property
+    def num_requests(self) -> int:
+        """At all times."""
+        return self.slots.num_requests
+
+    @property
+    def step_s(self) -> float:
+        """To decode one step."""
+        return self.slots.step_s
+
+    @property
+    def requests_per_s(self) -> float:
+        """Of all requests together."""
+        return self.slots.requests_per_s
+
+    @property
+    def prefill_s(self) -> float:
+        """To compute one prompt."""
+        return self.slots.prefill_s
+
+    @property
+    def residence_s(self) -> float:
+        """From the first step of a request to its last."""
+        return self.slots.residence_s
+
+    @property
+    def ttft_s(self) -> float:
+        """At the quantile asked for, with a slot free at once."""
+        return self.prefill_s + self.prompt_wait_s
 
     @property
     def prefill_fraction(self) -> float:
         """Share of the time that computes prompts."""
-        return self.requests_per_s * (self.ttft_s - self.step_s)
+        return self.requests_per_s * self.prefill_s
 
     def meets(self, slo: Slo) -> bool:
-        """Whether both latencies are within the SLO, without a queue."""
-        return (slo.ttft_ms is None or self.ttft_s * 1e3 <= slo.ttft_ms) and (
-            slo.tpot_ms is None or self.tpot_s * 1e3 <= slo.tpot_ms
+        """Whether prompts keep pace with answers, and both latencies are within the SLO."""
+        return (
+            math.isfinite(self.prompt_wait_s)
+            and (slo.ttft_ms is None or self.ttft_s * 1e3 <= slo.ttft_ms)
+            and (slo.tpot_ms is None or self.tpot_s * 1e3 <= slo.tpot_ms)
         )
 
 
@@ -102,25 +135,29 @@ def speculation_rows(
 
 
 def batch_performance(
-    times: StepTime, drafter: Drafter, load: Load, limits: EngineLimits, num_requests: int
+    times: StepTime,
+    drafter: Drafter,
+    load: Load,
+    limits: EngineLimits,
+    num_requests: int,
+    quantile: float = 0.95,
 ) -> BatchPerformance:
-    """Return one batch size, at its best draft length."""
+    """Return one batch size, at its best draft length; the wait for prompts is at `quantile`."""
     best = best_length(speculation_rows(times, drafter, load, limits, num_requests))
     prompt_s = times.prefill_s(load.prompt_tokens)
     share_s = load.output_tokens / best.tokens_per_step * best.step_s / num_requests
     rate = 1.0 / (prompt_s + share_s)
-    residence_s = num_requests / rate
+    # vLLM gives every running request its token and its drafts first.
+    left = max(1, limits.max_batched_tokens - num_requests * (1 + best.draft_length))
+    slots = SlotUse(num_requests, rate, prompt_s, best.step_s, load.prompt_tokens / left)
     return BatchPerformance(
-        num_requests=num_requests,
+        slots=slots,
         draft_length=best.draft_length,
         speculation_gain=best.gain,
         tokens_per_step=best.tokens_per_step,
-        step_s=best.step_s,
-        ttft_s=prompt_s + best.step_s,
-        tpot_s=(residence_s - prompt_s) / load.output_tokens,
+        prompt_wait_s=slots.wait_s(quantile),
+        tpot_s=(slots.residence_s - prompt_s) / load.output_tokens,
         output_tokens_per_s=rate * load.output_tokens,
-        requests_per_s=rate,
-        residence_s=residence_s,
     )
 
 
@@ -153,7 +190,7 @@ def operating_point(
         largest = min(largest, load.concurrency)
 
     def at(size: int) -> BatchPerformance:
-        return batch_performance(times, drafter, load, limits, size)
+        return batch_performance(times, drafter, load, limits, size, slo.quantile)
 
     if largest < 1 or not at(1).meets(slo):
         return None
@@ -168,7 +205,12 @@ def operating_point(
 
 
 def performance_table(
-    times: StepTime, drafter: Drafter, load: Load, limits: EngineLimits, sizes: Sequence[int]
+    times: StepTime,
+    drafter: Drafter,
+    load: Load,
+    limits: EngineLimits,
+    sizes: Sequence[int],
+    quantile: float = 0.95,
 ) -> list[BatchPerformance]:
     """Return the performance of each batch size."""
-    return [batch_performance(times, drafter, load, limits, size) for size in sizes]
+    return [batch_performance(times, drafter, load, limits, size, quantile) for size in sizes]

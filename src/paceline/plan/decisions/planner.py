@@ -192,10 +192,20 @@ def _plan_at(demand: Demand, entry: HardwareEntry, placement: Placement, why: st
     times = step_time(demand.model, demand.drafter, placement, memory)
     largest = min(memory.max_requests(demand.load.context_tokens), limits.max_num_seqs)
     point = operating_point(times, demand.drafter, demand.load, limits, demand.slo, largest)
+    sizes = batch_sizes(largest) if largest else []
+    table = performance_table(
+        times, demand.drafter, demand.load, limits, sizes, demand.slo.quantile
+    )
     fleet = None
     if point is not None:
         fleet = plan_fleet(
-            point, demand.load, demand.slo, placement, demand.bill, offers=entry.offers
+            point,
+            demand.load,
+            demand.slo,
+            placement,
+            demand.bill,
+            offers=entry.offers,
+            smaller_batches=[row for row in table if row.num_requests < point.num_requests],
         )
     drafter = demand.drafter
     num_requests = 1 if point is None else point.num_requests
@@ -210,9 +220,7 @@ def _plan_at(demand: Demand, entry: HardwareEntry, placement: Placement, why: st
         limits=limits,
         memory=memory,
         point=point,
-        table=performance_table(
-            times, demand.drafter, demand.load, limits, batch_sizes(largest) if largest else []
-        ),
+        table=table,
         speculation=rows(drafter.acceptance.expected),
         speculation_low=rows(drafter.acceptance.low),
         speculation_high=rows(drafter.acceptance.high),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,12 +13,7 @@ from paceline.capacity.model.weights import num_params, weight_bytes
 from paceline.capacity.speculation import best_length
 from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice
-from paceline.plan.decisions.fleet import (
-    DEFAULT_MAX_WAIT_S,
-    MAX_LOAD,
-    WAIT_QUANTILE,
-    WITHOUT_PROMPTS,
-)
+from paceline.plan.decisions.fleet import DEFAULT_MAX_WAIT_S, MAX_LOAD
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
@@ -56,6 +52,7 @@ def plan_document(
             "peak_factor": plan.demand.load.peak_factor,
             "slo_ttft_ms": plan.demand.slo.ttft_ms,
             "slo_tpot_ms": plan.demand.slo.tpot_ms,
+            "slo_percentile": 100 * plan.demand.slo.quantile,
         },
         "operating_point": None if plan.point is None else _performance(plan.point),
         "performance": [_performance(row) for row in plan.table],
@@ -70,8 +67,9 @@ def plan_document(
             "rented_machines": None if fleet.rental is None else fleet.rental.num_machines,
             "rented_gpus": None if fleet.rental is None else fleet.rental.num_gpus,
             "load_fraction": fleet.load_fraction,
-            "queue_wait_p95_s": fleet.wait_p95_s,
-            "wait_includes_prompt_queue": False,
+            "slot_wait_s": fleet.slot_wait_s,
+            "prompt_wait_s": fleet.prompt_wait_s,
+            "ttft_s": peak_ttft_s(plan),
         },
         "cost": _cost(plan),
         "acceptance_bills": [asdict(bill) for bill in bills],
@@ -96,7 +94,9 @@ def assumptions(plan: Plan) -> list[str]:
     ]
     if plan.point is not None:
         lines.append(
-            f"the time to first token and the wait for a slot are {WITHOUT_PROMPTS}, which take "
+            "waits for prompts: requests arrive at random (Poisson) and are spread at random over "
+            "the replicas; a step computes the prompts that wait when it begins, as far as "
+            "max_num_batched_tokens allows, beside the decodes. Prompts take "
             f"{plan.point.prefill_fraction:.0%} of a replica's time when its slots are in use"
         )
     if plan.demand.drafter.kind != "none":
@@ -116,11 +116,24 @@ def assumptions(plan: Plan) -> list[str]:
         lines.append("activations, CUDA graphs and runtime memory are allowances, not measured")
     if plan.demand.load.requests_per_day is not None:
         lines.append(
-            f"replicas by the M/M/c queue: {WAIT_QUANTILE:.0%} of requests wait at most "
+            f"replicas by the M/M/c queue: {plan.demand.slo.percentile} % of the requests wait for "
+            "a slot at most "
             f"{'what the SLO leaves' if plan.demand.slo.ttft_ms else f'{DEFAULT_MAX_WAIT_S:g} s'}, "
             f"load at most {MAX_LOAD:.0%} at {plan.demand.load.peak_factor:g} times the mean rate"
         )
     return lines
+
+
+def peak_ttft_s(plan: Plan) -> float | None:
+    """Return the time to first token at the peak: prompt and both waits; None without a load.
+
+    The sum of two percentiles is on the safe side of the percentile of the sum.
+    """
+    fleet = plan.fleet
+    if fleet is None or fleet.slot_wait_s is None or fleet.prompt_wait_s is None:
+        return None
+    assert plan.point is not None
+    return plan.point.prefill_s + fleet.slot_wait_s + fleet.prompt_wait_s
 
 
 def _model(model: PlannedModel) -> dict[str, Any]:
@@ -231,8 +244,9 @@ def _performance(row: BatchPerformance) -> dict[str, Any]:
         "draft_length": row.draft_length,
         "speculation_gain": row.speculation_gain,
         "step_ms": row.step_s * 1e3,
-        "ttft_ms": row.ttft_s * 1e3,
-        "ttft_includes_prompt_queue": False,
+        "ttft_ms": row.ttft_s * 1e3 if math.isfinite(row.ttft_s) else None,
+        "prefill_ms": row.prefill_s * 1e3,
+        "prompt_wait_ms": row.prompt_wait_s * 1e3 if math.isfinite(row.prompt_wait_s) else None,
         "prefill_fraction": row.prefill_fraction,
         "tpot_ms": row.tpot_s * 1e3,
         "output_tokens_per_s": row.output_tokens_per_s,

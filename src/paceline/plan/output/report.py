@@ -9,10 +9,9 @@ from paceline.capacity.model.kv_layout import kv_bytes_per_token
 from paceline.capacity.model.weights import num_params
 from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice
-from paceline.plan.decisions.fleet import WITHOUT_PROMPTS
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.decisions.rental import Rental
-from paceline.plan.output.document import assumptions
+from paceline.plan.output.document import assumptions, peak_ttft_s
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 
 _GIB = 1024**3
@@ -52,12 +51,20 @@ def _answer(plan: Plan) -> list[str]:
     point = plan.point
     lines += _wrapped(
         f"Fits. Holds {plan.max_requests} requests of {context} tokens per replica; at "
-        f"{point.num_requests}: {point.output_tokens_per_s:,.0f} tokens/s, time to first token "
-        f"{point.ttft_s * 1e3:,.0f} ms {WITHOUT_PROMPTS}, time per output token "
+        f"{point.num_requests}: {point.output_tokens_per_s:,.0f} tokens/s, time per output token "
         f"{point.tpot_s * 1e3:.1f} ms.",
         "",
     )
-    return lines
+    if point.num_requests == 1:
+        own = f"The first token of a request alone comes within {point.ttft_s * 1e3:,.0f} ms."
+        return [*lines, own]
+    return lines + _wrapped(
+        f"With all {point.num_requests} slots in use, {plan.demand.slo.percentile} % of the "
+        f"requests get the first token within {point.ttft_s * 1e3:,.0f} ms: "
+        f"{point.prefill_s * 1e3:,.0f} ms for their own prompt, {point.prompt_wait_s * 1e3:,.0f} "
+        "ms for the prompts of others and the decode steps beside them.",
+        "",
+    )
 
 
 def _memory(plan: Plan) -> list[str]:
@@ -116,10 +123,10 @@ def _fleet(plan: Plan) -> list[str]:
             f"{load.requests_per_day:,.0f} requests/day, {load.peak_requests_per_s:,.1f}/s at "
             f"the peak: {fleet.replicas} replicas ({fleet.regions} region(s) of "
             f"{fleet.replicas_per_region}), {fleet.gpus} GPUs; {fleet.load_fraction:.0%} of the "
-            f"slots in use{lost}, 95 of 100 requests wait for a slot at most "
-            f"{fleet.wait_p95_s:.2f} s, {WITHOUT_PROMPTS}",
+            f"rate of full slots is used{lost}",
             "  ",
         )
+        lines += _wrapped(_peak_waits(plan), "  ")
     if fleet.usd_per_hour is None:
         return [*lines, *_wrapped(f"price: {plan.price_source}", "  ")]
     if fleet.rental is not None:
@@ -133,6 +140,18 @@ def _fleet(plan: Plan) -> list[str]:
     if fleet.payback is not None:
         lines.append("  " + _payback(fleet.payback))
     return lines
+
+
+def _peak_waits(plan: Plan) -> str:
+    fleet, point = plan.fleet, plan.point
+    assert fleet is not None
+    assert point is not None
+    return (
+        f"there, {plan.demand.slo.percentile} % of the requests wait at most "
+        f"{fleet.slot_wait_s:.2f} s for a slot and {fleet.prompt_wait_s:.2f} s for other prompts; "
+        f"with {point.prefill_s:.2f} s for their own, the first token comes within "
+        f"{peak_ttft_s(plan):.2f} s"
+    )
 
 
 def _bills(bills: Sequence[AcceptanceBill]) -> list[str]:
