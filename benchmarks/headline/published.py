@@ -1,0 +1,233 @@
+"""Published figures of the same kind of stack, and what this benchmark measures beside each.
+
+The published figures come from larger models on GPUs. Only ratios are compared, each against a
+baseline of its own run. A row that falls short names the cause and what would close the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.headline.arms import NAIVE, PACELINE, PLAIN
+from benchmarks.headline.cells import SATURATED
+from benchmarks.headline.comparisons import (
+    USER_LEVELS,
+    acceptance,
+    throughput_cells,
+    usd_per_million_tokens,
+    users,
+)
+from benchmarks.headline.measured import (
+    LATENCY_P50,
+    REQUESTS_PER_S,
+    TOKENS_PER_S,
+    TPOT_P99,
+    TTFT_P50,
+    Figure,
+    Floats,
+    Measured,
+)
+
+LAYOUT = "vllm+layout"
+SINGLE = "mixed-1"
+CACHED, NEW = "system-cached", "system-new"
+_BY_ARITHMETIC = (
+    "with many requests in flight, a step of a small model on a CPU is bound by arithmetic, not by "
+    "memory: each drafted token that the target verifies costs nearly as much as one that it "
+    "generates, so there is little for speculation to gain"
+)
+_WIDER_MACHINE = (
+    "a machine whose decode steps wait for memory, such as a GPU, and a target that is larger "
+    "relative to its draft"
+)
+_SMALL_BATCH_GAIN = (
+    "two cores are nearly busy with one request, so batching adds less than on a GPU, where one "
+    "request leaves most of the arithmetic idle"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One published figure and the same ratio here."""
+
+    what: str
+    """Figure and comparison, as measured here."""
+    source: str
+    """Stack and figures of the publication."""
+    target: float
+    """The published ratio, or the fraction for `is_fraction`; the lowest end of a range."""
+    measure: Callable[[Measured], Floats | None]
+    """The ratio by repeat, (num_repeats,); None if an arm or a cell of it was not measured."""
+    why: str
+    """The likely cause where the ratio is lower than the target."""
+    closes: str
+    """What would close the gap."""
+    is_fraction: bool = False
+    """Whether the figure is a fraction of one, not a ratio."""
+
+
+def _gain(figure: Figure, base: str, cell: str) -> Callable[[Measured], Floats | None]:
+    def measure(measured: Measured) -> Floats | None:
+        if not measured.has(cell, PACELINE, base):
+            return None
+        return measured.gain(figure, PACELINE, base, cell)
+
+    return measure
+
+
+def measure_acceptance(measured: Measured) -> Floats | None:
+    """Of Paceline over the cells of answers."""
+    cells = throughput_cells(measured)
+    if not cells or not measured.has(cells[0], PACELINE):
+        return None
+    found = acceptance(measured, PACELINE, cells)
+    return None if np.isnan(found).any() else found
+
+
+def measure_floor(measured: Measured) -> Floats | None:
+    """Output tokens/s of Paceline over vLLM without speculation, in the cell with the lowest mean.
+
+    Both have the same layout, so that only speculation and the gateway differ.
+    """
+    cells = throughput_cells(measured)
+    if not cells or not measured.has(cells[0], PACELINE, LAYOUT):
+        return None
+    by_cell = [measured.gain(TOKENS_PER_S, PACELINE, LAYOUT, cell) for cell in cells]
+    return min(by_cell, key=lambda found: float(found.mean()))
+
+
+def _prefix_caching(measured: Measured) -> Floats | None:
+    if not measured.has(CACHED, PACELINE) or NEW not in measured.cells:
+        return None
+    found: Floats = measured.of(TTFT_P50, PACELINE, NEW) / measured.of(TTFT_P50, PACELINE, CACHED)
+    return found
+
+
+def _users(measured: Measured) -> Floats | None:
+    if not set(USER_LEVELS) <= set(measured.cells) or not measured.has(SINGLE, PACELINE, NAIVE):
+        return None
+    found: Floats = users(measured, PACELINE) / users(measured, NAIVE)
+    return None if np.isnan(found).any() else found
+
+
+def _price(measured: Measured) -> Floats | None:
+    if not measured.has(SATURATED, PACELINE, NAIVE):
+        return None
+    # The price of the hour cancels.
+    mine, naive = (usd_per_million_tokens(measured, arm, 1.0) for arm in (PACELINE, NAIVE))
+    found: Floats = naive / mine
+    return found
+
+
+_ADAPTIVE = "adaptive speculation on vLLM, 70B FP8 with an 8B INT4 draft, H100"
+_QUANTIZED = "AWQ, continuous batching and speculation, 70B"
+_ALL = "70B on one H100, all techniques"
+PUBLISHED = (
+    Published(
+        "output tokens/s with 16 requests in flight, over plain vLLM",
+        f"{_ADAPTIVE}: 450 → 1,180 tokens/s",
+        2.6,
+        _gain(TOKENS_PER_S, PLAIN, SATURATED),
+        _BY_ARITHMETIC,
+        _WIDER_MACHINE,
+    ),
+    Published(
+        "P99 per output token with 16 requests in flight, plain vLLM over Paceline",
+        f"{_ADAPTIVE}: 85 → 22 ms",
+        3.9,
+        _gain(TPOT_P99, PLAIN, SATURATED),
+        _BY_ARITHMETIC,
+        _WIDER_MACHINE,
+    ),
+    Published(
+        "P50 time to first token after a shared system prompt, plain vLLM over Paceline",
+        f"{_ADAPTIVE}: 240 → 110 ms",
+        2.2,
+        _gain(TTFT_P50, PLAIN, CACHED),
+        "both servers have the same prefix cache and compute the same last tokens of the prompt; "
+        "speculation starts after the first token",
+        "a load at which requests queue, where answers that end earlier shorten the wait",
+    ),
+    Published(
+        "acceptance rate of Paceline, mean over the cells",
+        f"{_ADAPTIVE}: 0.45 to 0.82",
+        0.68,
+        measure_acceptance,
+        "the draft model has 3.5M parameters, and one of four cells is code at temperature 1",
+        "a draft trained on the served traffic",
+        is_fraction=True,
+    ),
+    Published(
+        "output tokens/s in the worst cell, over vLLM without speculation in the same layout",
+        f"{_ADAPTIVE}: static speculation loses 15 to 20 % on hard text",
+        0.98,
+        measure_floor,
+        "trying whether drafting pays costs steps, and the gateway costs a part of the machine "
+        "that the model uses too",
+        "more cores than the engine needs, and cheaper trials of drafting",
+    ),
+    Published(
+        "requests/s with 16 requests in flight, over naive serving",
+        f"{_QUANTIZED}: 12 → 89 requests/s",
+        7.4,
+        _gain(REQUESTS_PER_S, NAIVE, SATURATED),
+        _SMALL_BATCH_GAIN,
+        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+    ),
+    Published(
+        "P50 latency with 16 requests in flight, naive serving over Paceline",
+        f"{_QUANTIZED}: 2.1 → 0.4 s",
+        5.2,
+        _gain(LATENCY_P50, NAIVE, SATURATED),
+        _SMALL_BATCH_GAIN,
+        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+    ),
+    Published(
+        "P50 time to first token after a shared system prompt, naive serving over Paceline",
+        f"{_ALL}: 480 → 45 ms",
+        10.0,
+        _gain(TTFT_P50, NAIVE, CACHED),
+        "with a model this small, the question after the cached prefix and the fixed cost of a "
+        "request are a larger part of the time to first token",
+        "a longer prompt or a larger model",
+    ),
+    Published(
+        "output tokens/s of a single stream, over naive serving",
+        f"{_ALL}: 28 → 120 tokens/s",
+        4.3,
+        _gain(TOKENS_PER_S, NAIVE, SINGLE),
+        "the draft model and the steps' fixed cost are a large part of a step of so small a target",
+        _WIDER_MACHINE,
+    ),
+    Published(
+        "users within the limits, over naive serving",
+        f"{_ALL}: 4 → 32 users",
+        8.0,
+        _users,
+        "the measured levels are 1, 4 and 16, so the ratio is one of a few",
+        "more levels, and a machine on which batching adds more",
+    ),
+    Published(
+        "price of 1M output tokens with 16 requests in flight, naive serving over Paceline",
+        f"{_ALL}: $2.80 → $0.35",
+        8.0,
+        _price,
+        _SMALL_BATCH_GAIN,
+        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+    ),
+    Published(
+        "P50 time to first token of Paceline, new system prompt over one in the prefix cache",
+        "prefix caching on a long shared system prompt: 50 to 80 % less",
+        2.0,
+        _prefix_caching,
+        "the question after the cached prefix and the fixed cost of a request remain",
+        "a longer shared prompt or a larger model",
+    ),
+)
+NOT_MEASURED_ROW = (
+    "quality after quantization: less than 2 % regression, AWQ perplexity +0.5 %. Not measured: "
+    "Paceline does not quantize models yet."
+)

@@ -1,0 +1,215 @@
+"""The rows of the report as claims: text with a field for every figure.
+
+The report prints them, and the page in docs/ that repeats them is checked against the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.claims.claim import Claim, claim
+from benchmarks.governor.interleaved.analysis import Range, range_of
+from benchmarks.headline.arms import PACELINE, PLAIN
+from benchmarks.headline.cells import OFFERED, SATURATED
+from benchmarks.headline.comparisons import (
+    BestStatic,
+    best_static,
+    later_over_earlier,
+    of_best_static,
+    second_over_first,
+    throughput_cells,
+    usd_per_million_tokens,
+)
+from benchmarks.headline.measured import (
+    LATENCY_P50,
+    REQUESTS_PER_S,
+    TOKENS_PER_S,
+    TPOT_P99,
+    TTFT_P50,
+    Figure,
+    Floats,
+    Measured,
+    read_measured,
+)
+from benchmarks.headline.published import CACHED, LAYOUT, PUBLISHED, SINGLE, Published
+
+SERVER_COLUMNS: tuple[tuple[str, Figure, str, str], ...] = (
+    ("tokens/s, 1 in flight", TOKENS_PER_S, SINGLE, ".0f"),
+    ("tokens/s, 16 in flight", TOKENS_PER_S, SATURATED, ".0f"),
+    ("requests/s, 16 in flight", REQUESTS_PER_S, SATURATED, ".2f"),
+    ("P50 latency, 16 in flight, ms", LATENCY_P50, SATURATED, ".0f"),
+    ("P99 per output token, 16 in flight, ms", TPOT_P99, SATURATED, ".1f"),
+    ("P50 time to first token, cached system prompt, ms", TTFT_P50, CACHED, ".1f"),
+)
+"""Title, figure, cell and format."""
+_OFFERED_COLUMNS: tuple[tuple[str, Figure, str], ...] = (
+    ("P50 latency, ms", LATENCY_P50, ".0f"),
+    ("P50 time to first token, ms", TTFT_P50, ".0f"),
+    ("P99 per output token, ms", TPOT_P99, ".1f"),
+)
+TIMES = "\N{MULTIPLICATION SIGN}"
+_UNKNOWN = "not measured"
+_REACHED, _PARTLY, _SHORT = "reached", "reached in some repeats", "short"
+NOT_REACHED = (_PARTLY, _SHORT)
+"""Verdicts that need a reason."""
+
+
+def read_models(document: Mapping[str, Any]) -> list[Measured]:
+    """The models of the result that have a complete repeat, in the order of the plan."""
+    return [
+        read_measured(document, model)
+        for model in document["plan"]["models"]
+        if any(run["model"] == model for run in document["runs"])
+    ]
+
+
+def verdict(row: Published, values: Floats | None) -> str:
+    """Whether every repeat, some repeats or none reach the published ratio."""
+    if values is None:
+        return _UNKNOWN
+    if values.min() >= row.target:
+        return _REACHED
+    return _PARTLY if values.max() >= row.target else _SHORT
+
+
+def published_head(row: Published) -> str:
+    """The beginning of the row, whose numbers are the publication's or settings."""
+    return f"| {row.what} | {row.source} | {_target(row)} |"
+
+
+def published_rows(models: Sequence[Measured]) -> Iterator[Claim]:
+    """One row per published figure, with a column per model."""
+    for row in PUBLISHED:
+        text = published_head(row)
+        figures: dict[str, object] = {}
+        for number, measured in enumerate(models):
+            values = row.measure(measured)
+            if values is None:
+                text += f" {_UNKNOWN} |"
+                continue
+            times = "" if row.is_fraction else TIMES
+            text += f" {_field(f'm{number}', '.2f', times)}, {verdict(row, values)} |"
+            figures[f"m{number}"] = range_of(values)
+        yield claim(text, **figures)
+
+
+def server_header(measured: Measured) -> list[str]:
+    columns = [title for title, _, cell, _ in SERVER_COLUMNS if cell in measured.cells]
+    return ["server", *columns, *(["$ per 1M output tokens"] if _has_price(measured) else [])]
+
+
+def server_rows(measured: Measured, usd_per_hour: float) -> Iterator[Claim]:
+    """One row per arm with its figures."""
+    for arm in measured.arms:
+        cells = [
+            (measured.of(figure, arm, cell), spec)
+            for _, figure, cell, spec in SERVER_COLUMNS
+            if cell in measured.cells
+        ]
+        if _has_price(measured):
+            cells.append((usd_per_million_tokens(measured, arm, usd_per_hour), ".3f"))
+        yield _row(f"`{arm}`", cells)
+
+
+def ratio_header(measured: Measured) -> list[str]:
+    return ["output tokens/s", *throughput_cells(measured)]
+
+
+def ratio_rows(measured: Measured) -> Iterator[Claim]:
+    """Output tokens/s over plain vLLM, the same layout undrafted, and the best static length."""
+    cells = throughput_cells(measured)
+    for arm in measured.arms:
+        if arm != PLAIN:
+            yield _gain_row(measured, arm, PLAIN, cells)
+    if LAYOUT in measured.arms:
+        for arm in measured.arms:
+            if arm == PACELINE or arm.startswith(f"{LAYOUT}+"):
+                yield _gain_row(measured, arm, LAYOUT, cells)
+    best = best_static(measured)
+    if best is not None:
+        yield from _static_rows(measured, best, cells)
+
+
+def _gain_row(measured: Measured, arm: str, base: str, cells: Sequence[str]) -> Claim:
+    gains = [measured.gain(TOKENS_PER_S, arm, base, cell) for cell in cells]
+    return _row(f"`{arm}` / `{base}`", [(gain, ".2f") for gain in gains], TIMES)
+
+
+def _static_rows(measured: Measured, best: BestStatic, cells: Sequence[str]) -> Iterator[Claim]:
+    static = {cell: of_best_static(measured, best, TOKENS_PER_S, cell) for cell in cells}
+    over = [static[cell] / measured.of(TOKENS_PER_S, PLAIN, cell) for cell in cells]
+    yield _row(f"best static length / `{PLAIN}`", [(gain, ".2f") for gain in over], TIMES)
+    if PACELINE in measured.arms:
+        lead = [measured.of(TOKENS_PER_S, PACELINE, cell) / static[cell] for cell in cells]
+        yield _row("`paceline` / best static length", [(gain, ".2f") for gain in lead], TIMES)
+
+
+def offered_header() -> list[str]:
+    return ["server", *(title for title, _, _ in _OFFERED_COLUMNS)]
+
+
+def offered_rows(measured: Measured) -> Iterator[Claim]:
+    """One row per arm under the same Poisson arrivals; none if that cell was not measured."""
+    if OFFERED in measured.cells:
+        for arm in measured.arms:
+            cells = [
+                (measured.of(figure, arm, OFFERED), spec) for _, figure, spec in _OFFERED_COLUMNS
+            ]
+            yield _row(f"`{arm}`", cells)
+
+
+def noise_header(measured: Measured) -> list[str]:
+    return ["the same server twice", *throughput_cells(measured)]
+
+
+def noise_rows(measured: Measured) -> Iterator[Claim]:
+    """The ratio of the two plain vLLM servers: by server, and in the order of time."""
+    cells = throughput_cells(measured)
+    twice = [second_over_first(measured, cell) for cell in cells]
+    known = [one for one in twice if one is not None]
+    if len(known) == len(cells) > 0:
+        yield _row("second / first", [(one, ".3f") for one in known], TIMES)
+        orders = {f"f{n}": later_over_earlier(measured, cell) for n, cell in enumerate(cells)}
+        fields = " | ".join(f"{{{name}:.3f}}{TIMES}" for name in orders)
+        yield claim(f"| the one that ran later / earlier | {fields} |", **orders)
+
+
+def all_claims(document: Mapping[str, Any]) -> Iterator[Claim]:
+    """Every row of the report of this result."""
+    models = read_models(document)
+    yield from published_rows(models)
+    for measured in models:
+        yield from server_rows(measured, document["plan"]["usd_per_hour"])
+        yield from ratio_rows(measured)
+        yield from offered_rows(measured)
+        yield from noise_rows(measured)
+
+
+def published_texts() -> tuple[str, ...]:
+    """Texts of the rows whose numbers come from publications and settings."""
+    return tuple(published_head(row) for row in PUBLISHED)
+
+
+def _row(head: str, cells: Sequence[tuple[Floats, str]], times: str = "") -> Claim:
+    fields = [_field(f"f{n}", spec, times) for n, (_, spec) in enumerate(cells)]
+    figures = {f"f{n}": _range(values) for n, (values, _) in enumerate(cells)}
+    return claim(f"| {head} | {' | '.join(fields)} |", **figures)
+
+
+def _field(name: str, spec: str, times: str) -> str:
+    return f"{{{name}.mean:{spec}}}{times} ({{{name}.lowest:{spec}}} to {{{name}.highest:{spec}}})"
+
+
+def _range(values: Floats) -> Range:
+    return range_of(np.asarray(values))
+
+
+def _target(row: Published) -> str:
+    return f"{row.target:g}" if row.is_fraction else f"{row.target:g}{TIMES}"
+
+
+def _has_price(measured: Measured) -> bool:
+    return SATURATED in measured.cells

@@ -1,0 +1,124 @@
+"""The report: rows, verdicts, reasons, and claims that a page can be checked with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.claims.checking import find_problems
+from benchmarks.headline.cells import CELLS
+from benchmarks.headline.published import PUBLISHED
+from benchmarks.headline.report import render_report
+from benchmarks.headline.tables import TIMES, all_claims, published_texts, verdict
+
+from .documents import document
+
+NAMES = [cell.name for cell in CELLS]
+RATES = {
+    "naive": [[10.0] * 7, [10.0] * 7],
+    "vllm": [[40.0] * 7, [40.0] * 7],
+    "vllm#again": [[41.0] * 7, [39.0] * 7],
+    "vllm+layout": [[50.0] * 7, [50.0] * 7],
+    "vllm+layout+K=2": [[60.0] * 7, [60.0] * 7],
+    "vllm+layout+K=4": [[70.0] * 7, [70.0] * 7],
+    "paceline": [[80.0] * 7, [120.0] * 7],
+}
+
+
+@pytest.fixture
+def result() -> dict[str, Any]:
+    drafted = {"paceline": (100, 70), "vllm+layout+K=2": (10, 5)}
+    return document(RATES, NAMES, models=("bundled", "twin"), drafted=drafted)
+
+
+def rendered(document: dict[str, Any]) -> str:
+    """The report with an x for the multiplication sign."""
+    return render_report(document).replace(TIMES, "x")
+
+
+def test_ratios_are_those_of_each_repeat(result: dict[str, Any]) -> None:
+    """80/40 and 120/40 over plain vLLM, 80/70 and 120/70 over the best static length."""
+    report = rendered(result)
+    assert "| `paceline` / `vllm` | 2.50x (2.00 to 3.00) |" in report
+    assert "| `paceline` / best static length | 1.43x (1.14 to 1.71) |" in report
+    assert "| `vllm+layout+K=2` / `vllm+layout` | 1.20x (1.20 to 1.20) |" in report
+    assert "| second / first | 1.000x (0.975 to 1.025) |" in report
+    assert "by repeat is `vllm+layout+K=4`, `vllm+layout+K=4`, each chosen on the other" in report
+
+
+def test_every_published_figure_has_a_row_with_its_verdict(result: dict[str, Any]) -> None:
+    """Tokens/s over plain vLLM 2 and 3 against 2.6; over naive serving 8 and 12 against 7.4."""
+    report = rendered(result)
+    assert "2.6x | 2.50x (2.00 to 3.00), reached in some repeats | 2.50x" in report
+    assert "7.4x | 10.00x (8.00 to 12.00), reached |" in report
+    assert "0.68 | 0.70 (0.70 to 0.70), reached |" in report
+    for text in published_texts():
+        assert text.replace(TIMES, "x") in report
+    assert "Not measured: Paceline does not quantize models yet." in report
+
+
+def test_a_row_that_falls_short_says_why_and_what_would_close_it(result: dict[str, Any]) -> None:
+    """The first token comes after 100 ms from every server, so no ratio of it reaches 2.2."""
+    report = rendered(result)
+    (row,) = (one for one in PUBLISHED if one.target == 2.2)
+    short = report.split("## Where it falls short")[1].split("\n## ")[0]
+    assert f"**{row.what}** (bundled, twin). Likely cause: {row.why}" in short
+    assert row.closes in short
+    reached = next(one for one in PUBLISHED if one.target == 7.4)
+    assert reached.what not in short
+
+
+def test_verdicts() -> None:
+    row = next(one for one in PUBLISHED if one.target == 2.6)
+    assert verdict(row, np.array([2.6, 3.0])) == "reached"
+    assert verdict(row, np.array([2.5, 2.6])) == "reached in some repeats"
+    assert verdict(row, np.array([2.5, 2.5])) == "short"
+    assert verdict(row, None) == "not measured"
+
+
+def test_the_worst_cell_decides_whether_speculation_ever_loses() -> None:
+    """0.9 in the cell of hard text, 2.0 elsewhere."""
+    cells = ["mixed-1", "mixed-4", "mixed-16", "hard-4"]
+    rates = {"vllm": [[10.0] * 4], "vllm+layout": [[10.0] * 4]}
+    rates["paceline"] = [[20.0, 20.0, 20.0, 9.0]]
+    report = rendered(document(rates, cells))
+    assert "0.98x | 0.90x (0.90 to 0.90), short |" in report
+
+
+def test_a_page_that_repeats_the_report_is_covered_by_its_claims(result: dict[str, Any]) -> None:
+    link = "[raw](../benchmarks/results/x.json)"
+    tables = [line for line in render_report(result).splitlines() if line.startswith("| ")]
+    rows = [line for line in tables if "(" in line and "to" in line and "n = " not in line]
+    rows += [line for line in tables if line.startswith("| the one that ran later")]
+    page = "\n".join(["# Page", link, *rows])
+    claims = list(all_claims(result))
+    texts = {"published": published_texts()}
+    assert find_problems(page, claims, texts) == []
+    wrong = page.replace("(2.00 to 3.00)", "(2.01 to 3.00)")
+    assert any("does not print" in problem for problem in find_problems(wrong, claims, texts))
+
+
+def test_what_was_not_measured_is_said() -> None:
+    report = rendered(document({"vllm": [[10.0]], "paceline": [[20.0]]}, ["mixed-1"]))
+    assert "| 2.6x | not measured |" in report
+    assert "No static length was measured." in report
+    assert "No measured row falls short." in report
+
+
+def test_one_repeat_is_said_not_to_be_cross_fitted() -> None:
+    rates = {"vllm": [[10.0]], "vllm+K=2": [[20.0]]}
+    assert "One repeat only" in rendered(document(rates, ["mixed-1"]))
+
+
+def test_failed_requests_and_few_requests_are_named(result: dict[str, Any]) -> None:
+    result["runs"][0]["num_errors"] = 3
+    report = rendered(result)
+    assert "**Failed requests, in no figure: `naive` 3.**" in report
+    assert "P99 comes from 2 requests per repeat" in report
+
+
+def test_without_a_complete_repeat_there_is_no_comparison(result: dict[str, Any]) -> None:
+    result["runs"] = result["runs"][:1]
+    assert "No comparison: no repeat of bundled is complete" in rendered(result)
