@@ -116,6 +116,11 @@ class PromptQueue:
         """The wait of a request beside its own prompt."""
         return self._in_turn() if self.steps_per_prompt >= 1 else self._gated()
 
+    def longest_wait_s(self, num_others: int) -> float:
+        """Seconds that a request waits at most, where this many others bring one prompt each."""
+        steps = 1 + math.ceil(self.steps_per_prompt)
+        return num_others * self._service_s + steps * self.step_s
+
     @property
     def _service_s(self) -> float:
         """A prompt with the decode steps that it lengthens the queue by."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from paceline.capacity.prompt_queue import PromptWait
-from paceline.plan.decisions.waits import SlotUse, loaded_wait
+from paceline.plan.decisions.waits import SlotUse, loaded_wait, loaded_wait_s
 from unit.plan.served_replica import ServedReplica, quantile
 
 LARGE_GPU = ServedReplica(1000, 100, 0.1, 0.015, 0.0004, token_budget=8192, num_slots=64)
@@ -74,6 +75,27 @@ def test_a_load_that_cannot_be_served_is_refused(utilization: float) -> None:
 def test_a_request_that_is_alone_waits_for_no_prompt() -> None:
     assert LARGE_GPU.slot_use(1).wait_s(0.95) == 0.0
     assert loaded_wait([LARGE_GPU.slot_use(1)], 0.1).quantile_s(0.99) == 0.0
+
+
+def test_no_request_waits_longer_than_the_prompts_of_all_other_slots_take() -> None:
+    """Two slots: one other prompt of 0.6 s in two steps of 16 ms, and the own two."""
+    two = replace(LONG_PROMPTS, num_slots=2)
+    longest_s = 0.6 + 2 * 0.0158 + 3 * 0.0158
+    assert two.slot_use(2).wait_s(0.99) == pytest.approx(longest_s, rel=0.02)
+    assert loaded_wait_s(two.uses, 0.8 * two.served_per_s, 0.99) == pytest.approx(
+        longest_s, rel=0.02
+    )
+
+
+@pytest.mark.parametrize("num_slots", [1, 2, 3, 5, 10, 48])
+@pytest.mark.parametrize("name", REPLICAS)
+def test_with_all_slots_in_use_the_wait_is_longest(name: str, num_slots: int) -> None:
+    """So an SLO that holds there holds at every load that the slots admit."""
+    replica = replace(REPLICAS[name], num_slots=num_slots)
+    full = replica.uses[-1]
+    for share in (0.5, 0.95, 0.99):
+        loaded_s = loaded_wait_s(replica.uses, 0.85 * full.requests_per_s, share)
+        assert loaded_s <= full.wait_s(share)
 
 
 def test_the_wait_grows_with_the_slots_in_use() -> None:

@@ -23,7 +23,7 @@ from paceline.capacity.cost import (
 from paceline.capacity.queueing import wait_quantile_s
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.rental import Rental, rent
-from paceline.plan.decisions.waits import loaded_wait
+from paceline.plan.decisions.waits import loaded_wait_s
 from paceline.plan.values import Load, Offer, Placement, PlanError, Slo
 
 MAX_LOAD = 0.85
@@ -98,7 +98,7 @@ def plan_fleet(
         slot_wait_s = _slot_wait_s(point, arrivals, slo, per_region)
         uses = [batch.slots for batch in (*smaller_batches, point)]
         try:
-            prompt_wait_s = loaded_wait(uses, arrivals / per_region).quantile_s(slo.quantile)
+            prompt_wait_s = loaded_wait_s(uses, arrivals / per_region, slo.quantile)
         except ValueError as error:  # Drafts leave a step too few tokens for the prompts.
             raise PlanError(str(error)) from None
     replicas = per_region * load.regions

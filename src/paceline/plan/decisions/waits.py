@@ -1,8 +1,9 @@
 """Waiting for the prompts of other requests: with all slots of a replica in use, and under a load.
 
-With n slots in use, the n - 1 others bring prompts at their share of the replica's rate. Under a
-load, arrivals are Poisson, and the number of requests that a new one finds has the distribution of
-`capacity.queueing`. Both use `capacity.prompt_queue` for the wait among a given number of requests.
+Arrivals are Poisson. With all slots in use they come at the rate that the replica serves; under a
+load, the number of requests that a new one finds has the distribution of `capacity.queueing`. Both
+use `capacity.prompt_queue` for the wait among a given number of requests, and neither wait is
+longer than the prompts of all other slots take.
 """
 
 from __future__ import annotations
@@ -38,22 +39,37 @@ class SlotUse:
         return self.num_requests / self.requests_per_s
 
     def wait_s(self, quantile: float) -> float:
-        """Wait of a request for the prompts of the others; infinite where it has no bound."""
+        """Wait of a request for the prompts of the others; infinite where they find no room.
+
+        It is at least that of any smaller load.
+        """
         if self.num_requests == 1:
             return 0.0
         try:
             queue = self._queue(self.requests_per_s)
         except ValueError:
             return math.inf
-        others_per_s = self.requests_per_s * (self.num_requests - 1) / self.num_requests
-        return replace(queue, arrivals_per_s=others_per_s).wait().quantile_s(quantile)
+        return min(queue.wait().quantile_s(quantile), queue.longest_wait_s(self.num_requests - 1))
 
     def wait_among(self, arrivals_per_s: float) -> PromptWait:
         """Wait of a request that finds this many others. `ValueError` where it has no bound."""
         return self._queue(arrivals_per_s).wait()
 
+    def longest_wait_s(self, arrivals_per_s: float) -> float:
+        """Wait for the prompts of all others."""
+        return self._queue(arrivals_per_s).longest_wait_s(self.num_requests - 1)
+
     def _queue(self, arrivals_per_s: float) -> PromptQueue:
         return PromptQueue(arrivals_per_s, self.prefill_s, self.step_s, self.steps_per_prompt)
+
+
+def loaded_wait_s(uses: Sequence[SlotUse], arrivals_per_s: float, quantile: float) -> float:
+    """Return the wait for prompts under a load, at a quantile; see `loaded_wait`."""
+    full = uses[-1]
+    if full.num_requests == 1:
+        return 0.0
+    wait = loaded_wait(uses, arrivals_per_s)
+    return min(wait.quantile_s(quantile), full.longest_wait_s(arrivals_per_s))
 
 
 def loaded_wait(uses: Sequence[SlotUse], arrivals_per_s: float) -> PromptWait:
