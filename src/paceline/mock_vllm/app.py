@@ -56,7 +56,7 @@ class App:
         self._request_log = request_log
         self._book = book
         self._server_faults = server_faults
-        self._metrics = EngineMetrics(runner.engine, settings.model, speculates=settings.speculates)
+        self._metrics = EngineMetrics(runner.engine, settings.model, speculates=settings.drafts)
         self._random = random.Random(settings.seed)
         # path → method → (name of the route in fault scripts, handler)
         self._routes: dict[str, dict[str, tuple[str, Callable[[Exchange], None]]]] = {

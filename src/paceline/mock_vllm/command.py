@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 import uvloop
 
 from paceline.mock_vllm.faults.fault_script import load_faults
+from paceline.mock_vllm.model.speculation import Speculation, read_speculative_config
 from paceline.mock_vllm.server import MockVllm, exit_process
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -24,6 +26,17 @@ def _parse_counts(
         return tuple(int(part) for part in value.split(","))
     except ValueError:
         raise click.BadParameter(f"must be integers such as 1 or 1,3,2; got {value}") from None
+
+
+def _parse_speculation(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> Speculation | None:
+    if value is None:
+        return None
+    try:
+        return read_speculative_config(json.loads(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(
@@ -56,6 +69,22 @@ def _parse_counts(
     default="1",
     callback=_parse_counts,
     help="Tokens in each chunk of a stream, as a repeating pattern such as 1,3,2.",
+)
+@click.option(
+    "--speculative-config",
+    "speculation",
+    callback=_parse_speculation,
+    metavar="JSON",
+    help="Scripted speculation in vLLM's form: num_speculative_tokens, rejection_sample_method "
+    "(synthetic) and synthetic_acceptance_rates.",
+)
+@click.option(
+    "--draft-ms", default=_DEFAULTS.draft_ms, help="Time per draft token of a step in ms."
+)
+@click.option(
+    "--verify-ms",
+    default=_DEFAULTS.verify_ms,
+    help="Time per draft token of a step and per running sequence in ms.",
 )
 @click.option(
     "--speculates",
@@ -97,6 +126,9 @@ def mock_vllm(
     prefill_tokens_per_s: float,
     max_num_seqs: int,
     tokens_per_chunk: tuple[int, ...],
+    speculation: Speculation | None,
+    draft_ms: float,
+    verify_ms: float,
     speculates: bool,
     api_key: str,
     eos_every_tokens: int,
@@ -127,6 +159,9 @@ def mock_vllm(
             prefill_tokens_per_s=prefill_tokens_per_s,
             max_num_seqs=max_num_seqs,
             tokens_per_chunk=tokens_per_chunk,
+            speculation=speculation,
+            draft_ms=draft_ms,
+            verify_ms=verify_ms,
             speculates=speculates,
             api_key=api_key,
             eos_every_tokens=eos_every_tokens,

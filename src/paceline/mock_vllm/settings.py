@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
+from paceline.mock_vllm.model.speculation import Speculation
 
 BLOCK_TOKENS = 16
 """Tokens per block of the virtual KV cache; vLLM's default."""
@@ -17,7 +18,8 @@ class MockVllmSettings:
     model: str = "mock_vllm"
     max_model_len: int = 4096
     tpot_ms: float = 20.0
-    """Time per output token of each running request, independent of the load."""
+    """Time per output token of each running request, independent of the load. With `speculation`:
+    time per step of a request without its draft tokens."""
     prefill_tokens_per_s: float = 20_000.0
     """Prefill rate. Prompts are prefilled one after another; cached tokens take no time."""
     max_num_seqs: int = 256
@@ -26,6 +28,12 @@ class MockVllmSettings:
     """Blocks of 16 tokens in the virtual KV cache; 0: enough for `max_num_seqs` full contexts."""
     tokens_per_chunk: tuple[int, ...] = (1,)
     """Tokens in each chunk of a stream; the pattern repeats."""
+    speculation: Speculation | None = None
+    """Draft lengths and acceptance by script; None: no draft tokens."""
+    draft_ms: float = 0.0
+    """Time per draft token of a step."""
+    verify_ms: float = 0.0
+    """Time per draft token of a step and per running sequence: what the load adds."""
     speculates: bool = False
     """Refuse `min_p` and `logit_bias` and report draft counters, as vLLM does with speculative
     decoding."""
@@ -39,8 +47,18 @@ class MockVllmSettings:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must not be empty: it is the name that requests must give.")
-        if self.tpot_ms < 0:
-            raise ValueError(f"tpot_ms must not be negative, got {self.tpot_ms}.")
+        for name in ("tpot_ms", "draft_ms", "verify_ms"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if self.speculation is None and (self.draft_ms or self.verify_ms):
+            raise ValueError(
+                "draft_ms and verify_ms are times of draft tokens; give speculative_config too."
+            )
+        if self.speculation is not None and self.tokens_per_chunk != (1,):
+            raise ValueError(
+                "tokens_per_chunk and speculative_config exclude each other: both decide how many "
+                "tokens a chunk has."
+            )
         if self.prefill_tokens_per_s <= 0:
             raise ValueError(
                 f"prefill_tokens_per_s must be positive, got {self.prefill_tokens_per_s}."
@@ -60,6 +78,11 @@ class MockVllmSettings:
             raise ValueError(
                 f"tokens_per_chunk must be counts of at least 1, got {self.tokens_per_chunk}."
             )
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the server answers as a vLLM with speculative decoding."""
+        return self.speculates or self.speculation is not None
 
     @property
     def kv_blocks(self) -> int:

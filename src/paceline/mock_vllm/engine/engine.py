@@ -4,9 +4,11 @@ The caller passes the time in; nothing in this module waits. A sequence is queue
 `max_num_seqs` run and the virtual KV cache has room for it. Then the part of its prompt that is not
 cached is prefilled; prompts are prefilled one after another at `prefill_tokens_per_s`. The first
 token is due when the prefill ends, and token k is due k * `tpot_ms` later. Each sequence has its
-own steps, so these times do not depend on the load. When the cache is full, the sequence that
-started last is preempted: it loses its blocks, goes to the front of the queue, and its tokens are
-prefilled again.
+own steps, so these times do not depend on the load. With scripted speculation, a step after the
+first token verifies K drafts, yields one token more than it accepts, and takes
+`tpot_ms` + K * (`draft_ms` + n * `verify_ms`) with n running sequences. When the cache is full, the
+sequence that started last is preempted: it loses its blocks, goes to the front of the queue, and
+its tokens are prefilled again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable
 
 from paceline.mock_vllm.engine.kv_cache import KvCache, SequenceBlocks
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
+from paceline.mock_vllm.model.speculation import DraftVerdicts
 from paceline.mock_vllm.settings import MockVllmSettings
 
 
@@ -34,6 +37,7 @@ class Sequence:
         "is_held",
         "num_chunks",
         "on_delta",
+        "verdicts",
     )
 
     def __init__(
@@ -42,12 +46,15 @@ class Sequence:
         cache_salt: str,
         generator: AnswerGenerator,
         on_delta: Callable[[AnswerDelta], None],
+        verdicts: DraftVerdicts | None = None,
     ) -> None:
         self.ids = list(prompt_ids)
         """The prompt and all tokens generated so far."""
         self.cache_salt = cache_salt
         self.generator = generator
         self.on_delta = on_delta
+        self.verdicts = verdicts
+        """Needed where the engine speculates."""
         self.due_s = 0.0
         self.num_chunks = 0
         self.blocks: SequenceBlocks | None = None
@@ -74,6 +81,9 @@ class Engine:
         self.prompt_tokens_total = 0
         self.generation_tokens_total = 0
         self.preemptions_total = 0
+        self.drafts_total = 0
+        self.draft_tokens_total = 0
+        self.accepted_per_position_total = [0] * self._draft_length
         self.finished_total: Counter[str] = Counter()
 
     @property
@@ -108,7 +118,7 @@ class Engine:
         if sequence.is_held:
             sequence.is_held = False
             if sequence.blocks is not None:
-                self._push(sequence, now_s + self._tpot_s)
+                self._push(sequence, now_s + self._step_s(1))
 
     def next_due_s(self) -> float | None:
         """When `advance` has to be called next; None while no sequence is due."""
@@ -124,10 +134,11 @@ class Engine:
                 self._step(sequence, now_s)
 
     def _step(self, sequence: Sequence, now_s: float) -> None:
-        pattern = self._settings.tokens_per_chunk
-        num_wanted = pattern[sequence.num_chunks % len(pattern)]
+        num_wanted = self._num_tokens(sequence)
         if not self._make_room(sequence, len(sequence.ids) + num_wanted, now_s):
             return
+        if self._draft_length and sequence.num_chunks:
+            self._count_drafts(num_wanted - 1)
         delta = sequence.generator.advance(num_wanted)
         sequence.num_chunks += 1
         sequence.ids += delta.ids
@@ -138,8 +149,8 @@ class Engine:
             self._stop(sequence)
             self._admit(now_s)
         else:
-            num_next = pattern[sequence.num_chunks % len(pattern)]
-            self._push(sequence, sequence.due_s + num_next * self._tpot_s)
+            num_next = 1 if self._draft_length else self._num_tokens(sequence)
+            self._push(sequence, sequence.due_s + self._step_s(num_next))
         sequence.on_delta(delta)
 
     def _make_room(self, sequence: Sequence, num_tokens: int, now_s: float) -> bool:
@@ -155,8 +166,32 @@ class Engine:
         return True
 
     @property
-    def _tpot_s(self) -> float:
-        return self._settings.tpot_ms / 1000 * self.slow_factor
+    def _draft_length(self) -> int:
+        speculation = self._settings.speculation
+        return 0 if speculation is None else speculation.draft_length
+
+    def _num_tokens(self, sequence: Sequence) -> int:
+        """Tokens of the sequence's next chunk; the first one has no drafts."""
+        if not self._draft_length:
+            pattern = self._settings.tokens_per_chunk
+            return pattern[sequence.num_chunks % len(pattern)]
+        if not sequence.num_chunks:
+            return 1
+        assert sequence.verdicts is not None
+        return 1 + sequence.verdicts.num_accepted(sequence.generator.num_tokens, self._draft_length)
+
+    def _count_drafts(self, num_accepted: int) -> None:
+        self.drafts_total += 1
+        self.draft_tokens_total += self._draft_length
+        for position in range(num_accepted):
+            self.accepted_per_position_total[position] += 1
+
+    def _step_s(self, num_tokens: int) -> float:
+        """Time to the next chunk of a sequence, with `num_tokens` tokens that are no drafts."""
+        settings = self._settings
+        per_draft_ms = settings.draft_ms + len(self._running) * settings.verify_ms
+        milliseconds = num_tokens * settings.tpot_ms + self._draft_length * per_draft_ms
+        return milliseconds / 1000 * self.slow_factor
 
     def _push(self, sequence: Sequence, due_s: float) -> None:
         sequence.due_s = due_s

@@ -35,6 +35,9 @@ class EngineFigures:
     prompt_tokens_total: int
     generation_tokens_total: int
     finished_total: Mapping[str, int]
+    drafts_total: int
+    draft_tokens_total: int
+    accepted_per_position_total: tuple[int, ...]
 
     @classmethod
     def of(cls, engine: Engine) -> EngineFigures:
@@ -48,6 +51,9 @@ class EngineFigures:
             engine.prompt_tokens_total,
             engine.generation_tokens_total,
             dict(engine.finished_total),
+            engine.drafts_total,
+            engine.draft_tokens_total,
+            tuple(engine.accepted_per_position_total),
         )
 
 
@@ -55,7 +61,8 @@ class EngineMetrics:
     """Reads the engine's state at each scrape."""
 
     def __init__(self, engine: Engine, model: str, *, speculates: bool = False) -> None:
-        """`speculates`: include a counter of drafts, as vLLM does where it drafts; it stays 0."""
+        """`speculates`: include the counters of drafts, as vLLM does where it drafts; without
+        scripted speculation they stay 0."""
         self._registry = CollectorRegistry()
         self._registry.register(_Reader(engine, model, speculates))
 
@@ -76,7 +83,7 @@ class _Reader(Collector):
             self._shown = EngineFigures.of(self._engine)
         shown = self._shown
         if self._speculates:
-            yield self._counter("spec_decode_num_drafts", "Number of spec decoding drafts.", 0)
+            yield from self._speculation(shown)
         yield self._gauge(
             "num_requests_running",
             "Number of requests in model execution batches.",
@@ -125,6 +132,23 @@ class _Reader(Collector):
                 (*self._labels, reason), shown.finished_total.get(reason, 0), self._created_s
             )
         yield finished
+
+    def _speculation(self, shown: EngineFigures) -> Iterator[Metric]:
+        per_position = shown.accepted_per_position_total
+        for name, text, value in (
+            ("drafts", "Number of spec decoding drafts.", shown.drafts_total),
+            ("draft_tokens", "Number of draft tokens.", shown.draft_tokens_total),
+            ("accepted_tokens", "Number of accepted tokens.", sum(per_position)),
+        ):
+            yield self._counter(f"spec_decode_num_{name}", text, value)
+        positions = CounterMetricFamily(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "Accepted tokens per draft position.",
+            labels=("model_name", "engine", "position"),
+        )
+        for position, count in enumerate(per_position):
+            positions.add_metric((*self._labels, str(position)), count, self._created_s)
+        yield positions
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))

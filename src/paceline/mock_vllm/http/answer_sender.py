@@ -17,6 +17,7 @@ from paceline.mock_vllm.http.response_format import ChoiceDelta, EventWriter
 from paceline.mock_vllm.http.responses import ResponseWriter
 from paceline.mock_vllm.http.wire import Exchange
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
+from paceline.mock_vllm.model.speculation import DraftVerdicts
 from paceline.mock_vllm.model.vocabulary import pack_ids
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -66,7 +67,11 @@ class AnswerSender:
         sampling = replace(request.sampling, seed=request.seeds[choice % len(request.seeds)])
         ids = request.prompts[prompt]
         generator = AnswerGenerator(ids, sampling, self._settings.eos_every_tokens)
-        return Sequence(ids, request.cache_salt, generator, partial(self._take, choice))
+        verdicts = None
+        if request.acceptance_rates:
+            seed = f"{self._settings.seed} {choice} {zlib.crc32(pack_ids(ids))}"
+            verdicts = DraftVerdicts(request.acceptance_rates, seed)
+        return Sequence(ids, request.cache_salt, generator, partial(self._take, choice), verdicts)
 
     def announce(self) -> None:
         """Send the events that the route sends before it computes the prompt."""

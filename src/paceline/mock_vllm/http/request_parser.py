@@ -14,6 +14,7 @@ from paceline.mock_vllm.http.field_checks import check_types
 from paceline.mock_vllm.http.prompts import chat_prompt, completion_prompts
 from paceline.mock_vllm.http.refusals import RequestRefused, invalid
 from paceline.mock_vllm.model.sampling import SamplingParams
+from paceline.mock_vllm.model.speculation import check_rates, is_list_of_numbers
 from paceline.mock_vllm.model.vocabulary import VOCABULARY_SIZE
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -37,6 +38,8 @@ class ParsedRequest:
     return_token_ids: bool
     echo: bool
     cache_salt: str
+    acceptance_rates: tuple[float, ...] = ()
+    """Scripted acceptance of its drafts, unconditional by position; empty without speculation."""
     response: Mapping[str, Any] | None = None
     """The body of a request to /v1/responses, which its answer repeats; else None."""
 
@@ -85,7 +88,30 @@ def parse_request(
         return_token_ids=bool(body.get("return_token_ids")),
         echo=not is_chat and bool(body.get("echo")),
         cache_salt=body.get("cache_salt") or "",
+        acceptance_rates=_acceptance_rates(body, settings),
     )
+
+
+def _acceptance_rates(body: Mapping[str, Any], settings: MockVllmSettings) -> tuple[float, ...]:
+    """The rates in `vllm_xargs` of the request, else the server's.
+
+    vLLM passes `vllm_xargs` on to extensions and reads no rates from it.
+    """
+    speculation = settings.speculation
+    if speculation is None:
+        return ()
+    extra = body.get("vllm_xargs")
+    rates = extra.get("synthetic_acceptance_rates") if isinstance(extra, dict) else None
+    if rates is None:
+        return speculation.rates
+    if not is_list_of_numbers(rates):
+        text = f"synthetic_acceptance_rates must be a list of numbers, got {rates!r}."
+        raise invalid(text, "vllm_xargs")
+    try:
+        check_rates(rates, speculation.draft_length)
+    except ValueError as error:
+        raise invalid(str(error), "vllm_xargs") from None
+    return tuple(map(float, rates))
 
 
 def _sampling(
@@ -114,9 +140,7 @@ def _sampling(
     max_tokens = room if wanted is None else min(room, wanted)
     min_tokens = body.get("min_tokens") or 0
     _check_numbers(body, max_tokens=max_tokens, min_tokens=min_tokens, n=n)
-    if settings.speculates and (
-        _number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")
-    ):
+    if settings.drafts and (_number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")):
         raise invalid(
             "The min_p and logit_bias sampling parameters "
             "are not yet supported with speculative decoding."
