@@ -13,16 +13,22 @@ from paceline.policy_registry import policy_names
 from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS, governed_policy
 from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
 from paceline.policy_simulator.evaluation.fleet import FleetSummary, simulate_fleet
+from paceline.policy_simulator.evaluation.shifting_traces import phases_of
 from paceline.policy_simulator.evaluation.summary import PhaseSummary
 from paceline.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
 from paceline.policy_simulator.machines.machine import Disturbance
 from paceline.policy_simulator.machines.profiles import Profile, load_profile, profile_names
+from paceline.policy_simulator.traffic.phases import Phase
+from paceline.shifting_trace.published import find_trace
+from paceline.workloads.fields import WorkloadError
 
 _EXAMPLES = """examples:
   python -m paceline.policy_simulator
   python -m paceline.policy_simulator --profile 72b-tp8-h100 --trace shifting --json result.json
   python -m paceline.policy_simulator --profile cpu-twin --ngram --noise 0.1
   python -m paceline.policy_simulator --policy latency
+  python -m paceline.policy_simulator --shifting-trace easy-hard-easy --policy latency
+  python -m paceline.policy_simulator --profile 7b-h200 --shifting-trace my.json --load-scale 8
   python -m paceline.policy_simulator --profile 7b-h200 --trace prefills --prefill-chunk 16
   python -m paceline.policy_simulator --slow-factor 2 --slow-from-s 100 --slow-for-s 60
   python -m paceline.policy_simulator --profile 7b-h200 --trace bursts --replicas 1000
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"--prefill-chunk is {options.prefill_chunk}; it must be at least 1")
         machine = profile.machine.with_prefill_chunks(options.prefill_chunk)
         profile = replace(profile, machine=machine)
-    trace = build_trace(options.trace, profile)
+    trace, source = _trace(parser, options, profile)
     disturbance = Disturbance(
         noise_fraction=options.noise,
         stall_chance=options.stall_chance,
@@ -65,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "profile": profile.name,
         "drafter": profile.machine.drafter,
         "tells_first_tokens": profile.machine.reports_first_tokens,
-        "trace": options.trace,
+        **source,
         "prefill_chunk_tokens": options.prefill_chunk,
         "seed": options.seed,
         "disturbance": asdict(disturbance),
@@ -94,10 +100,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             governed=governed,
         )
         result |= asdict(comparison)
-        print(_render_comparison(profile, options.trace, comparison, governed))
+        print(_render_comparison(profile, str(source["trace"]), comparison, governed))
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _trace(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, profile: Profile
+) -> tuple[tuple[Phase, ...], dict[str, object]]:
+    """The phases to run, and the keys of the result that identify them."""
+    if options.shifting_trace is None:
+        return build_trace(options.trace, profile), {"trace": options.trace}
+    for flag, scale in (("--load-scale", options.load_scale), ("--time-scale", options.time_scale)):
+        if not 0 < scale < float("inf"):
+            parser.error(f"{flag} is {scale}; it must be a finite number above 0")
+    try:
+        trace = find_trace(options.shifting_trace)
+        phases = phases_of(trace.scaled(load=options.load_scale, time=options.time_scale))
+    except (WorkloadError, ValueError) as error:
+        parser.error(str(error))
+    identity = {"sha256": trace.sha256, "load_scale": options.load_scale}
+    return phases, {
+        "trace": trace.name,
+        "shifting_trace": identity | {"time_scale": options.time_scale},
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,7 +135,19 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--profile", choices=profile_names(), default="cpu-twin")
-    parser.add_argument("--trace", choices=TRACE_NAMES, default="shifting")
+    traffic = parser.add_mutually_exclusive_group()
+    traffic.add_argument("--trace", choices=TRACE_NAMES, default="shifting")
+    traffic.add_argument(
+        "--shifting-trace",
+        metavar="NAME|FILE",
+        help="a shifting-acceptance trace (docs/reference/shifting-trace.md)",
+    )
+    parser.add_argument(
+        "--load-scale", type=float, default=1.0, help="factor on the load of --shifting-trace"
+    )
+    parser.add_argument(
+        "--time-scale", type=float, default=1.0, help="factor on its phases' durations"
+    )
     drafter = parser.add_mutually_exclusive_group()
     drafter.add_argument("--ngram", action="store_true", help="use an n-gram drafter, at no cost")
     drafter.add_argument(

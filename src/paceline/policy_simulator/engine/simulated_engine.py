@@ -79,9 +79,7 @@ class SimulatedEngine:
         ceiling = self._machine.max_draft_length if ceiling is None else ceiling
         log = LogWriter(phase)
         depth = 2 if self._machine.is_async else 1
-        while (
-            (self._now_s < end_s) if end_s is not None else len(log.steps) < (phase.num_steps or 0)
-        ):
+        while self._continues(phase, end_s, log):
             num_in_engine = len(self._running) + len(self._waiting)
             self._waiting.extend(arrivals.due(self._now_s, num_in_engine))
             while len(self._in_flight) < depth:
@@ -95,6 +93,13 @@ class SimulatedEngine:
                 break
         self._waiting.extend(arrivals.remaining())
         return log.finish(self._now_s - start_s)
+
+    def _continues(self, phase: Phase, end_s: float | None, log: LogWriter) -> bool:
+        if end_s is not None:
+            return self._now_s < end_s
+        if phase.num_steps is not None:
+            return len(log.steps) < phase.num_steps
+        return log.ended_tokens < (phase.output_tokens or 0)
 
     def _check(self, phase: Phase) -> None:
         needs_ngram = [kind.name for kind in phase.classes if not kind.truth.always_offers]
@@ -303,6 +308,7 @@ class SimulatedEngine:
             log.firsts.append(now_s - batch.arrived_s[firsts])
             batch.first_output_s[firsts] = now_s
         batch.last_output_s[slots] = now_s
+        log.ended_tokens += int(np.add.reduce(batch.output_tokens[ended]))
         with_rate = ended[batch.output_tokens[ended] > 1]
         if len(with_rate):
             took_s = now_s - batch.first_output_s[with_rate]

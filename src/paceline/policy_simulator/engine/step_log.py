@@ -60,6 +60,8 @@ class LogWriter:
     waits: list[Floats] = field(default_factory=list)
     firsts: list[Floats] = field(default_factory=list)
     paces: list[Floats] = field(default_factory=list)
+    ended_tokens: int = 0
+    """Output tokens of the answers that ended in the phase."""
 
     def finish(self, seconds: float) -> StepLog:
         """The log, for a phase that took `seconds`."""

@@ -146,7 +146,8 @@ class OpenLoop:
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of traffic in which only chance varies, and the concurrency if it ramps. Its length
-    is given in virtual seconds or, for closed loops without a ramp only, in engine steps.
+    is given in virtual seconds or, for closed loops without a ramp only, in engine steps or in
+    output tokens.
     """
 
     name: str
@@ -154,6 +155,8 @@ class Phase:
     classes: tuple[TrafficClass, ...]
     duration_s: float | None = None
     num_steps: int | None = None
+    output_tokens: int | None = None
+    """The phase ends when the answers that ended in it hold this many tokens."""
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -161,10 +164,13 @@ class Phase:
         names = [kind.name for kind in self.classes]
         if len(set(names)) != len(names):
             raise ValueError(f"phase {self.name!r} has the classes {names}; each may occur once")
-        if (self.duration_s is None) == (self.num_steps is None):
-            raise ValueError(f"phase {self.name!r} needs duration_s or num_steps, but not both")
+        ends = (self.duration_s, self.num_steps, self.output_tokens)
+        if sum(end is not None for end in ends) != 1:
+            raise ValueError(
+                f"phase {self.name!r} needs duration_s or num_steps or output_tokens, and only one"
+            )
         is_steady = isinstance(self.load, ClosedLoop) and self.load.last is None
-        if self.num_steps is not None and not is_steady:
+        if self.duration_s is None and not is_steady:
             raise ValueError(f"phase {self.name!r} is not a steady closed loop; give duration_s")
 
 
