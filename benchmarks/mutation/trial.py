@@ -37,10 +37,6 @@ _BYTECODE = str(Path(tempfile.gettempdir()) / "paceline-mutation-bytecode")
 _MIN_LIMIT_S = 10
 _CPU_FACTOR = 5.0
 _WALL_FACTOR = 10.0
-_MAX_IDLE_S = 10.0
-"""A process that computes nothing for this long waits for what never comes."""
-_LEAST_CPU_S = 0.02
-_LOOK_S = 0.5
 _MAX_PAUSE_S = 1.0
 """A longer pause of this process is not counted: its children were paused, too."""
 
@@ -109,12 +105,7 @@ def run_trial(
         pid = os.fork()
         if pid == 0:
             _run_child(module, path, source, tests, limit_s, order, Path(report.name))
-        try:
-            outcome, cpu_s = _await(pid, _WALL_FACTOR * limit_s)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            raise
+        outcome, cpu_s = _await(pid, _WALL_FACTOR * limit_s)
         found = json.loads(report.read() or "{}")
     if baseline is None:
         _preload(found.get("modules", ()))
@@ -152,18 +143,13 @@ def _run_child(
 
 
 def _await(pid: int, limit_s: float) -> tuple[str, float]:
-    """Wait for the process; kill its group after `limit_s` of wall time, or when it is idle."""
+    """Wait for the process; kill its group after `limit_s` of wall time."""
     waited_s, before_s = 0.0, time.monotonic()
-    looked_at_s = active_at_s = seen_cpu_s = 0.0
     while True:
         found, status, usage = os.wait4(pid, os.WNOHANG)
         if found:
             break
-        if waited_s - looked_at_s > _LOOK_S:
-            looked_at_s, now_cpu_s = waited_s, _cpu_s(pid)
-            if now_cpu_s - seen_cpu_s > _LEAST_CPU_S:
-                active_at_s, seen_cpu_s = waited_s, now_cpu_s
-        if waited_s > limit_s or waited_s - active_at_s > _MAX_IDLE_S:
+        if waited_s > limit_s:
             os.killpg(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
             break
@@ -175,12 +161,6 @@ def _await(pid: int, limit_s: float) -> tuple[str, float]:
     if os.WIFSIGNALED(status):
         return "timeout", cpu_s
     return {0: "passed", 1: "failed", 2: "failed"}.get(os.WEXITSTATUS(status), "error"), cpu_s
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of a child that has not been waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _preload(names: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutation import trial
 from benchmarks.mutation.trial import Trial, run_trial
 
 SOURCE = "def double(number: int) -> int:\n    return 2 * number\n"
@@ -45,18 +44,6 @@ def test_the_outcome_is_that_of_the_changed_source(module: Path, source: str, ou
     assert found.cpu_s > 0.0
     assert module.read_text() == SOURCE
     assert "doubling" not in sys.modules
-
-
-def test_a_test_that_waits_for_ever_is_ended_soon(
-    module: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trial, "_MAX_IDLE_S", 1.0)
-    waits = SOURCE.replace(
-        "    return", "    import threading\n    threading.Event().wait()\n    return"
-    )
-    tests = [str(module.with_name("test_doubling.py"))]
-    found = run_trial("doubling", module, waits, tests, Trial("passed", 100.0))
-    assert found.outcome == "timeout"
 
 
 def test_the_quickest_tests_run_first_and_a_failure_ends_the_run(module: Path) -> None:

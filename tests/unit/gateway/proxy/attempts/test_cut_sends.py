@@ -18,7 +18,7 @@ from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.answer import Answer
 from paceline.gateway.proxy.attempt import RequestContext
-from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.proxy.attempt_end import COMPLETED
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import Replica
@@ -133,20 +133,12 @@ def begun(
     return answer, LeaseTable(Breakers(FAILURES), ProgressWatch())
 
 
-async def until_it_waits(attempt: asyncio.Task[AttemptEnd], client: SlowClient) -> None:
-    """Wait until the attempt waits for its client, and fail if it ends before."""
-    waiting = asyncio.create_task(client.is_waited_for.wait())
-    await asyncio.wait({attempt, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    assert not attempt.done()
-
-
 async def answer_to(client: SlowClient, *, events_per_read: int = 1) -> bytes:
     """The stream that the client reads; its first attempt is cut while a send waits for it."""
     answer, leases = begun(client, events_per_read, {})
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
-        await until_it_waits(attempt, client)
+        await client.is_waited_for.wait()
         lease.cut(Outcome.TIMED_OUT)
         assert (await attempt).outcome is Outcome.TIMED_OUT
     client.read_on()
@@ -208,7 +200,7 @@ async def test_a_stream_that_has_arrived_to_its_end_is_not_cut(
     answer, leases = begun(client, events_per_read, fields)
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
-        await until_it_waits(attempt, client)
+        await client.is_waited_for.wait()
         leases.cut_hung(REPLICAS[0].name)
         client.read_on()
         assert await attempt == COMPLETED
