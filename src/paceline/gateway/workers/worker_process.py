@@ -95,29 +95,29 @@ class WorkerProcess:
     ) -> WorkerProcess:
         """Start a process that serves on this socket. May raise OSError."""
         own_end, worker_end = socket.socketpair()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                # -P: never import from the working folder
-                *(sys.executable, "-P", str(_PROGRAM)),
-                *(str(worker_end.fileno()), str(listener.fileno())),
-                pass_fds=(worker_end.fileno(), listener.fileno()),
-                stdin=DEVNULL,
-                stdout=DEVNULL,  # programs read the parent's stdout; logs go to the same stderr
-                start_new_session=True,
-            )
-        except BaseException:
-            own_end.close()
-            raise
-        finally:
-            worker_end.close()
-        channel: Channel[ToParent, ToWorker] = await Channel.over(own_end, ToParent)
+        with worker_end:
+            # Before the process starts: from then on nothing is awaited until it has an owner.
+            channel: Channel[ToParent, ToWorker] = await Channel.over(own_end, ToParent)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    # -P: never import from the working folder
+                    *(sys.executable, "-P", str(_PROGRAM)),
+                    *(str(worker_end.fileno()), str(listener.fileno())),
+                    pass_fds=(worker_end.fileno(), listener.fileno()),
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,  # programs read the parent's stdout; logs go to the same stderr
+                    start_new_session=True,
+                )
+            except BaseException:
+                channel.close()
+                raise
         # The worker gets its replicas from `ReplicaList`, not from the configured entries.
         channel.send(Setup(replace(settings, fleet=FleetSettings())))
         return cls(worker_index, process, channel, totals)
 
     async def run(self) -> int:
         """Process the worker's messages until it exits; returns its exit code, negative for a
-        signal. Kills the worker when cancelled."""
+        signal. When cancelled, it kills the worker and returns once that one has ended."""
         try:
             await self._listen()
             async with asyncio.timeout(WORKER_EXIT_TIMEOUT_S):
@@ -133,7 +133,8 @@ class WorkerProcess:
         finally:
             self.kill()
             self._channel.close()
-        return await self._process.wait()
+            code = await self._process.wait()
+        return code
 
     def check(self) -> None:
         """Request its metrics when they are due; kill it if it hangs. Call this often."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.supervisor import EngineSupervisor
+from unit.engine.process.reaping import children_reaped
 from unit.engine.process.test_supervisor import (
     folder,
     is_alive,
@@ -19,7 +20,7 @@ from unit.engine.process.test_supervisor import (
     until,
 )
 
-__all__ = ["folder"]
+__all__ = ["children_reaped", "folder"]
 
 
 def adopter_of(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from paceline.gateway import RunningGateway, WorkerFailed, serve_gateway
@@ -168,6 +169,17 @@ async def test_a_metrics_request_does_not_wait_for_a_dead_worker(
         async with asyncio.timeout(1):
             await sending
             await worker.refresh_metrics()
+
+
+async def test_a_cancelled_worker_has_ended_and_was_reaped() -> None:
+    """Otherwise the event loop could close before the end of its child is reported."""
+    with socket.socket() as listener:
+        worker = await WorkerProcess.start(0, WORKERS, listener, WorkerTotals(1))
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0)  # until it listens
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert not psutil.pid_exists(worker.pid)
 
 
 async def test_a_hung_worker_is_killed_and_restarted(

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from unit.engine.process.reaping import children_reaped
 from unit.gateway.fleet.fake_remote import FakeRemote
+
+__all__ = ["children_reaped"]
 
 
 @pytest.fixture(autouse=True)
