@@ -79,7 +79,26 @@ class OwnerAddress:
             self._listener = None
 
     async def accept(self) -> socket.socket:
-        """The connection of the next process that wants to take over. May raise OSError."""
+        """The connection of the next process that wants to take over. May raise OSError.
+
+        Cancelled at the moment at which a process connects, it leaves that one to the next call;
+        `sock_accept` of the event loop would lose it.
+        """
         assert self._listener is not None
-        connected, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-        return connected
+        while True:
+            try:
+                connected, _ = self._listener.accept()
+            except BlockingIOError:
+                await _wait_readable(self._listener.fileno())
+            else:
+                return connected
+
+
+async def _wait_readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
