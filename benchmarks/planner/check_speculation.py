@@ -11,6 +11,7 @@ the held-out cells of a draft model are right.
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.planner.speculation_cells import Cell, interleaved_cells, trace_cells
+from benchmarks.planner.speculation_cells import (
+    SHORT_CONTEXT_TOKENS,
+    Cell,
+    interleaved_cells,
+    trace_cells,
+)
 from benchmarks.results_file import read_result
 from paceline.capacity.model.hf_config import read_model_config
 from paceline.capacity.model.kv_layout import kv_layers
@@ -122,6 +128,17 @@ def share_of(judged: Iterable[Judged]) -> Share:
     )
 
 
+def step_error(document: Mapping[str, Any], *, is_twin: bool) -> float:
+    """Predicted over measured time of a step with one request, minus 1.
+
+    `document` is a result of `benchmarks/served_rate.py`, which decodes without speculation in
+    bfloat16; the engine's own process is counted.
+    """
+    rate: float = statistics.median(run["in_process"] for run in document["runs"])
+    times = StepTime(_model_time(_target_config(is_twin), document["layout"]["dtype"]), None)
+    return times.decode_s(1, SHORT_CONTEXT_TOKENS) * rate - 1
+
+
 def main() -> None:
     """Judge every sweep, print the shares and the wrong cells."""
     held_out = list[Judged]()
@@ -148,18 +165,22 @@ def main() -> None:
     sys.exit(0 if share.right >= MIN_RIGHT * share.cells else 1)
 
 
-def _step_time(sweep: Sweep) -> StepTime:
-    target = json.loads((target_path() / "config.json").read_text())
-    if sweep.is_twin:
+def _target_config(is_twin: bool) -> dict[str, Any]:
+    target: dict[str, Any] = json.loads((target_path() / "config.json").read_text())
+    if is_twin:
         target |= {
             "num_hidden_layers": TWIN_LAYERS,
             "max_window_layers": TWIN_LAYERS,
             "layer_types": ["full_attention"] * TWIN_LAYERS,
             "intermediate_size": TWIN_INTERMEDIATE_SIZE,
         }
+    return target
+
+
+def _step_time(sweep: Sweep) -> StepTime:
     draft = json.loads((draft_path() / "config.json").read_text())
     return StepTime(
-        _model_time(target, sweep.dtype),
+        _model_time(_target_config(sweep.is_twin), sweep.dtype),
         _model_time(draft, sweep.dtype) if sweep.has_draft_model else None,
     )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
-from benchmarks.planner.check_speculation import SWEEPS, judge, share_of
+from benchmarks.planner.check_speculation import SWEEPS, judge, share_of, step_error
 
 DOCUMENT = "docs/plan.md"
 NOT_MEASURED = {"unit test": ("a table of 48 cells, where 46 are",)}
@@ -39,4 +39,12 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield claim(
         "of the {one.settled} cells whose repeats all agree on the sign, {one.settled_right}",
         one=lookup,
+    )
+    yield claim(
+        "predicted {twin:.0f} % too short for the [twin]",
+        twin=-100 * step_error(read("served-rate-twin-2026-11-21.json"), is_twin=True),
+    )
+    yield claim(
+        "and {bundled:.0f} % too long for the [bundled target]",
+        bundled=100 * step_error(read("served-rate-bundled-2026-11-21.json"), is_twin=False),
     )

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planner.check_speculation import RESULTS, SWEEPS, Judged, judge, share_of
+from benchmarks.planner.check_speculation import (
+    RESULTS,
+    SWEEPS,
+    Judged,
+    judge,
+    share_of,
+    step_error,
+)
 from benchmarks.planner.speculation_cells import (
     Cell,
     DraftCounts,
@@ -41,6 +48,13 @@ def test_the_sign_is_right_where_the_repeats_of_the_lookup_agree(
     (sweep,) = (sweep for sweep in SWEEPS if not sweep.has_draft_model)
     share = share_of(judged[sweep.file])
     assert share.settled_right >= 0.9 * share.settled
+
+
+@pytest.mark.parametrize("name", ["twin", "bundled"])
+def test_a_step_without_speculation_is_within_a_quarter_of_the_measured_one(name: str) -> None:
+    """Or drafts would be compared with an engine that is too slow."""
+    document = read_result(RESULTS / f"served-rate-{name}-2026-11-21.json")
+    assert abs(step_error(document, is_twin=name == "twin")) <= 0.25
 
 
 def test_the_sweeps_have_gains_and_losses(judged: dict[str, list[Judged]]) -> None:
