@@ -161,6 +161,14 @@ def _acceptance_warnings(
     config = measurement.config
     if config.acceptance is AcceptanceMode.TEXT:
         return
+    unchecked = [phase.name for phase in phases if not _can_be_checked(phase.speculation)]
+    if unchecked:
+        yield RunWarning(
+            "acceptance_unchecked",
+            f"nothing shows whether the server accepted drafts as scripted in phase "
+            f"{unchecked[0]!r} ({len(unchecked)} phases in all): it reports no counters of "
+            "accepted tokens by position; --admin-url names another page",
+        )
     for number, phase in enumerate(phases):
         measured, num_drafts = _first_position(phase.speculation)
         if measured is None:
@@ -176,6 +184,11 @@ def _acceptance_warnings(
                 f"first draft tokens, and the trace scripts {wanted}. {remedy}",
                 invalidates=True,
             )
+
+
+def _can_be_checked(speculation: Speculation) -> bool:
+    """Whether nothing was drafted, or the counters by position are known."""
+    return speculation.drafted_tokens == 0 or _first_position(speculation)[0] is not None
 
 
 def _first_position(speculation: Speculation) -> tuple[float | None, int]:

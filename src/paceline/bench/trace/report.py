@@ -36,6 +36,7 @@ def render_document(
         "kind": KIND,
         "valid": figures.is_valid,
         "interrupted": measurement.is_interrupted,
+        "num_unfinished": measurement.log.num_unfinished,
         "warnings": [asdict(warning) for warning in figures.warnings],
         "trace": identify(config),
         "summary": {

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from paceline.bench.command import bench
+from paceline.bench.results.speculation import counters_from_metrics
 from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 from paceline.shifting_trace.reading import parse_trace
+from unit.bench.bench_process import interrupt, start_bench
 from unit.shifting_trace.documents import document
 
 RATES = '{"num_speculative_tokens": 2, "rejection_sample_method": "synthetic", '
@@ -113,6 +117,34 @@ def test_servers_are_started_for_synthetic_acceptance(tmp_path: Path) -> None:
     first, second = (p["speculation"]["accepted_per_position_fraction"] for p in found["phases"])
     assert first[0] == pytest.approx(0.9, abs=0.12)
     assert second[0] == pytest.approx(0.2, abs=0.12)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_the_phases_that_ended(
+    server: SpawnedMockVllm, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The second phase would last an hour; the signal comes in it."""
+    trace, report = tmp_path / "long.json", tmp_path / "report.json"
+    whole = document("phases", 0, "duration_s", value=0.3)
+    whole["phases"][1] |= {"duration_s": 3600, "load": {"rate_per_s": 100}}
+    trace.write_text(json.dumps(whole))
+    process = start_bench(
+        *("trace", str(trace), "--url", server.url, "--acceptance", "scripted"),
+        *("--json", str(report)),
+    )
+    num_before = num_drafts(server)
+    ended = interrupt(process, lambda: num_drafts(server) > num_before + 500, number)
+    assert ended.exit_code == 130, ended.errors
+    found = json.loads(report.read_text())
+    assert (found["interrupted"], found["valid"]) == (True, False)
+    assert [phase["name"] for phase in found["phases"]] == ["a"]
+    assert "interrupted after 1 of 3 phases" in " ".join(ended.output.split())
+
+
+def num_drafts(server: SpawnedMockVllm) -> int:
+    counters = counters_from_metrics(httpx.get(f"{server.url}/metrics").text)
+    assert counters is not None
+    return counters.num_drafts or 0
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,21 @@ def test_a_server_that_ignores_the_script_makes_the_run_invalid(
     assert "use --acceptance synthetic" in warning.message
 
 
+def test_a_server_without_counters_leaves_the_acceptance_unchecked() -> None:
+    figures = compute_figures(ended())
+    (warning,) = figures.warnings
+    assert (warning.id, warning.invalidates) == ("acceptance_unchecked", False)
+    assert "in phase 'a' (2 phases in all)" in warning.message
+
+
+def test_a_server_that_drafts_nothing_has_nothing_to_check() -> None:
+    run = ended()
+    run.log.readings = {
+        (phase, is_end): reading(0, 0) for phase in (0, 1) for is_end in (False, True)
+    }
+    assert compute_figures(run).warnings == ()
+
+
 def test_by_text_nothing_is_scripted() -> None:
     assert accepting(0.1, 0.1, acceptance=AcceptanceMode.TEXT).is_valid
 
@@ -122,5 +137,5 @@ def test_without_usage_rates_are_unknown() -> None:
 
 
 def test_a_scaled_run_says_so() -> None:
-    (warning,) = compute_figures(ended(time_scale=0.5)).warnings
+    (warning,) = compute_figures(ended(time_scale=0.5, acceptance=AcceptanceMode.TEXT)).warnings
     assert (warning.id, warning.invalidates) == ("scaled", False)
