@@ -6,11 +6,16 @@ share a server or an import. Each worker takes the next group when it has finish
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+from paceline.engine.launch.layout import EAGER_ENVIRONMENT
+
+os.environ.update(EAGER_ENVIRONMENT)  # torch reads it when it is imported
 
 _SHARED = {
     "test_tenants.py": "paceline serve",

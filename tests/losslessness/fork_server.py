@@ -25,6 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from paceline.engine.launch.layout import EAGER_ENVIRONMENT
+
 _TESTS = Path(__file__).resolve().parents[1]
 _MAX_MESSAGE_BYTES = 65_536
 _ENVIRONMENT = {
@@ -37,6 +39,7 @@ _ENVIRONMENT = {
     # two threads are five times slower than one.
     "NUMBA_NUM_THREADS": "1",
     "NUMBA_THREADING_LAYER": "workqueue",
+    **EAGER_ENVIRONMENT,
 }
 _PRELOADED = (
     "vllm.entrypoints.llm",

@@ -23,6 +23,11 @@ _OPENMP_SPIN_MS = 1
 """How long an idle compute thread spins before it sleeps (Intel's default is 200). On small
 machines the front end and the scheduler need the cores on which threads spin."""
 
+EAGER_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+"""`--enforce-eager` leaves one function that vLLM compiles anyway, on the first request with log
+probabilities: the ranks of the chosen tokens. Inductor needs `g++`, 10 s or more of processor time
+at each start, and 156 MB of temporary files for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutSettings:
@@ -75,7 +80,7 @@ def choose_layout(
             "--enforce-eager",
             *("--kv-cache-memory-bytes", str(kv_cache_bytes)),
         ),
-        environment={**environment, **numba_pool.ENVIRONMENT},
+        environment={**environment, **numba_pool.ENVIRONMENT, **EAGER_ENVIRONMENT},
         cpu_ids=cpu_ids,
         reasons=(
             why_dtype,

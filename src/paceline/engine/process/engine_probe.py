@@ -20,8 +20,8 @@ _WARM_UP_REQUESTS: tuple[Mapping[str, Any], ...] = (
     {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 1, "max_tokens": 24},
 )
 """Greedy and sampled, sent one by one and then concurrently: they run the shapes and code paths of
-the first client requests. vLLM compiles a kernel at the first request with log probabilities, for
-10 s or more on busy cores; under load the engine would count as hung meanwhile."""
+the first client requests. On GPUs vLLM compiles a kernel at the first request with log
+probabilities; under load the engine could count as hung meanwhile."""
 _WARM_UP_CONCURRENCY = 4
 _AMPLE_MODEL_LEN = 128
 """Prompt and answer fit into this with any tokenizer: the prompt has 50 bytes."""

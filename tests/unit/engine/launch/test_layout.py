@@ -139,6 +139,13 @@ def test_otherwise_vllm_binds_its_own_workers_to_all_cores(
     assert ("VLLM_CPU_OMP_THREADS_BIND" in environment) == (num_workers == 1)
 
 
+def test_nothing_is_compiled_on_a_cpu() -> None:
+    """torch reads the variable where vLLM compiles a function in spite of the flag."""
+    layout = choose_layout(TWO_CORES, DEFAULTS)
+    assert "--enforce-eager" in layout.vllm_args
+    assert layout.environment["TORCHDYNAMO_DISABLE"] == "1"
+
+
 def test_a_gpu_is_left_to_vllm() -> None:
     layout = choose_layout(replace(TWO_CORES, device="gpu"), DEFAULTS)
     assert layout.vllm_args == ()
