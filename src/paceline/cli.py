@@ -17,6 +17,11 @@ _COMMANDS = {
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
+    "record": (
+        "paceline.record_command",
+        "record",
+        "Record a running server for plan replay.",
+    ),
     "serve": (
         "paceline.serve.command",
         "serve",

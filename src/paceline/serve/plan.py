@@ -136,7 +136,9 @@ def make_plan(
                 f"replicas lists the name {name!r}, which is the name of a local engine; give "
                 "the remote replica another name"
             )
-        command = render_command(spec, layout, run_folder / name, name, server_module)
+        command = render_command(
+            spec, layout, run_folder / name, name, server_module, recording_folder=log_folder
+        )
         engines.append(EnginePlan(name, command))
         reasons += [reason for reason in layout.reasons if reason not in reasons]
     return ServePlan(

@@ -114,12 +114,23 @@ class EngineCommand:
 
 
 def render_command(
-    spec: EngineSpec, layout: Layout, run_folder: Path, name: str, server_module: str
+    spec: EngineSpec,
+    layout: Layout,
+    run_folder: Path,
+    name: str,
+    server_module: str,
+    *,
+    recording_folder: Path | None = None,
 ) -> EngineCommand:
-    """Return the command for the engine called `name`, with its sockets in `run_folder`."""
+    """Return the command for the engine called `name`, with its sockets in `run_folder`.
+
+    Its recordings are made in `recording_folder`; None refuses them.
+    """
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
     governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
+    if recording_folder is not None:
+        governed["recording_file"] = str(recording_folder / f"{name}.recording.jsonl")
     if spec.policy_parameters:
         governed["policy_parameters"] = dict(spec.policy_parameters)
     if spec.draft_length is not None:

@@ -1,4 +1,4 @@
-"""The control channel: read and change the governor of a running engine over a Unix socket.
+"""The control channel: read, change and record a running engine over a Unix socket.
 
 The socket belongs to vLLM's engine-core process. Each line is one JSON object and gets one line as
 answer; a connection may send many:
@@ -6,6 +6,8 @@ answer; a connection may send many:
     {"op": "state"}                                        → {"ok": true, "state": {…}}
     {"op": "set", "policy": …, "draft_length": …, "ceiling": …}
                                     → {"ok": true, "state": {…}} or {"ok": false, "error": "…"}
+    {"op": "record", "action": "start"|"status"|"stop"|"delete", "max_bytes": …, "max_seconds": …}
+                                    → the same, with the status of the recording as state
 
 Each connection has its own thread, so the channel answers while the engine is idle or busy. A
 change is guarded by the controller's lock and applies from the next planned step.
@@ -33,7 +35,8 @@ _IDLE_TIMEOUT_S = 600.0
 
 
 class Controllable(Protocol):
-    """The object that the channel controls. Called from the channel's threads; must not block."""
+    """The object that the channel controls. Called from the channel's threads; must not block,
+    except `record`, which may wait a few seconds for the disk."""
 
     def state(self) -> dict[str, Any]:
         """Return the current state, serialisable as JSON."""
@@ -41,6 +44,10 @@ class Controllable(Protocol):
 
     def set(self, command: Mapping[str, Any]) -> None:
         """Carry out the command, or raise ValueError that says why not and change nothing."""
+        ...
+
+    def record(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out the command and return the recording's status, or raise ValueError."""
         ...
 
 
@@ -54,9 +61,11 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
         return {"ok": False, "error": f"the line is {request!r}; it must be a JSON object"}
     command = dict(request)
     operation = command.pop("op", None)
-    if operation not in ("state", "set"):
-        return {"ok": False, "error": f"op is {operation!r}; it must be state or set"}
+    if operation not in ("state", "set", "record"):
+        return {"ok": False, "error": f"op is {operation!r}; it must be state, set or record"}
     try:
+        if operation == "record":
+            return {"ok": True, "state": controlled.record(command)}
         if operation == "set":
             controlled.set(command)
         elif command:

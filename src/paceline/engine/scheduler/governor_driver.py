@@ -11,12 +11,13 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from paceline.engine.recording.recorder import Recorder
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
 from paceline.engine.scheduler.worker_probes import WorkerProbes
-from paceline.governor.values import DraftPlan
+from paceline.governor.values import DraftPlan, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
 
@@ -36,12 +37,14 @@ class GovernorDriver:
         sampler_fault: str | None,
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
         """Create the driver; `hooks` is the result of `check_hooks`, for `state`.
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
-        `reproducible_seeds`: requests that sample with a seed are not speculated.
+        `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
+        records requests and steps while it is on; None refuses to record.
         """
         self._controller = controller
         self._lengths = RequestedLengths()
@@ -58,6 +61,7 @@ class GovernorDriver:
         self._sampler_fault = sampler_fault
         self._hooks = hooks
         self._reproducible_seeds = reproducible_seeds
+        self._recorder = recorder
         self._started_s = 0.0
         self._resumes = False
         self._drafts_dropped = False
@@ -70,9 +74,11 @@ class GovernorDriver:
         self._channel = ControlServer(path, self)
 
     def close(self) -> None:
-        """Close the control channel. Idempotent."""
+        """Close the control channel and end a recording. Idempotent."""
         if self._channel is not None:
             self._channel.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel. Any thread may call it."""
@@ -87,6 +93,12 @@ class GovernorDriver:
         """Carry out an operator's command, or raise ValueError. Any thread may call it."""
         self._controller.set(command)
 
+    def record(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out a command on the recording, or raise ValueError. Any thread may call it."""
+        if self._recorder is None:
+            raise ValueError("this engine does not record")
+        return self._recorder.command(command)
+
     def add_request(self, request: Any) -> None:
         """Note the cap of a new request."""
         try:
@@ -95,6 +107,11 @@ class GovernorDriver:
             self._controller.note_error("reading a request's cap", error)
             cap = 0
         self._lengths.set_cap(request.request_id, cap)
+        if self._recorder is not None and self._recorder.is_recording:
+            try:
+                self._recorder.request_added(request, cap)
+            except Exception as error:  # noqa: BLE001 - serving continues
+                self._end_recording(error)
 
     def before_schedule(self, scheduler: Any) -> None:
         """Drop all drafts if the sampler is faulty and any request samples.
@@ -167,6 +184,24 @@ class GovernorDriver:
             return
         if sample is not None:
             self._controller.observe(sample)
+            if self._recorder is not None and self._recorder.is_recording:
+                self._record_step(self._recorder, sample, scheduler, output)
+
+    def _record_step(
+        self, recorder: Recorder, sample: StepSample, scheduler: Any, output: Any
+    ) -> None:
+        scheduled = output.num_scheduled_tokens
+        try:
+            recorder.step_finished(
+                sample, scheduled, scheduler.requests, self._lengths.capped(scheduled).get
+            )
+        except Exception as error:  # noqa: BLE001 - serving continues
+            self._end_recording(error)
+
+    def _end_recording(self, error: Exception) -> None:
+        self._controller.note_error("recording", error)
+        if self._recorder is not None:
+            self._recorder.fail(error)
 
     def _count(
         self, verified: list[VerifiedDraft], num_invalid: Mapping[str, int] | None

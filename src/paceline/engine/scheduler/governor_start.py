@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import paceline
 from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.drafters import (
@@ -21,6 +24,7 @@ from paceline.engine.compat.length_table import (
     render_length_table,
 )
 from paceline.engine.fixes.sampler_check import check_workers
+from paceline.engine.recording.recorder import Recorder
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.refusals import (
@@ -32,6 +36,7 @@ from paceline.engine.scheduler.settings import parse_settings
 from paceline.engine.scheduler.worker_probes import find_probes
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.v2_draft_length import patch_workers
+from paceline.recording.records import SCHEMA_VERSION, Header
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 
@@ -74,21 +79,28 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
     if graphs_misfit:
         logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
     allowed_lengths = None if graphs_misfit else captured_lengths(vllm_config)
+    controller = DraftLengthController(
+        settings,
+        max_draft_length=max_draft_length,
+        method=speculative.method,
+        allowed_lengths=allowed_lengths,
+    )
+    rests = drafter_rests(vllm_config, scheduler.kv_cache_config)
+    recording_file = settings.recording_file
     driver = GovernorDriver(
-        DraftLengthController(
-            settings,
-            max_draft_length=max_draft_length,
-            method=speculative.method,
-            allowed_lengths=allowed_lengths,
-        ),
+        controller,
         max_draft_length=max_draft_length,
         trims_drafts=drafter.mode == "trimmed",
-        drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
+        drafter_rests=rests,
         allowed_lengths=allowed_lengths,
         probes=find_probes(executor),
         sampler_fault=sampler_fault,
         hooks=hooks,
         reproducible_seeds=settings.reproducible_seeds,
+        recorder=Recorder(
+            None if recording_file is None else Path(recording_file),
+            _header_of(scheduler, controller, allowed_lengths, rests),
+        ),
     )
     if scheduler.dynamic_sd_lookup is None:
         # A table that always gives the maximum, so that only the plan changes the length. Without
@@ -117,6 +129,36 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
             ),
         )
     return driver
+
+
+def _header_of(
+    scheduler: Any,
+    controller: DraftLengthController,
+    allowed_lengths: tuple[int, ...] | None,
+    rests: bool,
+) -> Callable[[], Header]:
+    """Return a function that gives the header of a recording that starts when it is called."""
+    vllm_config = scheduler.vllm_config
+    settings = vllm_config.scheduler_config
+    sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
+
+    def header() -> Header:
+        return Header(
+            schema_version=SCHEMA_VERSION,
+            paceline_version=paceline.__version__,
+            policy=controller.state()["policy"],
+            method=vllm_config.speculative_config.method,
+            max_draft_length=scheduler.num_spec_tokens,
+            allowed_lengths=allowed_lengths,
+            drafter_rests=rests,
+            is_async=bool(settings.async_scheduling),
+            max_num_seqs=scheduler.max_num_running_reqs,
+            token_budget=settings.max_num_batched_tokens,
+            prefill_chunk_tokens=settings.long_prefill_token_threshold or None,
+            graph_sizes=tuple(sorted(sizes)),
+        )
+
+    return header
 
 
 def _ignore_length_table(scheduler: Any) -> None:

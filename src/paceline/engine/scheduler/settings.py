@@ -40,6 +40,8 @@ class PluginSettings:
     requests are refused."""
     compact_json: bool = False
     """Whether JSON answers of structured outputs have no optional white space."""
+    recording_file: str | None = None
+    """Path of the file for recordings, which are made on command; None refuses them."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
@@ -70,6 +72,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
         schedule=_check_schedule(given.get("schedule")),
         control_socket=_check_socket_path(given.get("control_socket")),
+        recording_file=_check_recording_file(given.get("recording_file")),
         time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
         policy_parameters=_check_parameters(given),
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),
@@ -162,6 +165,12 @@ def _check_objective(value: object) -> float | None:
             f"{_WHERE}"
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def _check_recording_file(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value.startswith("/")):
+        return value
+    raise ValueError(f"recording_file is {value!r}; it must be an absolute path; {_WHERE}")
 
 
 def _check_socket_path(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""The ASGI application of the admin port: metrics, governors and replicas.
+"""The ASGI application of the admin port: metrics, governors, recordings and replicas.
 
 Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
 stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests). A key has a
@@ -17,6 +17,7 @@ from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
+from paceline.gateway.admin.recording_commands import recording_command
 from paceline.gateway.admin.replica_admin import (
     add_replica,
     describe_fleet,
@@ -49,6 +50,7 @@ _READ = {"GET": Role.READ, "HEAD": Role.READ}
 _METHODS: Mapping[str, Mapping[str, Role]] = {
     "/metrics": _READ,
     "/admin/governor": {**_READ, "PATCH": Role.OPERATE},
+    "/admin/recording": {**_READ, "POST": Role.OPERATE, "DELETE": Role.OPERATE},
     "/admin/replicas": {
         **_READ, "POST": Role.ADMIN, "PATCH": Role.OPERATE, "DELETE": Role.ADMIN,
     },
@@ -124,18 +126,34 @@ class AdminApp:
             await self._send_metrics(send)
         elif path == "/admin/replicas":
             await self._answer_replicas(scope, receive, send, entry)
+        elif path == "/admin/recording":
+            await self._answer_recording(scope, receive, send, entry)
         elif method == "PATCH":
             change = check_governor_change(await self._read(scope, receive, entry))
             with self._gate.change():
-                answers = await self._change_governors(scope, change)
+                answers = await self._command_engines(
+                    scope, {"op": "set", **change}, "governor_refused",
+                    lambda replica: self._changes.note(replica, change),
+                )  # fmt: skip
             entry.status = 200
             await send_json(send, 200, {"replicas": _by_name(answers)})
         else:
-            replicas = _selected(self._fleet.replicas(), scope)
-            answers = await send_to_governors(
-                replicas, {"op": "state"}, self._settings.control_timeout_s
-            )
+            answers = await self._ask_engines(scope, {"op": "state"})
             await send_json(send, 200, {"replicas": _by_name(answers)})
+
+    async def _answer_recording(
+        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
+    ) -> None:
+        method = scope["method"]
+        if method in _READ:
+            answers = await self._ask_engines(scope, {"op": "record", "action": "status"})
+        else:
+            body = await self._read(scope, receive, entry) if method == "POST" else None
+            command = recording_command(body)
+            with self._gate.change():
+                answers = await self._command_engines(scope, command, "recording_refused")
+            entry.status = 200
+        await send_json(send, 200, {"replicas": _by_name(answers)})
 
     async def _send_metrics(self, send: Send) -> None:
         replicas = self._fleet.replicas()
@@ -150,18 +168,32 @@ class AdminApp:
         text = self._metrics.render(replicas, in_flight, states, loads, of_workers)
         await send_body(send, 200, text, content_type=CONTENT_TYPE)
 
-    async def _change_governors(
-        self, scope: Scope, change: Mapping[str, object]
+    async def _ask_engines(
+        self, scope: Scope, request: Mapping[str, object]
     ) -> Sequence[ControlAnswer]:
         replicas = _selected(self._fleet.replicas(), scope)
-        # Without ?replica=, a change is for all replicas with a governor; remote ones have none.
+        return await send_to_governors(replicas, request, self._settings.control_timeout_s)
+
+    async def _command_engines(
+        self,
+        scope: Scope,
+        command: Mapping[str, object],
+        refusal_code: str,
+        on_success: Callable[[str], None] = lambda replica: None,
+    ) -> Sequence[ControlAnswer]:
+        """Send a command to the selected engines; `Refusal` unless all have carried it out.
+
+        `on_success` is called with the name of each that has.
+        """
+        replicas = _selected(self._fleet.replicas(), scope)
+        # Without ?replica=, a command is for all replicas with a governor; remote ones have none.
         governed = [replica for replica in replicas if replica.control_socket is not None]
         answers = await send_to_governors(
-            governed or replicas, {"op": "set", **change}, self._settings.control_timeout_s
+            governed or replicas, command, self._settings.control_timeout_s
         )
         for answer in answers:
             if answer.error is None:
-                self._changes.note(answer.replica, change)
+                on_success(answer.replica)
         failed = [answer for answer in answers if answer.error is not None]
         if failed or not answers:
             reasons = "; ".join(f"{answer.replica}: {answer.error}" for answer in failed)
@@ -170,7 +202,7 @@ class AdminApp:
                 f"{reasons or 'There is no replica'}. Changed: {', '.join(changed) or 'none'}."
             )
             if any(answer.is_refusal for answer in failed):
-                raise invalid(message, code="governor_refused")
+                raise invalid(message, code=refusal_code)
             raise Refusal(unavailable(message, self._settings.retry_after_s))
         return answers
 

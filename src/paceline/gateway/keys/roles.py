@@ -11,7 +11,7 @@ class Role(StrEnum):
     READ = "read"
     """Read metrics, governors and replicas."""
     OPERATE = "operate"
-    """Also change governors, and drain replicas or return them to service."""
+    """Also change governors, record, and drain replicas or return them to service."""
     ADMIN = "admin"
     """Also add and remove replicas: an added one receives the prompts of all tenants."""
 

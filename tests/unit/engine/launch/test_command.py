@@ -59,6 +59,19 @@ def test_reproducible_seeds_reach_the_scheduler(tmp_path: Path) -> None:
     assert governed["reproducible_seeds"] is True
 
 
+def test_recordings_go_to_a_file_of_the_engine(tmp_path: Path) -> None:
+    """None without a folder: recording is then refused."""
+    spec = EngineSpec("/m", "m", None, policy="goodput")
+
+    def file(**folder: Path) -> object:
+        command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module", **folder)
+        at = command.arguments.index("--additional-config") + 1
+        return json.loads(command.arguments[at])["paceline"].get("recording_file")
+
+    assert file(recording_folder=Path("/logs")) == "/logs/engine-0.recording.jsonl"
+    assert file() is None
+
+
 def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None:
     spec = EngineSpec(model="/m", served_name="m", speculative_config=None, policy="goodput")
     command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")

@@ -31,6 +31,11 @@ class Controlled:
             raise ValueError("draft_length must be 0 to 8")
         self.length = command["draft_length"]
 
+    def record(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        if command["action"] != "status":
+            raise ValueError(f"no action {command['action']!r}")
+        return {"recording": False}
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -67,6 +72,11 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
     ]
 
 
+def test_a_command_on_the_recording_gets_its_status(server: ControlServer, path: str) -> None:
+    (answer,) = exchange(path, b'{"op":"record","action":"status"}')
+    assert answer == {"ok": True, "state": {"recording": False}}
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -74,11 +84,12 @@ def test_one_connection_carries_many_requests(server: ControlServer, path: str) 
         (b"\xff\xfe", "not JSON"),
         (b"[" * 60_000, "not JSON"),
         (b"[1]", "must be a JSON object"),
-        (b"{}", "op is None; it must be state or set"),
+        (b"{}", "op is None; it must be state, set or record"),
         (b'{"op":"stop"}', "op is 'stop'"),
         (b'{"op":"state","draft_length":1}', "state takes no key 'draft_length'"),
         (b'{"op":"state","policy":"off","ceiling":1}', "state takes no key 'ceiling'"),
         (b'{"op":"set","draft_length":9}', "must be 0 to 8"),
+        (b'{"op":"record","action":"rewind"}', "no action 'rewind'"),
     ],
 )
 def test_a_bad_line_gets_an_error_and_the_connection_stays_open(

@@ -52,6 +52,7 @@ def test_every_setting_is_read() -> None:
             "reproducible_seeds": True,
             "separate_tenants": True,
             "compact_json": True,
+            "recording_file": "/var/lib/r.jsonl",
         }
     }
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
@@ -62,7 +63,14 @@ def test_every_setting_is_read() -> None:
         reproducible_seeds=True,
         separate_tenants=True,
         compact_json=True,
+        recording_file="/var/lib/r.jsonl",
     )
+
+
+@pytest.mark.parametrize("file", ["r.jsonl", 3, ""])
+def test_the_file_of_recordings_needs_an_absolute_path(file: object) -> None:
+    with pytest.raises(ValueError, match="it must be an absolute path"):
+        parse(recording_file=file)
 
 
 SCHEDULE = [[1, 4, 5], [5, 64, 0]]

@@ -34,6 +34,9 @@ class FakeControl:
             "goodput_tokens_per_s": 91.5,
         }
     )
+    is_recording: bool = False
+    commands: list[dict[str, object]] = field(default_factory=list)
+    """On the recording."""
     mode: str = "obey"
     """obey, silent (no answer), invalid (an answer that is not JSON), close."""
 
@@ -58,6 +61,8 @@ class FakeControl:
         writer.close()
 
     def _obey(self, request: dict[str, object]) -> dict[str, object]:
+        if request["op"] == "record":
+            return self._record(request)
         if request["op"] == "set":
             length = request.get("draft_length", 0)
             assert isinstance(length, int)
@@ -65,6 +70,14 @@ class FakeControl:
                 return {"ok": False, "error": f"draft_length is {length}; it must be from 0 to 8"}
             self.state.update({key: value for key, value in request.items() if key != "op"})
         return {"ok": True, "state": self.state}
+
+    def _record(self, request: dict[str, object]) -> dict[str, object]:
+        self.commands.append(request)
+        if request["action"] == "delete" and not self.is_recording:
+            return {"ok": False, "error": "there is no recording"}
+        if request["action"] != "status":
+            self.is_recording = request["action"] == "start"
+        return {"ok": True, "state": {"recording": self.is_recording}}
 
 
 @asynccontextmanager
