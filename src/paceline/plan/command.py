@@ -18,6 +18,7 @@ from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.weight_format import SCHEMES, named_format
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.option_types import refuse_unwritable_file, refuse_unwritable_folder
+from paceline.plan.command_group import ModelOrSubcommand
 from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
 from paceline.plan.decisions.fleet import Bill
@@ -53,27 +54,9 @@ Examples:
   paceline plan ./my-model --gpu cpu --draft ./my-draft --acceptance 0.7
   paceline plan Qwen/Qwen3-8B --gpu l4 --write deployment/
       Also write deployment/paceline.yaml and deployment/vllm-command.txt
+  paceline plan replay RECORDING --draft-length 3
+      What a setting would give, from a recording of a running engine (paceline plan replay --help)
 """
-
-
-class _ModelOrSubcommand(click.Group):
-    """A group whose first argument may be a model instead of a subcommand."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args and args[0] in self.commands:
-            return super().make_context(info_name, args, parent=parent, **extra)
-        return plan_model.make_context(info_name, args, parent=parent, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        if ctx.command is plan_model:
-            return plan_model.invoke(ctx)
-        return super().invoke(ctx)
 
 
 @click.command(
@@ -112,7 +95,12 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
         sys.exit(1)
 
 
-plan = _ModelOrSubcommand(name="plan", help="Plan how to serve a model.")
+plan = ModelOrSubcommand(
+    name="plan",
+    help="Plan how to serve a model.",
+    model_command=plan_model,
+    subcommands={"replay": ("paceline.plan.replay.command", "replay")},
+)
 
 
 def _plan(model_name: str, options: dict[str, Any]) -> tuple[Plan, dict[str, Plan]]:

@@ -1,4 +1,4 @@
-"""Arrivals of a phase's requests: open loops by the clock, closed loops by free capacity.
+"""Arrivals of a phase's requests: by the clock, or in closed loops by free capacity.
 
 The n-th request of a phase is the same request under every policy: its draws come from the seed,
 the phase's number and n.
@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.policy_simulator.traffic.phases import ClosedLoop, OpenLoop, Phase, TrafficClass
+from paceline.policy_simulator.traffic.phases import (
+    ClosedLoop,
+    OpenLoop,
+    Phase,
+    TimedLoop,
+    TrafficClass,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +33,23 @@ class Arrival:
     random: np.random.Generator
 
 
-def draw_arrival(phase: Phase, arrived_s: float, random: np.random.Generator) -> Arrival:
-    """A request of the phase's classes; mutates `random` only."""
+def draw_arrival(
+    phase: Phase, arrived_s: float, random: np.random.Generator, number: int = 0
+) -> Arrival:
+    """Request `number` of the phase: one that it names, else one drawn from its classes.
+
+    Mutates `random` only.
+    """
+    if phase.requests:
+        named = phase.requests[number % len(phase.requests)]
+        return Arrival(
+            arrived_s=arrived_s,
+            kind=next(kind for kind in phase.classes if kind.name == named.class_name),
+            prompt_tokens=named.prompt_tokens,
+            output_tokens=named.output_tokens,
+            quality=float(random.standard_normal()),
+            random=random,
+        )
     share = random.random() * sum(kind.weight for kind in phase.classes)
     kinds = iter(phase.classes)
     kind = next(kinds)
@@ -54,6 +75,8 @@ class Arrivals:
         self._seed = (seed, phase_number)
         self._num_drawn = 0
         self._times_s = deque[float]()
+        if isinstance(phase.load, TimedLoop):
+            self._times_s.extend(start_s + request.arrived_s for request in phase.requests)
         if isinstance(phase.load, OpenLoop) and phase.duration_s is not None:
             random = np.random.default_rng([*self._seed, 2**32])
             self._times_s.extend(_open_loop_times(phase.load, start_s, phase.duration_s, random))
@@ -81,7 +104,7 @@ class Arrivals:
     def next_s(self, now_s: float) -> float | None:
         """The next time at which a request may arrive; None when none does in this phase."""
         load = self._phase.load
-        if isinstance(load, OpenLoop):
+        if not isinstance(load, ClosedLoop):
             return self._times_s[0] if self._times_s else None
         if load.last is None or load.last <= load.first or self._phase.duration_s is None:
             return None
@@ -89,9 +112,10 @@ class Arrivals:
         return max(self._start_s + first_step_s * (1.0 + 1e-9), now_s)
 
     def _draw(self, arrived_s: float) -> Arrival:
-        random = np.random.default_rng([*self._seed, self._num_drawn])
+        number = self._num_drawn
         self._num_drawn += 1
-        return draw_arrival(self._phase, arrived_s, random)
+        random = np.random.default_rng([*self._seed, number])
+        return draw_arrival(self._phase, arrived_s, random, number)
 
 
 def _open_loop_times(

@@ -144,6 +144,29 @@ class OpenLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedLoop:
+    """Each of the phase's `requests` arrives at its own time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRequest:
+    """One request of a phase that names its requests."""
+
+    arrived_s: float
+    """From the start of the phase; read under a `TimedLoop` only."""
+    class_name: str
+    prompt_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        if min(self.prompt_tokens, self.output_tokens) < 1 or not self.arrived_s >= 0.0:
+            raise ValueError(
+                f"a request of {self.prompt_tokens} and {self.output_tokens} tokens at "
+                f"{self.arrived_s} s; both must be at least 1, and the time not negative"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of traffic in which only chance varies, and the concurrency if it ramps. Its length
     is given in virtual seconds or, for closed loops without a ramp only, in engine steps or in
@@ -151,12 +174,15 @@ class Phase:
     """
 
     name: str
-    load: ClosedLoop | OpenLoop
+    load: ClosedLoop | OpenLoop | TimedLoop
     classes: tuple[TrafficClass, ...]
     duration_s: float | None = None
     num_steps: int | None = None
     output_tokens: int | None = None
     """The phase ends when the answers that ended in it hold this many tokens."""
+    requests: tuple[TimedRequest, ...] = ()
+    """The requests, in order of their arrival and again from the first after the last. Where there
+    are none, they are drawn from the classes."""
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -169,6 +195,18 @@ class Phase:
             raise ValueError(
                 f"phase {self.name!r} needs duration_s or num_steps or output_tokens, and only one"
             )
+        unknown = {request.class_name for request in self.requests} - set(names)
+        if unknown:
+            raise ValueError(
+                f"phase {self.name!r} has a request of class {min(unknown)!r}, which is none of "
+                f"its classes, {names}"
+            )
+        if isinstance(self.load, TimedLoop):
+            times_s = [request.arrived_s for request in self.requests]
+            if not times_s or times_s != sorted(times_s):
+                raise ValueError(
+                    f"phase {self.name!r} has a TimedLoop; it needs requests, in order of arrival"
+                )
         is_steady = isinstance(self.load, ClosedLoop) and self.load.last is None
         if self.duration_s is None and not is_steady:
             raise ValueError(f"phase {self.name!r} is not a steady closed loop; give duration_s")

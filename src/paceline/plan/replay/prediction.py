@@ -1,0 +1,228 @@
+"""Predict what an engine would give under another setting, with intervals.
+
+Every replicate fits acceptance and cost to another draw of the recording, draws its requests anew,
+draws a pace of the machine, and runs the policy simulator once. A replicate is thus one phase of
+traffic that might be measured, and the interval is one for such a measurement:
+
+    mean ± t * deviation * sqrt(1 + 1 / replicates)
+
+in the logarithm of the figure, with Student's t. Left out are the gateway, preemptions (the KV
+cache is assumed large enough), and the caps of single requests.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.capacity.cost import usd_per_million_tokens
+from paceline.governor.policy import Policy
+from paceline.plan.replay.acceptance import (
+    fit_categories,
+    resample,
+    verdicts_by_category,
+)
+from paceline.plan.replay.cost import cost_of, drift, fit_cost, gather_steps
+from paceline.plan.replay.machine import drafter_kind, make_machine
+from paceline.plan.replay.traffic import make_phases, served_requests
+from paceline.plan.replay.values import (
+    DEFAULT_REPLICATES,
+    DEFAULT_SECONDS,
+    FIGURES,
+    ConstantConcurrency,
+    Estimate,
+    Load,
+    Prediction,
+)
+from paceline.plan.values import PlanError
+from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.machines.cost import CostFunction
+from paceline.policy_simulator.machines.graphs import GraphSizes
+from paceline.policy_simulator.machines.machine import Disturbance
+from paceline.recording.reading import Recording
+from paceline.recording.records import Header
+
+MIN_CLEAN_STEPS = 50
+"""With fewer, the cost of a step is the prior's rather than measured."""
+# 95 % quantiles of Student's t for 4 to 30 degrees of freedom; beyond, the normal quantile.
+_T_95 = (
+    2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746,
+    1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699,
+    1.697,
+)  # fmt: skip
+_NORMAL_95 = 1.645
+_QUIET = Disturbance(noise_fraction=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is to be predicted."""
+
+    make_policy: Callable[[int], Policy]
+    """Makes the policy for a ceiling; a new one for every replicate."""
+    max_draft_length: int
+    load: Load
+    other_drafter: Recording | None = None
+    """A recording of another drafter on the same machine; None keeps the recorded one."""
+    scale_cost: Callable[[CostFunction], CostFunction] = lambda cost: cost
+    """The cost on other hardware."""
+    scale_deviation: float = 0.0
+    """Relative standard deviation of that scaling."""
+    usd_per_hour: float | None = None
+    seconds: float = DEFAULT_SECONDS
+    num_replicates: int = DEFAULT_REPLICATES
+    seed: int = 0
+
+
+def predict(
+    recording: Recording, setting: Setting, on_progress: Callable[[int], None] = lambda done: None
+) -> Prediction:
+    """Predict the setting. Raises `PlanError` for a recording that does not allow it.
+
+    `on_progress` is called with the number of replicates done.
+    """
+    source = setting.other_drafter or recording
+    header = source.header
+    depth = max(setting.max_draft_length, 1)
+    requests = served_requests(recording.requests)
+    if not requests:
+        raise PlanError(
+            "the recording has no request with output; record while the server has traffic"
+        )
+    drafter_number = 0 if setting.other_drafter is None else 1
+    parts = [recording] if setting.other_drafter is None else [recording, setting.other_drafter]
+    data = gather_steps(
+        [(part.blocks, _passes_of(part.header)) for part in parts],
+        GraphSizes(recording.header.graph_sizes),
+    )
+    if data.counts.sum() < MIN_CLEAN_STEPS:
+        raise PlanError(
+            f"the recording has {int(data.counts.sum())} clean steps; it needs at least "
+            f"{MIN_CLEAN_STEPS}: record for longer, or under more load"
+        )
+    verdicts = verdicts_by_category(source.requests, depth)
+    estimate = fit_categories(verdicts, depth)
+    coefficients = fit_cost(data)
+    pace_deviation = math.hypot(drift(data, coefficients), setting.scale_deviation)
+    figures: list[dict[str, float]] = []
+    simulated_s = 0.0
+    for number in range(setting.num_replicates):
+        random = np.random.default_rng([setting.seed, number])
+        fits = fit_categories(resample(verdicts, random), depth, estimate)
+        pace = math.exp(pace_deviation * random.standard_normal())
+        cost = cost_of(fit_cost(data, random), data, drafter_number, pace)
+        machine = make_machine(
+            header, recording.header, setting.scale_cost(cost), setting.max_draft_length
+        )
+        phases = make_phases(
+            requests,
+            setting.load,
+            fits,
+            recorded_s=recording.seconds,
+            seconds=setting.seconds,
+            looks_ngrams_up=machine.looks_ngrams_up,
+            random=random,
+        )
+        policy = setting.make_policy(setting.max_draft_length)
+        engine = SimulatedEngine(
+            machine, policy, seed=int(random.integers(2**31)), disturbance=_QUIET
+        )
+        logs = [engine.run(phase) for phase in phases]
+        simulated_s = logs[-1].seconds
+        figures.append(_figures(logs[-1], setting.usd_per_hour))
+        on_progress(number + 1)
+    return Prediction(
+        figures={name: _estimate([f[name] for f in figures if name in f]) for name in FIGURES},
+        num_replicates=setting.num_replicates,
+        simulated_s=simulated_s,
+        warnings=tuple(_warnings(recording, setting)),
+    )
+
+
+def _passes_of(header: Header) -> Callable[[int], int]:
+    kind = drafter_kind(header)
+    if kind in ("ngram", "ngram_gpu", "none"):
+        return lambda length: 0
+    if kind == "keeps_up":
+        return lambda length: max(length, 1)
+    return lambda length: length
+
+
+def _figures(log: StepLog, usd_per_hour: float | None) -> dict[str, float]:
+    figures = {"output_tokens_per_s": log.tokens_per_s}
+    if log.num_steps:
+        figures["draft_length"] = float(log.draft_length.mean())
+        decoded = float(log.num_requests.sum())
+        figures["tokens_per_step"] = float(log.output_tokens.sum()) / decoded
+    if len(log.first_token_s):
+        figures["ttft_p50_ms"] = 1e3 * float(np.quantile(log.first_token_s, 0.5))
+        figures["ttft_p90_ms"] = 1e3 * float(np.quantile(log.first_token_s, 0.9))
+    if len(log.time_per_output_token_s):
+        figures["tpot_mean_ms"] = 1e3 * float(log.time_per_output_token_s.mean())
+        figures["tpot_p90_ms"] = 1e3 * float(np.quantile(log.time_per_output_token_s, 0.9))
+    if usd_per_hour is not None and log.tokens_per_s > 0:
+        cost = usd_per_million_tokens(usd_per_hour, log.tokens_per_s)
+        figures["usd_per_million_output_tokens"] = cost
+    return figures
+
+
+def _estimate(values: Sequence[float]) -> Estimate | None:
+    """The interval of one figure from its replicates; None for fewer than two.
+
+    >>> _estimate([100.0, 100.0, 100.0])
+    Estimate(value=100.0, low=100.0, high=100.0)
+    """
+    if len(values) < 2:
+        return None
+    if min(values) <= 0.0:
+        return Estimate(statistics.median(values), min(values), max(values))
+    logs = [math.log(value) for value in values]
+    index = len(values) - 5
+    quantile = _T_95[max(index, 0)] if index < len(_T_95) else _NORMAL_95
+    middle = statistics.fmean(logs)
+    half = quantile * statistics.stdev(logs) * math.sqrt(1.0 + 1.0 / len(values))
+    low, value, high = (math.exp(at) for at in (middle - half, middle, middle + half))
+    return Estimate(_tidy(value), _tidy(low), _tidy(high))
+
+
+def _tidy(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _warnings(recording: Recording, setting: Setting) -> list[str]:
+    found = []
+    cells = [cell for block in recording.blocks for cell in block.cells]
+    clean = [cell for cell in cells if cell.is_clean]
+    lengths = sorted({cell.draft_length for cell in clean})
+    if len(lengths) == 1 and setting.max_draft_length != lengths[0]:
+        found.append(
+            f"only draft length {lengths[0]} was recorded, so the cost of other lengths is "
+            "uncertain: record under the policy goodput, or change the length while recording"
+        )
+    most = max((cell.num_requests for cell in clean), default=0)
+    if isinstance(setting.load, ConstantConcurrency) and setting.load.num_requests > 2 * most:
+        found.append(
+            f"at most {most} requests ran at a time while recording; "
+            f"{setting.load.num_requests} is an extrapolation"
+        )
+    total_s = sum(cell.seconds * cell.count for cell in cells)
+    unclean_s = sum(cell.seconds * cell.count for cell in cells if not cell.is_clean)
+    if total_s and unclean_s > 0.1 * total_s:
+        found.append(
+            f"{unclean_s / total_s:.0%} of the steps' time was not clean (after a pause, with "
+            "backfill or probes) and is not modelled"
+        )
+    capped = sum(request.draft_cap is not None for request in recording.requests)
+    if capped > 0.05 * len(recording.requests):
+        found.append(
+            f"{capped} of {len(recording.requests)} requests capped their drafts; the replay does "
+            "not cap them"
+        )
+    if recording.end is None:
+        found.append("the recording was cut off: it has no end line")
+    return found
