@@ -7,11 +7,14 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
+from paceline.engine.process.engine_process import read_environment, start_environment
 from paceline.engine.process.supervisor import EngineSupervisor, RunningEngine
 from paceline.gateway import GovernorChanges, Replica, send_to_governor
-from paceline.serve.handover.taking_over import TakeOver, is_same_command
+from paceline.serve.handover.changed_settings import changed_arguments, changed_variables
+from paceline.serve.handover.taking_over import TakeOver
 from paceline.serve.plan import EnginePlan, ServePlan
 
 logger = logging.getLogger(__name__)
@@ -102,15 +105,34 @@ def _adopt(plan: ServePlan, taken: TakeOver) -> dict[str, RunningEngine]:
         if offered is None:
             continue
         adopted[engine.name] = offered
-        if not is_same_command(offered, engine.command, plan.run_folder / engine.name):
-            logger.warning(
-                "engine %s runs on with its earlier arguments; they change when it is restarted "
-                '(PATCH /admin/replicas {"name": "%s", "restart": true})',
-                engine.name,
-                engine.name,
-            )
+        _report_changes(offered, engine.command, plan.run_folder / engine.name)
     taken.leave_others()
     return adopted
+
+
+def _report_changes(adopted: RunningEngine, command: EngineCommand, run_folder: Path) -> None:
+    """Warn of settings that take effect when the engine is restarted."""
+    changed = changed_arguments(
+        adopted.command.arguments, adopted.run_folder, command.arguments, run_folder
+    )
+    started = read_environment(adopted.pid)
+    if started is None:
+        logger.warning(
+            "engine %s: the environment that it was started with cannot be read, so changed "
+            "variables are not reported",
+            adopted.name,
+        )
+    else:
+        changed += changed_variables(started, start_environment(command))
+    if changed:
+        logger.warning(
+            "engine %s continues as it was started: this server would start it with other values "
+            "of %s. They take effect when it is restarted (PATCH /admin/replicas "
+            '{"name": "%s", "restart": true})',
+            adopted.name,
+            ", ".join(changed),
+            adopted.name,
+        )
 
 
 def _supervisor(

@@ -59,7 +59,7 @@ class EngineProcess:
                 "--",
                 *command.arguments,
                 stdin=read_end,
-                env={**os.environ, **command.environment},
+                env=start_environment(command),
                 start_new_session=True,
             )
         except BaseException:
@@ -142,6 +142,22 @@ class EngineProcess:
     def last_errors(self) -> list[str]:
         """Return the latest errors in the engine's log."""
         return last_errors(read_tail(self.log))
+
+
+def start_environment(command: EngineCommand) -> dict[str, str]:
+    """The environment that an engine gets which this process starts now."""
+    return {**os.environ, **command.environment}
+
+
+def read_environment(pid: int) -> dict[str, str] | None:
+    """The environment that a process was started with; None if it cannot be read, as on systems
+    without /proc."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    variables = (entry.partition("=") for entry in os.fsdecode(data).split("\0"))
+    return {name: value for name, separator, value in variables if separator}
 
 
 def _make_room(command: EngineCommand, log: Path, run_folder: Path) -> None:

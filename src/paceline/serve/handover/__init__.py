@@ -2,7 +2,8 @@
 
 `taking_over` is the side of the new process, `handing_over` that of the old one with `outgoing`,
 what it offers. `owner_address` decides who owns the engines, `messages` are the values that travel
-over a `connection`, and `fleet_changes` carries the operators' changes to the replicas.
+over a `connection`, `fleet_changes` carries the operators' changes to the replicas, and
+`changed_settings` names what the new process would start an engine with and the old one did not.
 
     new process                          old process
     ───────────                          ───────────

@@ -144,16 +144,6 @@ class TakeOver:
         return TakeOverFailed(f"process {self.offer.pid} has not handed over: {reason}")
 
 
-def is_same_command(engine: RunningEngine, command: EngineCommand, run_folder: Path) -> bool:
-    """Whether the engine was started with the arguments of `command`, but for its folder."""
-
-    def plain(arguments: tuple[str, ...], folder: Path) -> list[str]:
-        return [text.replace(str(folder), "") for text in arguments]
-
-    own = plain(command.arguments, run_folder)
-    return plain(engine.command.arguments, engine.run_folder) == own
-
-
 def _receive_offer(connected: socket.socket) -> tuple[Offer, list[int]]:
     """Raises `HandOverBroken`, and OSError when nothing comes."""
     if not is_own_user(connected):

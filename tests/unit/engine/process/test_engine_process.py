@@ -1,8 +1,11 @@
-"""The errors read from an engine's log."""
+"""The errors read from an engine's log, and the environment that a process was started with."""
 
 from __future__ import annotations
 
-from paceline.engine.process.engine_process import last_errors
+import subprocess
+import sys
+
+from paceline.engine.process.engine_process import last_errors, read_environment
 
 
 def test_errors_have_no_prefixes_and_occur_once() -> None:
@@ -32,3 +35,16 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 def test_without_errors_the_last_lines_are_returned() -> None:
     assert last_errors("a\n\nb\nc\nd\ne\n") == ["b", "c", "d", "e"]
     assert last_errors("") == []
+
+
+def test_the_environment_of_another_process_is_read() -> None:
+    given = {"A": "x=y\nz", "B": ""}
+    with subprocess.Popen(
+        [sys.executable, "-SE", "-c", "print(flush=True); input()"],
+        env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert read_environment(process.pid) == given
+        process.communicate(b"\n")
+    assert read_environment(process.pid) is None

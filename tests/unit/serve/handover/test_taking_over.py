@@ -64,6 +64,38 @@ async def test_a_new_server_continues_with_engines_governors_and_replicas(
     assert not (folder / "b" / "engine-0").exists()
 
 
+async def test_settings_that_an_adopted_engine_does_not_have_are_named(
+    folder: Path,
+    remote: FakeRemote,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also after a second hand-over; their values, which may be secrets, are in no log."""
+    monkeypatch.setenv("HF_TOKEN", "s3cret")
+    async with serving(plan_for(folder / "a", remote.url)) as first:
+        taken = await begin(first)
+        async with serving(plan_for(folder / "b", remote.url, first.ports), taken) as second:
+            await asyncio.wait_for(first.task, 10)
+            assert "engine-0 continues as it was started" not in caplog.text
+            taken_again = await begin(second)
+            monkeypatch.setenv("HF_TOKEN", "n3w")
+            plan = plan_for(folder / "c", remote.url, second.ports)
+            (engine,) = plan.engines
+            command = replace(
+                engine.command,
+                arguments=(*engine.command.arguments, "--max-num-seqs", "8"),
+                environment={"OMP_NUM_THREADS": "3"},
+            )
+            plan = replace(plan, engines=(replace(engine, command=command),))
+            async with serving(plan, taken_again):
+                await asyncio.wait_for(second.task, 10)
+        for one in (taken, taken_again):
+            one.close()
+    assert "other values of --max-num-seqs, HF_TOKEN, OMP_NUM_THREADS." in caplog.text
+    assert "s3cret" not in caplog.text
+    assert "n3w" not in caplog.text
+
+
 async def test_a_server_continues_if_its_successor_fails_before_it_serves(
     folder: Path, remote: FakeRemote
 ) -> None:
