@@ -11,7 +11,7 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,36 @@ class ResultFile:
             self.path = fresh_path(self.path)
         write_bytes(self.path, encode_result(self.path.name, document))
         self._is_written = True
+
+
+def begin_or_resume(
+    path: Path,
+    resume: Path | None,
+    begun: Mapping[str, Any],
+    *,
+    same: Collection[str],
+    but_for: Collection[str] = (),
+    allow_dirty: bool = False,
+) -> tuple[ResultFile, dict[str, Any]]:
+    """A new file at `path` with the document `begun`, or the earlier one `resume`, to be completed.
+
+    `same` names mappings of the document that determine what is run. They must be equal in the
+    earlier one, apart from the entries `but_for`, which this run sets; exits with an error if not.
+    """
+    if resume is None:
+        return ResultFile(path, allow_dirty=allow_dirty), dict(begun)
+    result = ResultFile.resume(resume, allow_dirty=allow_dirty)
+    earlier = read_result(resume)
+    for key in same:
+        before, now = earlier[key], json.loads(json.dumps(begun[key]))
+        for name in dict.fromkeys([*before, *now]):
+            if name not in but_for and before.get(name) != now.get(name):
+                sys.exit(
+                    f"Error: {resume} cannot be completed by this run: its {key} has {name} = "
+                    f"{before.get(name)!r}, and this run {now.get(name)!r}. Give the options that "
+                    "it was begun with, or begin a new result without --resume"
+                )
+    return result, {**earlier, **{key: begun[key] for key in same}}
 
 
 def add_allow_dirty(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,8 @@ Greedy and sampled streams, streams of the responses route, with tools and with 
 continuously over four replicas; some clients read slowly. Replicas drawn at random get a SIGKILL
 and are started again, or a SIGSTOP for 2 s. Every stream is compared with its known answer. One
 that the gateway cannot continue (see docs/gateway.md) may end with an error event after its first
-token; its text must be the beginning of its answer. The exit code is 1 if anything differs.
+token; its text must be the beginning of its answer. The exit code is 1 if anything differs, if
+fewer faults than ordered were injected, or if they struck no stream.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.fleet import Fleet, running_fleet
-from chaos.mixed_load.load_report import count_by_kind, find_stream_errors
+from chaos.mixed_load.load_report import count_by_kind, find_run_failures, find_stream_errors
 from chaos.mixed_load.replica_faults import kill_replicas, stop_replicas
 from chaos.mixed_load.stream_load import LoadShape, run_streams
 from chaos.transcript import Ending
@@ -65,7 +66,7 @@ def main() -> int:
     }
     result.write(document)
     print({name: document[name] for name in document if name != "environment"})
-    return 0 if not document["faults"] else 1
+    return 0 if document["is_passed"] else 1
 
 
 async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -73,18 +74,28 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.streams, arguments.max_tokens, SLOW_MAX_TOKENS, slow_pause_s=SLOW_PAUSE_S
     )
     began_s = time.monotonic()
-    streams = await run_streams(fleet, shape, FAULTS[arguments.fault](fleet, arguments.times))
+    injecting = asyncio.ensure_future(FAULTS[arguments.fault](fleet, arguments.times))
+    streams = await run_streams(fleet, shape, injecting)
     duration_s = time.monotonic() - began_s
     errors = find_stream_errors(fleet, streams)
     transcripts = [stream.transcript for stream in streams]
     endings = Counter(transcript.ending for transcript in transcripts)
     metrics = fleet.gateway.metrics()
+    kinds = count_by_kind(fleet, streams)
+    failures = find_run_failures(
+        num_ordered=arguments.times,
+        num_injected=injecting.result(),
+        num_struck=sum(one["num_interrupted"] for one in kinds.values()),
+        num_errors=len(errors),
+    )
     return {
+        "is_passed": not failures,
+        "failures": failures,
         "duration_s": round(duration_s, 1),
         "fault": arguments.fault,
-        "num_faults_injected": arguments.times,
+        "num_faults_injected": injecting.result(),
         "num_streams": len(transcripts),
-        "kinds": count_by_kind(fleet, streams),
+        "kinds": kinds,
         "endings": dict(endings),
         "num_lost_before_first_token": sum(
             transcript.ending is not Ending.COMPLETED and not transcript.has_first_token

@@ -38,7 +38,7 @@ from benchmarks.governor.interleaved.phases import SETS, parse_phase
 from benchmarks.governor.interleaved.report import render_report
 from benchmarks.governor.interleaved.requests import RequestMaker
 from benchmarks.governor.interleaved.tokenizer import load_encoder
-from benchmarks.results_file import ResultFile, add_allow_dirty, read_result, sibling
+from benchmarks.results_file import add_allow_dirty, begin_or_resume, read_result, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
 
@@ -71,26 +71,21 @@ def run(arguments: argparse.Namespace) -> Path:
     """Run the plan; the path of the raw result, which is saved after every repeat."""
     plan = build_plan(arguments)
     arms: tuple[Arm, ...] = arguments.parsed_arms
-    allow_dirty = arguments.allow_dirty
-    if arguments.resume:
-        result = ResultFile.resume(arguments.resume, allow_dirty=allow_dirty)
-    else:
-        result = ResultFile(_path(arguments, plan), allow_dirty=allow_dirty)
-    document: dict[str, Any] = {
-        "schema_version": 1,
-        "kind": "interleaved trace",
-        "plan": plan,
-        "environment": asdict(describe_environment(_without_paths(sys.argv, arguments))),
-        "commits": {arm.name: _commit(arm) for arm in arms},
-        "runs": [],
-    }
-    if arguments.resume:
-        earlier = read_result(arguments.resume)
-        if {**earlier["plan"], "repeats": 0} != {**plan, "repeats": 0}:
-            raise SystemExit(f"{arguments.resume} has another plan: {earlier['plan']}")
-        if earlier["commits"] != document["commits"]:
-            raise SystemExit(f"{arguments.resume} has other commits: {earlier['commits']}")
-        document = {**earlier, "plan": plan}
+    result, document = begin_or_resume(
+        arguments.resume or _path(arguments, plan),
+        arguments.resume,
+        {
+            "schema_version": 1,
+            "kind": "interleaved trace",
+            "plan": plan,
+            "environment": asdict(describe_environment(_without_paths(sys.argv, arguments))),
+            "commits": {arm.name: _commit(arm) for arm in arms},
+            "runs": [],
+        },
+        same=("plan", "commits"),
+        but_for=("repeats",),
+        allow_dirty=arguments.allow_dirty,
+    )
     options = EngineOptions(
         arguments.target, arguments.drafter, arguments.draft, arguments.dtype,
         arguments.max_draft_length, arguments.kv_cache_bytes, arguments.layout,

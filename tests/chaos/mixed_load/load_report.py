@@ -55,6 +55,24 @@ def count_by_kind(fleet: Fleet, streams: Sequence[LoadedStream]) -> dict[str, di
     return {name: asdict(counts[name]) for name in sorted(counts)}
 
 
+def find_run_failures(
+    *, num_ordered: int, num_injected: int, num_struck: int, num_errors: int
+) -> list[str]:
+    """Why a run under faults has not passed; empty if it has.
+
+    A run that injects fewer faults than ordered, or none that a stream notices, proves nothing.
+    `num_struck` counts the streams that a fault interrupted.
+    """
+    failures = []
+    if num_injected != num_ordered:
+        failures.append(f"{num_injected} of {num_ordered} faults were injected")
+    if num_struck == 0:
+        failures.append("no stream was struck by a fault")
+    if num_errors:
+        failures.append(f"{num_errors} errors")
+    return failures
+
+
 def note_stream(
     counts: KindCounts, transcript: Transcript, failed: Sequence[FailedAttempt]
 ) -> None:

@@ -17,18 +17,18 @@ _STOPPED_S = 2.0
 _READY_WITHIN_S = 60.0
 
 
-async def kill_replicas(fleet: Fleet, num_kills: int) -> None:
-    """SIGKILL; the replica starts again at once."""
+async def kill_replicas(fleet: Fleet, num_kills: int) -> int:
+    """SIGKILL; the replica starts again at once. Returns the number of kills."""
 
     async def kill(victim: SpawnedMockVllm) -> None:
         await asyncio.to_thread(victim.kill)
         await asyncio.to_thread(victim.start)
 
-    await _in_both_halves(fleet, num_kills, kill)
+    return await _in_both_halves(fleet, num_kills, kill)
 
 
-async def stop_replicas(fleet: Fleet, num_stops: int) -> None:
-    """SIGSTOP; the replica is resumed after 2 s."""
+async def stop_replicas(fleet: Fleet, num_stops: int) -> int:
+    """SIGSTOP; the replica is resumed after 2 s. Returns the number of stops."""
 
     async def stop(victim: SpawnedMockVllm) -> None:
         victim.stop()
@@ -37,25 +37,31 @@ async def stop_replicas(fleet: Fleet, num_stops: int) -> None:
         finally:
             victim.resume()
 
-    await _in_both_halves(fleet, num_stops, stop)
+    return await _in_both_halves(fleet, num_stops, stop)
 
 
-async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> None:
-    """Inject faults in both halves of the fleet at the same time. In each half, all replicas serve
-    before the next one gets its fault."""
+async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> int:
+    """Inject faults in both halves of the fleet at the same time; returns their number.
+
+    In each half, all replicas serve before the next one gets its fault.
+    """
     middle, end = len(fleet.mock_vllms) // 2, len(fleet.mock_vllms)
 
-    async def inject_in(indices: range, num_faults: int) -> None:
+    async def inject_in(indices: range, num_faults: int) -> int:
+        num_injected = 0
         drawn = random.Random(indices.start)
         for _ in range(num_faults):
             await asyncio.sleep(drawn.uniform(*_PAUSE_S))
             await _wait_ready(fleet, {f"r{index}" for index in indices})
             await inject(fleet.mock_vllms[drawn.choice(indices)])
+            num_injected += 1
+        return num_injected
 
-    await asyncio.gather(
+    numbers = await asyncio.gather(
         inject_in(range(middle), num_faults // 2),
         inject_in(range(middle, end), num_faults - num_faults // 2),
     )
+    return sum(numbers)
 
 
 async def _wait_ready(fleet: Fleet, names: set[str]) -> None:

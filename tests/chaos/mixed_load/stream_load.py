@@ -49,7 +49,7 @@ class LoadedStream:
 
 
 async def run_streams(
-    fleet: Fleet, shape: LoadShape, faults: Awaitable[None], *, name: str = "load"
+    fleet: Fleet, shape: LoadShape, faults: Awaitable[object], *, name: str = "load"
 ) -> list[LoadedStream]:
     """Run streams until `faults` is over; returns all of them, each read to its end.
 

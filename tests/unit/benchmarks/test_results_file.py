@@ -11,6 +11,7 @@ import pytest
 from benchmarks import results_file
 from benchmarks.results_file import (
     ResultFile,
+    begin_or_resume,
     encode_result,
     read_result,
     refuse_dirty,
@@ -99,6 +100,42 @@ def test_a_run_replaces_what_it_wrote_before(tmp_path: Path) -> None:
     resumed.write(RECORDED | {"run": 3})
     assert [found.name for found in tmp_path.iterdir()] == ["x.json"]
     assert read_result(path)["run"] == 3
+
+
+BEGUN = RECORDED | {"plan": {"arms": ["a", "b"], "repeats": 4}, "runs": []}
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_resumed_run_completes_the_earlier_document(tmp_path: Path) -> None:
+    path, earlier = tmp_path / "x.json", BEGUN | {"runs": [1]}
+    ResultFile(path).write(earlier)
+    more = BEGUN | {"plan": {"arms": ("a", "b"), "repeats": 6}, "environment": {"commit": "def"}}
+    file, document = begin_or_resume(
+        tmp_path / "other.json", path, more, same=["plan"], but_for=["repeats"]
+    )
+    assert document["runs"] == [1]
+    assert document["environment"] == earlier["environment"]
+    assert document["plan"]["repeats"] == 6
+    file.write(document)
+    assert read_result(path)["plan"]["repeats"] == 6
+    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_run_with_another_plan_cannot_complete_a_result(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    ResultFile(path).write(BEGUN)
+    other = BEGUN | {"plan": {"arms": ["a"], "repeats": 4}}
+    with pytest.raises(SystemExit, match=r"its plan has arms = \['a', 'b'\], and this run \['a'\]"):
+        begin_or_resume(path, path, other, same=["plan"])
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_run_that_resumes_nothing_begins_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    ResultFile(path).write(BEGUN)
+    file, document = begin_or_resume(path, None, BEGUN, same=["plan"])
+    assert (file.path.name, document) == ("x-2.json", BEGUN)
 
 
 @pytest.mark.usefixtures("_clean")
