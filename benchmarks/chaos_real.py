@@ -11,12 +11,14 @@ group, its engine core and its API server, in turn. While it starts again, two s
 
 Greedy answers are compared with reference answers, token by token; where they differ, an engine
 computes how probable every token was. Sampled tokens must be among the most probable ones. Answers
-that no fault interrupted are the control. The exit code is 1 if a request was lost before its first
-token, a stream was truncated silently, an eligible one was not completed, or an answer differs by
-more than near-ties.
+that no fault interrupted are the control.
 
-The result is written after each round of faults, and `--minutes` ends the run after a round, so
-that it can be resumed.
+The result is written after each fault, with `is_complete: false` before the last one. A run that is
+ended by Ctrl-C or by `--minutes` leaves it, and `--resume` completes it. The exit code is 0 if the
+run is complete and has passed, 130 after Ctrl-C, and else 1: if a request was lost before its first
+token, a stream was truncated silently, an eligible one was not completed, an answer differs by more
+than near-ties or could not be judged to its end (above 5 % of the struck streams), or if fewer
+faults than ordered were injected or no stream was struck. `total.failures` has the reasons.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from chaos.engines import Victim
 from chaos.gateway_process import start_gateway
-from chaos.real_engines.answer_checks import AnswerChecks
+from chaos.real_engines.answers.answer_checks import AnswerChecks
 from chaos.real_engines.bundled import CONFIG, MODEL, NEAR_TIE_NATS, bundled_checks, prompts
 from chaos.real_engines.engine_faults import READY_WITHIN_S, EngineFault
 from chaos.real_engines.fault_run import EngineLoad, FaultRun
 from chaos.real_engines.request_kinds import FAST_KINDS, SLOW_KINDS
-from chaos.real_engines.run_report import add_up, count, find_errors
+from chaos.real_engines.run_report import count, find_errors, render_progress, sum_up
 
-from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
+from benchmarks.results_file import add_allow_dirty, begin_or_resume
 from paceline.bench.results.environment import Environment, describe_environment
 
 SIGNALS = {"kills": "SIGKILL", "hangs": "SIGSTOP"}
@@ -54,24 +56,42 @@ SLOW_PAUSE_S = (6.0, 12.0)
 def main() -> int:
     arguments = _parser().parse_args()
     environment = describe_environment(sys.argv)
-    if arguments.resume:
-        document = read_result(arguments.resume)
-        result = ResultFile.resume(arguments.resume, allow_dirty=arguments.allow_dirty)
-    else:
-        document = _begin(arguments, environment)
-        name = f"chaos-real-{arguments.fault}-{environment.date_utc[:10]}.json"
-        result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
+    name = f"chaos-real-{arguments.fault}-{environment.date_utc[:10]}.json"
+    result, document = begin_or_resume(
+        arguments.results / name,
+        arguments.resume,
+        _begin(arguments, environment),
+        same=("settings",),
+        but_for=("num_faults",),
+        allow_dirty=arguments.allow_dirty,
+    )
 
     def keep(one: dict[str, Any]) -> None:
-        document["rounds"].append({"commit": environment.commit, **one})
-        document["total"] = _total(document["rounds"])
+        rounds, num_ordered = document["rounds"], document["settings"]["num_faults"]
+        rounds.append({"commit": environment.commit, **one})
+        document["is_complete"] = _num_faults(document) >= num_ordered
+        document["total"] = sum_up(rounds, num_ordered)
         result.write(document)
-        print(f"{result.path}: {json.dumps(document['total'])}", flush=True)
+        print(f"{result.path}: {render_progress(rounds, num_ordered)}", flush=True)
 
+    is_interrupted = False
+    try:
+        _run(document, keep, 60 * arguments.minutes)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    print(json.dumps(document["total"]))
+    if not document["is_complete"]:
+        print(_how_to_complete(result.path, document))
+    if is_interrupted:
+        return 130
+    return 0 if document["total"]["is_passed"] else 1
+
+
+def _run(document: dict[str, Any], keep: Callable[[dict[str, Any]], None], seconds: float) -> None:
+    settings = document["settings"]
     folder = Path(tempfile.mkdtemp(prefix="chaos-real-"))
     with start_gateway(folder, CONFIG, ready_within_s=2 * READY_WITHIN_S) as gateway:
         print(f"log: {gateway.log}", flush=True)
-        settings = document["settings"]
         load = EngineLoad(
             MODEL,
             [*FAST_KINDS, *SLOW_KINDS],
@@ -80,29 +100,28 @@ def main() -> int:
             settings["slow_max_tokens"],
             SLOW_PAUSE_S,
         )
-        run = FaultRun(gateway, load, prompts(settings["num_prompts"]), seed=_num_faults(document))
-        asyncio.run(
-            _run_rounds(run, bundled_checks(gateway.url), document, keep, 60 * arguments.minutes)
+        run = FaultRun(
+            gateway, load, prompts(settings["num_prompts"]), first_round=_num_faults(document)
         )
-    return 0 if document["total"]["is_passed"] else 1
+        asyncio.run(_run_rounds(run, bundled_checks(gateway.url), document, keep, seconds))
 
 
 def _begin(arguments: argparse.Namespace, environment: Environment) -> dict[str, Any]:
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "kind": f"chaos over real engines: {arguments.fault}",
         "environment": asdict(environment),
         "settings": {
             "signal": SIGNALS[arguments.fault],
             "num_faults": arguments.times,
-            "faults_per_round": arguments.per_round,
             "num_streams": arguments.streams,
             "num_prompts": arguments.prompts,
             "max_tokens": arguments.max_tokens,
             "slow_max_tokens": arguments.slow_max_tokens,
             "near_tie_nats": NEAR_TIE_NATS,
         },
-        "total": {},
+        "is_complete": False,
+        "total": sum_up([], arguments.times),
         "rounds": [],
     }
 
@@ -114,28 +133,25 @@ async def _run_rounds(
     keep: Callable[[dict[str, Any]], None],
     seconds: float,
 ) -> None:
-    """Run rounds until all faults were injected or the time is over; `keep` gets each round."""
+    """Inject faults until all were or the time is over; `keep` gets a round for each fault."""
     settings = document["settings"]
     victims = list(Victim)
     deadline_s = time.monotonic() + seconds
     while (done := _num_faults(document)) < settings["num_faults"]:
         if time.monotonic() > deadline_s:
             return
-        num_next = min(settings["faults_per_round"], settings["num_faults"] - done)
-        faults = [
-            EngineFault(settings["signal"], victims[number % len(victims)])
-            for number in range(done, done + num_next)
-        ]
+        fault = EngineFault(settings["signal"], victims[done % len(victims)])
         start_s = time.monotonic()
-        requests = await run.run(faults, _show)
+        requests = await run.run([fault], _show)
         checked = await checks.check(requests)
         keep(
             {
                 "duration_s": round(time.monotonic() - start_s, 1),
-                "faults": [asdict(fault) for fault in faults],
+                "faults": [asdict(fault)],
                 "counts": asdict(count(requests)),
                 "num_compared": checked.num_compared,
                 "num_sampled_judged": checked.num_sampled_judged,
+                "num_tails_unjudged": checked.num_tails_unjudged,
                 "errors": find_errors(requests),
                 "differences": checked.differences,
             }
@@ -155,36 +171,25 @@ def _num_faults(document: dict[str, Any]) -> int:
     return sum(len(one["faults"]) for one in document["rounds"])
 
 
-def _total(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """All rounds together."""
-    differences = [one for each in rounds for one in each["differences"]]
-    errors = [error for one in rounds for error in one["errors"]]
-    num_wrong = sum(one["fault"] is not None for one in differences)
-    return {
-        "is_passed": not errors and not num_wrong,
-        "num_faults_injected": sum(len(one["faults"]) for one in rounds),
-        "num_errors": len(errors),
-        "num_near_ties": len(differences) - num_wrong,
-        "num_wrong_answers": num_wrong,
-        "num_compared": sum(one["num_compared"] for one in rounds),
-        "num_sampled_judged": sum(one["num_sampled_judged"] for one in rounds),
-        **add_up([one["counts"] for one in rounds]),
-    }
+def _how_to_complete(path: Path, document: dict[str, Any]) -> str:
+    num_done, num_ordered = _num_faults(document), document["settings"]["num_faults"]
+    if not num_done:
+        return "ended before the first fault; nothing was written"
+    return f"ended after {num_done} of {num_ordered} faults; --resume {path} completes them"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fault", choices=SIGNALS, default="kills")
     parser.add_argument("--times", type=int, default=50)
-    parser.add_argument(
-        "--per-round", type=int, default=5, help="faults before a result is written"
-    )
-    parser.add_argument("--minutes", type=float, default=180.0, help="no round begins after this")
+    parser.add_argument("--minutes", type=float, default=180.0, help="no fault begins after this")
     parser.add_argument("--streams", type=int, default=64, help="open when an engine fails")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--slow-max-tokens", type=int, default=700)
-    parser.add_argument("--resume", type=Path, help="the result of an earlier run to continue")
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="complete this result; needs the same options"
+    )
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     add_allow_dirty(parser)
     return parser

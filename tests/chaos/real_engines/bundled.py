@@ -8,7 +8,7 @@ from typing import Any
 from losslessness.greedy import NEAR_TIE_NATS as NEAR_TIES
 from tokenizers import Tokenizer
 
-from chaos.real_engines.answer_checks import AnswerChecks
+from chaos.real_engines.answers.answer_checks import AnswerChecks
 from paceline.demo import heldout_path, target_path
 
 MODEL = "paceline-demo"

@@ -50,13 +50,21 @@ class FaultRun:
     """Sends requests and makes engines fail. `gateway` must have two engines or more."""
 
     def __init__(
-        self, gateway: GatewayProcess, load: EngineLoad, texts: Sequence[str], *, seed: int
+        self,
+        gateway: GatewayProcess,
+        load: EngineLoad,
+        texts: Sequence[str],
+        *,
+        first_round: int = 0,
     ) -> None:
-        """`texts` are the prompts; the answers to them are compared."""
+        """`texts` are the prompts; the answers to them are compared.
+
+        Each call of `run` is a round, with other requests and pauses than the rounds before it.
+        """
         self._gateway = gateway
         self._load = load
-        self._random = random.Random(seed)
-        self._num_rounds = 0
+        self._random = random.Random(first_round)
+        self._round = first_round
         self.prompts = [Prompt(text) for text in texts]
 
     async def run(
@@ -69,7 +77,6 @@ class FaultRun:
         `on_fault` is called after each fault, when the engine serves again.
         """
         await self.record_references()
-        self._num_rounds += 1
         requests: list[LoadRequest] = []
         async with self._session() as session:
             is_over, has_full_load = asyncio.Event(), asyncio.Event()
@@ -92,11 +99,15 @@ class FaultRun:
                     for stream in streams:
                         if stream.done():
                             await stream  # raises what ended it
-            finally:
                 is_over.set()
                 has_full_load.set()
                 async with asyncio.timeout(_LAST_STREAMS_S):
                     await asyncio.gather(*streams)
+            finally:  # also when this is cancelled, or a fault was not noticed
+                for stream in streams:
+                    stream.cancel()
+                await asyncio.gather(*streams, return_exceptions=True)
+        self._round += 1
         attempts = read_failed_attempts(self._gateway.log)
         for request in requests:
             request.failed_attempts = attempts.get(request.transcript.request_id, ())
@@ -129,14 +140,14 @@ class FaultRun:
         is_over: asyncio.Event,
     ) -> None:
         """Send one request after another; most streams pause while an engine restarts."""
-        drawn = random.Random(stream)
+        drawn = random.Random(f"{self._round}-{stream}")
         number = 0
         while not is_over.is_set():
             if stream >= _STREAMS_DURING_RESTART:
                 await has_full_load.wait()
-            kind = self._load.kinds[(stream + number) % len(self._load.kinds)]
+            kind = self._load.kinds[(self._round + stream + number) % len(self._load.kinds)]
             prompt = self.prompts[(5 * stream + number) % len(self.prompts)]
-            request_id = f"load-{self._num_rounds}-{stream}-{number}"
+            request_id = f"load-{self._round}-{stream}-{number}"
             if kind.is_slow:
                 transcript = await self._send_slowly(kind, prompt, request_id, drawn)
             else:

@@ -7,9 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from chaos.attempt_log import FailedAttempt
-from chaos.mixed_load.load_report import KindCounts, note_stream
+from chaos.mixed_load.load_report import KindCounts, find_run_failures, note_stream
 from chaos.real_engines.request_kinds import RequestKind
 from chaos.transcript import Ending, Transcript
+
+MAX_UNJUDGED_FRACTION = 0.05
+"""Answers with an unjudged tail, per struck stream. Chosen empirically: so few cannot hide a fault
+that every twentieth struck stream has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,59 @@ def add_up(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         else:
             total[name] = max(values) if name.startswith("longest") else sum(values)
     return total
+
+
+def sum_up(rounds: Sequence[Mapping[str, Any]], num_ordered: int) -> dict[str, Any]:
+    """The figures of all rounds of a run together, and why it has not passed.
+
+    Each round has the faults, counts, errors and differences of the requests between two saves of
+    its result. `num_ordered` is the number of faults of a complete run.
+    """
+    faults = [fault for one in rounds for fault in one["faults"]]
+    differences = [difference for one in rounds for difference in one["differences"]]
+    counts = add_up([one["counts"] for one in rounds])
+    num_injected = sum(fault["ready_after_s"] is not None for fault in faults)
+    num_struck = sum(kind["num_interrupted"] for kind in counts.get("kinds", {}).values())
+    num_errors = sum(len(one["errors"]) for one in rounds)
+    num_wrong = sum(one["fault"] is not None for one in differences)
+    num_unjudged = sum(one["is_tail_unjudged"] for one in differences)
+    failures = find_run_failures(
+        num_ordered=num_ordered,
+        num_injected=num_injected,
+        num_struck=num_struck,
+        num_errors=num_errors,
+    )
+    if num_wrong:
+        failures.append(f"{num_wrong} wrong answers")
+    if num_unjudged > MAX_UNJUDGED_FRACTION * num_struck:
+        failures.append(
+            f"{num_unjudged} answers were not judged to their end, and {num_struck} streams struck"
+        )
+    return {
+        "is_passed": not failures,
+        "failures": failures,
+        "num_faults_injected": num_injected,
+        "num_streams_struck": num_struck,
+        "num_errors": num_errors,
+        "num_near_ties": len(differences) - num_wrong,
+        "num_tails_unjudged": num_unjudged,
+        "num_wrong_answers": num_wrong,
+        "num_compared": sum(one["num_compared"] for one in rounds),
+        "num_sampled_judged": sum(one["num_sampled_judged"] for one in rounds),
+        **counts,
+    }
+
+
+def render_progress(rounds: Sequence[Mapping[str, Any]], num_ordered: int) -> str:
+    """How far a run is, and how long the rest takes if it takes as long as the rounds so far.
+
+    >>> render_progress([{"faults": [{}, {}], "duration_s": 90.0}], 10)
+    '2 of 10 faults, 45 s each, about 6 min left'
+    """
+    num_done = sum(len(one["faults"]) for one in rounds)
+    each_s = sum(one["duration_s"] for one in rounds) / max(num_done, 1)
+    left_min = (num_ordered - num_done) * each_s / 60
+    return f"{num_done} of {num_ordered} faults, {each_s:.0f} s each, about {left_min:.0f} min left"
 
 
 def find_errors(requests: Sequence[LoadRequest]) -> list[str]:

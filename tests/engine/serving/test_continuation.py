@@ -14,7 +14,7 @@ import pytest
 from chaos.attempt_log import FailedAttempt
 from chaos.engines import Victim
 from chaos.gateway_process import GatewayProcess, start_gateway
-from chaos.real_engines.answer_checks import Checked
+from chaos.real_engines.answers.answer_checks import Checked
 from chaos.real_engines.bundled import CONFIG, MODEL, bundled_checks, bundled_tokenizer, prompts
 from chaos.real_engines.engine_faults import READY_WITHIN_S, EngineFault
 from chaos.real_engines.fault_run import EngineLoad, FaultRun
@@ -38,7 +38,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def run(gateway: GatewayProcess) -> FaultRun:
-    return FaultRun(gateway, LOAD, prompts(3), seed=0)
+    return FaultRun(gateway, LOAD, prompts(3))
 
 
 @pytest.mark.parametrize("victim", Victim)
@@ -55,6 +55,7 @@ async def test_streams_survive_a_kill(
     assert checked.num_compared > 0
     assert checked.num_sampled_judged > 0
     assert checked.faults == []
+    assert checked.num_tails_unjudged == 0
 
 
 def with_another_token(ids: list[int]) -> list[int]:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 
 from chaos.transcript import Transcript
 
+NUM_LOGPROBS = 20
+"""The most log probabilities per position that vLLM and the gateway allow."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForcedToken:
-    """A token of an answer, and what an engine computes at its position for the text before it."""
+    """A token of an answer, and what an engine computes at its position for the tokens before."""
 
-    token: str
-    """Its text, or a name of its id; the keys of `logprobs` are of the same kind."""
-    logprobs: Mapping[str, float]
-    """Log probabilities of the most probable tokens and of this one."""
+    token: int
+    logprobs: Mapping[int, float]
+    """Log probabilities of the `NUM_LOGPROBS` most probable tokens and of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Difference:
     """How much less probable than the best token the worst one is; None where not computed."""
     fault: str | None = None
     """Why rounding cannot have caused the difference; None when it can."""
+    is_tail_unjudged: bool = False
+    """Whether what follows the first difference could not be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def judge_swap(
     """Judge a greedy answer under a grammar by its first token that differs.
 
     The most probable token may not be allowed, so the two tokens are compared with each other.
-    What follows them is not judged.
+    `judge_tail` judges what follows them.
     """
     known = own.logprobs.get(own.token), reference.logprobs.get(reference.token)
     if known[0] is None or known[1] is None:
@@ -120,36 +124,42 @@ def judge_swap(
     return replace(difference, gap_nats=gap, fault=fault)
 
 
-def judge_text(
+def judge_tail(
     difference: Difference,
     answer: Transcript,
-    reference: Sequence[ForcedToken],
+    tail: Sequence[ForcedToken],
+    best_allowed: Sequence[float | None],
     limits: AnswerLimits,
+    *,
+    is_whole: bool = True,
 ) -> Difference:
-    """Judge a greedy answer without token ids by the token at the first difference.
+    """Judge a greedy answer under a grammar by the tokens after the first one that differs.
 
-    Another token whose text the answer contains there must be nearly as probable as that of the
-    reference. What follows cannot be judged.
+    `best_allowed` has, for each of them, the log probability of the most probable token that the
+    grammar allows there; None where it forbids the answer's token.
     """
-    begin = 0
-    for one in reference:
-        if begin + len(one.token) > difference.at:
-            break
-        begin += len(one.token)
-    else:
-        return replace(difference, fault="the reference has no token there")
-    rest = answer.text[begin:]
-    gaps = [
-        max(one.logprobs.values()) - min(logprob, one.logprobs[one.token])
-        for text, logprob in one.logprobs.items()
-        if one.token in one.logprobs and len(text) > difference.at - begin and rest.startswith(text)
-    ]
-    gap = min(gaps, default=None)
-    if gap is not None and gap <= limits.near_tie_nats:
-        return replace(difference, gap_nats=gap)
-    return replace(
-        difference, gap_nats=gap, fault=f"no nearly equal token there begins {rest[:20]!r}"
-    )
+    for position, (one, best) in enumerate(zip(tail, best_allowed, strict=True), difference.at + 1):
+        own = one.logprobs.get(one.token)
+        if own is None or best is None:
+            named = "unknown" if own is None else "forbidden by the grammar"
+            return replace(difference, fault=f"token {position}, {one.token}, is {named}")
+        if best - own > limits.near_tie_nats:
+            named = f"{best - own:.3f} nats less probable than the best allowed one"
+            fault = f"token {position}, {one.token}, is {named}"
+            return replace(difference, gap_nats=best - own, fault=fault)
+    return replace(difference, fault=_fault_of_end(answer, limits) if is_whole else None)
+
+
+def fault_of_text(answer: Transcript, text_of_ids: str, *, is_whole: bool = True) -> str | None:
+    """Why the text of the answer is not that of its tokens; None if it is.
+
+    The last token may be a part of a character.
+    """
+    half = "\N{REPLACEMENT CHARACTER}"
+    text, expected = answer.text.rstrip(half), text_of_ids.rstrip(half)
+    if text == expected or (not is_whole and expected.startswith(text)):
+        return None
+    return f"the text {answer.text!r} for tokens of {text_of_ids!r}"
 
 
 def judge_sampled(

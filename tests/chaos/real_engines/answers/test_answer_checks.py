@@ -9,9 +9,10 @@ import pytest
 from aiohttp import web
 
 from chaos.attempt_log import FailedAttempt
-from chaos.real_engines.answer_checks import AnswerChecks, Checked
+from chaos.real_engines.answers.answer_checks import AnswerChecks, Checked
+from chaos.real_engines.answers.answer_judge import NUM_LOGPROBS
 from chaos.real_engines.bundled import bundled_tokenizer
-from chaos.real_engines.request_kinds import FAST_KINDS, TOP_K, Check
+from chaos.real_engines.request_kinds import FAST_KINDS, Check
 from chaos.real_engines.run_report import LoadRequest, Prompt
 from chaos.transcript import Transcript
 
@@ -21,7 +22,8 @@ TEXT, OTHER_TEXT = "def add(a, b):\n    return a + b", "def add(a, b):\n    retu
 END_ID, MAX_TOKENS = 2, 96
 CUT = FailedAttempt("engine-0", "broken", "reset", "continue_elsewhere", "replica_failed")
 PROMPT_IDS = [11, 12]
-BEST = {f"best {number}": -0.1 for number in range(TOP_K)}
+BEST = {f"token_id:{5000 + number}": -0.1 for number in range(NUM_LOGPROBS)}
+"""Tokens that occur in no answer."""
 
 
 def ids_of(text: str) -> list[int]:
@@ -41,11 +43,17 @@ FIRST_OTHER = next(
 
 
 class Engine:
-    """Every token is one of the best at its position, apart from those in `gaps_nats`."""
+    """Every forced token is one of the best at its position, apart from those in `gaps_nats`.
+
+    Generates the first of `answers` that begins with the given tokens.
+    """
 
     def __init__(self) -> None:
         self.gaps_nats: dict[int, float] = {}
         """How much less probable a token is than the best one, wherever it occurs."""
+        self.answers = [REFERENCE.ids, answer(OTHER_TEXT).ids]
+        self.best_allowed_logprob = -0.1
+        """Of the best of the tokens that a request allows."""
         self.num_asked = 0
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -53,17 +61,34 @@ class Engine:
         body = await request.json()
         if body["model"] != "model":
             return web.json_response({"error": {"message": "no such model"}}, status=404)
-        prompt = body["prompt"]
-        assert body["echo"]
         assert body["logprobs"] == 20
-        as_ids = body["return_tokens_as_token_ids"]
-        names = [f"token_id:{i}" if as_ids else TOKENIZER.decode([i]) for i in prompt]
-        tops = [
-            {**BEST, name: -0.1 - self.gaps_nats.get(token, 0.0)}
-            for name, token in zip(names, prompt, strict=True)
-        ]
-        logprobs = {"tokens": [*names, "next"], "top_logprobs": [None, *tops[1:], {}]}
+        assert body["return_tokens_as_token_ids"]
+        assert body["speculation"] == {"max_draft_length": 0}
+        tops: list[dict[str, float] | None]
+        if body.get("echo"):
+            tokens = [*body["prompt"], 1]
+            tops = [None, *({**BEST, **self._top(token)} for token in tokens[1:])]
+        elif "allowed_token_ids" in body:
+            tokens = body["allowed_token_ids"][:1]
+            tops = [{f"token_id:{tokens[0]}": self.best_allowed_logprob}]
+        else:
+            tokens, tops = self._generate(body["prompt"][len(PROMPT_IDS) :], body["max_tokens"])
+        names = [f"token_id:{token}" for token in tokens]
+        logprobs = {"tokens": names, "top_logprobs": tops}
         return web.json_response({"choices": [{"logprobs": logprobs}]})
+
+    def _generate(
+        self, ids: list[int], max_tokens: int
+    ) -> tuple[list[int], list[dict[str, float] | None]]:
+        path, tops = list(ids), list[dict[str, float] | None]()
+        while len(path) < len(ids) + max_tokens and path[-1:] != [END_ID]:
+            fitting = [one[len(path)] for one in self.answers if one[: len(path)] == path]
+            tops.append({name: value for one in fitting for name, value in self._top(one).items()})
+            path.append(fitting[0])
+        return path[len(ids) :], tops
+
+    def _top(self, token: int) -> dict[str, float]:
+        return {f"token_id:{token}": -0.1 - self.gaps_nats.get(token, 0.0)}
 
 
 @pytest.fixture
@@ -108,26 +133,66 @@ async def test_another_token_must_be_nearly_as_probable(
 
 
 @pytest.mark.parametrize(
+    "name", [n for n, kind in BY_NAME.items() if kind.check is Check.GREEDY and not kind.has_ids]
+)
+async def test_text_after_a_near_tie_must_be_what_an_engine_generates_after_it(
+    engine: Engine, url: str, name: str
+) -> None:
+    """The first token that differs is nearly as probable, but two later ones are lost."""
+    ids = ids_of(OTHER_TEXT)
+    engine.gaps_nats[ids[FIRST_OTHER]] = 0.1
+    lost = TOKENIZER.decode([*ids[: FIRST_OTHER + 1], *ids[FIRST_OTHER + 3 :]])
+    assert lost != OTHER_TEXT
+    checked = await check(url, request(name, answer(lost)))
+    assert len(checked.faults) == 1
+    assert checked.num_tails_unjudged == 0
+
+
+def coloured(text: str) -> Transcript:
+    """An answer that ended at its length limit within the grammar."""
+    text = '{"colours":[' + text
+    return Transcript(
+        "load-1", 200, text, ids_of(text), PROMPT_IDS, ["length"], is_done=True
+    )  # fmt: skip
+
+
+async def check_coloured(url: str, reference: str, received: str) -> Checked:
+    kind = BY_NAME["JSON schema"]
+    prompt, other = Prompt("question", {kind.name: coloured(reference)}), coloured(received)
+    return await check(url, LoadRequest(kind, prompt, len(other.ids), other))
+
+
+@pytest.mark.parametrize(
     ("end", "gap_nats", "is_right"),
     [
-        ('["red","blue","whi', 0.1, True),
-        ('["red","blue","whi', 3.0, False),
-        ('["red",blue","whi', 0.1, False),
-        ('["red","black","whi', 0.1, False),
+        ('"red","blue","whi', 0.1, True),
+        ('"red","blue","whi', 3.0, False),
+        ('"red",blue","whi', 0.1, False),
+        ('"red","black","whi', 0.1, False),
     ],
 )
 async def test_another_token_must_be_one_that_the_grammar_allows(
     engine: Engine, url: str, end: str, gap_nats: float, is_right: bool
 ) -> None:
-    kind = BY_NAME["JSON schema"]
-    reference, other = (
-        replace(answer('{"colours":' + text), finish_reasons=["length"])
-        for text in ('["red","green","whi', end)
-    )
-    at = next(i for i, (a, b) in enumerate(zip(reference.ids, other.ids, strict=False)) if a != b)
-    engine.gaps_nats[other.ids[at]] = gap_nats
-    prompt = Prompt("question", {kind.name: reference})
-    checked = await check(url, LoadRequest(kind, prompt, MAX_TOKENS, other))
+    reference = '"red","green","whi'
+    ids, others = coloured(reference).ids, coloured(end).ids
+    at = next(i for i, (a, b) in enumerate(zip(ids, others, strict=False)) if a != b)
+    engine.gaps_nats[others[at]] = gap_nats
+    checked = await check_coloured(url, reference, end)
+    assert len(checked.differences) == 1
+    assert (checked.faults == []) == is_right
+
+
+@pytest.mark.parametrize(("gap_nats", "is_right"), [(0.1, True), (3.0, False)])
+async def test_tokens_after_a_near_tie_under_a_grammar_must_be_the_best_allowed_ones(
+    engine: Engine, url: str, gap_nats: float, is_right: bool
+) -> None:
+    """All better tokens that the engine lists are forbidden; another one that is not listed is
+    allowed, and the engine says how probable it is."""
+    (last,) = set(coloured('"red","blue","w').ids) - set(coloured('"red","blue","').ids)
+    engine.gaps_nats[last] = 5.0
+    engine.best_allowed_logprob = -5.1 + gap_nats
+    checked = await check_coloured(url, '"red","green","w', '"red","blue","w')
     assert len(checked.differences) == 1
     assert (checked.faults == []) == is_right
 
