@@ -165,7 +165,7 @@ def _acceptance_warnings(
     if unchecked:
         yield RunWarning(
             "acceptance_unchecked",
-            f"nothing shows whether the server accepted drafts as scripted in phase "
+            f"if the server drafts, nothing shows whether it accepted drafts as scripted in phase "
             f"{unchecked[0]!r} ({len(unchecked)} phases in all): it reports no counters of "
             "accepted tokens by position; --admin-url names another page",
         )
