@@ -27,6 +27,11 @@ _COMMANDS = {
         "serve",
         "Serve a model with governed speculative decoding.",
     ),
+    "tune": (
+        "paceline.tune.command",
+        "tune",
+        "Find the configuration with the most goodput per $.",
+    ),
     "mock-vllm": (
         "paceline.mock_vllm.command",
         "mock_vllm",

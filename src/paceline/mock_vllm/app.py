@@ -1,6 +1,7 @@
-"""Route requests to answers: vLLM's routes that a gateway uses, and two of the mock's own.
+"""Route requests to answers: vLLM's routes that a gateway uses, and the mock's own.
 
-The mock's own routes are /mock_vllm/requests (the request log) and /mock_vllm/faults.
+The mock's own routes are /mock_vllm/requests (the request log) and /mock_vllm/faults, and with
+scripted speculation /admin/governor.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from paceline.mock_vllm.faults.in_flight_request import InFlightRequest
 from paceline.mock_vllm.faults.server_faults import ServerFaults
 from paceline.mock_vllm.http.answer_sender import AnswerSender
 from paceline.mock_vllm.http.field_checks import read_body
+from paceline.mock_vllm.http.governor_page import GovernorPage
 from paceline.mock_vllm.http.prompts import tokenize_prompt
 from paceline.mock_vllm.http.refusals import RequestRefused
 from paceline.mock_vllm.http.request_parser import check_model, parse_request
@@ -80,6 +82,12 @@ class App:
                 "DELETE": ("", self._clear_faults),
             },
         }
+        if settings.speculation is not None:
+            self._governor = GovernorPage(runner.engine, settings.speculation)
+            self._routes["/admin/governor"] = {
+                "GET": ("", self._show_governor),
+                "PATCH": ("", self._change_governor),
+            }
 
     def route(self, exchange: Exchange) -> None:
         methods = self._routes.get(exchange.path)
@@ -180,6 +188,12 @@ class App:
     def _clear_faults(self, exchange: Exchange) -> None:
         self._server_faults.clear()
         self._show_faults(exchange)
+
+    def _show_governor(self, exchange: Exchange) -> None:
+        exchange.respond(200, self._governor.render())
+
+    def _change_governor(self, exchange: Exchange) -> None:
+        exchange.respond(200, self._governor.change(_body(exchange)))
 
     def _generate(self, exchange: Exchange) -> None:
         body, seed = _body(exchange), self._random.getrandbits(31)

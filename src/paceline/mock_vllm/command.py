@@ -57,6 +57,11 @@ def _parse_speculation(
 @click.option("--max-model-len", default=_DEFAULTS.max_model_len, help="Context length in tokens.")
 @click.option("--tpot-ms", default=_DEFAULTS.tpot_ms, help="Time per output token in ms.")
 @click.option(
+    "--tpot-per-sequence-ms",
+    default=_DEFAULTS.tpot_per_sequence_ms,
+    help="Added to it for every other running sequence.",
+)
+@click.option(
     "--prefill-tokens-per-s",
     default=_DEFAULTS.prefill_tokens_per_s,
     help="Prefill rate; prompts are prefilled one after another.",
@@ -123,6 +128,7 @@ def mock_vllm(
     model: str,
     max_model_len: int,
     tpot_ms: float,
+    tpot_per_sequence_ms: float,
     prefill_tokens_per_s: float,
     max_num_seqs: int,
     tokens_per_chunk: tuple[int, ...],
@@ -156,6 +162,7 @@ def mock_vllm(
             model=model,
             max_model_len=max_model_len,
             tpot_ms=tpot_ms,
+            tpot_per_sequence_ms=tpot_per_sequence_ms,
             prefill_tokens_per_s=prefill_tokens_per_s,
             max_num_seqs=max_num_seqs,
             tokens_per_chunk=tokens_per_chunk,

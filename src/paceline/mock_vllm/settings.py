@@ -18,8 +18,10 @@ class MockVllmSettings:
     model: str = "mock_vllm"
     max_model_len: int = 4096
     tpot_ms: float = 20.0
-    """Time per output token of each running request, independent of the load. With `speculation`:
-    time per step of a request without its draft tokens."""
+    """Time per output token of a request that runs alone. With `speculation`: time per step of a
+    request without its draft tokens."""
+    tpot_per_sequence_ms: float = 0.0
+    """Added to it for every other running sequence."""
     prefill_tokens_per_s: float = 20_000.0
     """Prefill rate. Prompts are prefilled one after another; cached tokens take no time."""
     max_num_seqs: int = 256
@@ -47,7 +49,7 @@ class MockVllmSettings:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must not be empty: it is the name that requests must give.")
-        for name in ("tpot_ms", "draft_ms", "verify_ms"):
+        for name in ("tpot_ms", "tpot_per_sequence_ms", "draft_ms", "verify_ms"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
         if self.speculation is None and (self.draft_ms or self.verify_ms):

@@ -33,6 +33,7 @@ def test_paceline_lists_the_command() -> None:
         (["--max-num-seqs", "0"], "max_num_seqs must be at least 1"),
         (["--tokens-per-chunk", "1,x"], "must be integers such as 1 or 1,3,2; got 1,x"),
         (["--tokens-per-chunk", "0"], "counts of at least 1"),
+        (["--tpot-per-sequence-ms", "-1"], "tpot_per_sequence_ms must not be negative"),
         (
             ["--num-kv-blocks", "3"],
             "(max_model_len=4096): 0 or at least 257, got 3",

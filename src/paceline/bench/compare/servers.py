@@ -1,4 +1,7 @@
-"""Start `paceline serve` for a configuration file, await its readiness, and stop it."""
+"""Start a server for a measurement, await its readiness, and stop it.
+
+`serving` starts `paceline serve` for a configuration file; `running` starts any command.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +23,7 @@ _POLL_S = 0.5
 _LAST_LOG_CHARS = 2000
 """Shown of the log of a server that did not start."""
 _ENVIRONMENT = {"PACELINE_SERVER__LAME_DUCK_S": "0"}
-"""No load balancer has to notice the end of a server that only the comparison uses."""
+"""No load balancer has to notice the end of a server that only the measurement uses."""
 _SERVE = "from paceline.cli import main; main(prog_name='paceline')"
 
 
@@ -32,30 +35,59 @@ async def serving(
 
     Its ports are free ones, whatever the file says. Raises BenchError if it does not become ready.
     """
-    port, admin_port = _free_ports()
+    port, admin_port = free_ports()
+    url = f"http://127.0.0.1:{port}"
+    command = serve_command(config, port, admin_port)
+    shown = f"paceline serve --config {config}"
+    async with running(name, command, shown, f"{url}/ready", log_folder, start_timeout_s):
+        yield url
+
+
+def serve_command(config: Path, port: int, admin_port: int) -> list[str]:
+    """The command that serves a configuration on these ports of the loopback address."""
+    return [
+        *(sys.executable, "-c", _SERVE, "serve", "--config", str(config)),
+        *("--host", "127.0.0.1", "--port", str(port), "--admin-port", str(admin_port)),
+    ]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    name: str,
+    command: Sequence[str],
+    shown: str,
+    ready_url: str,
+    log_folder: Path,
+    start_timeout_s: float,
+) -> AsyncIterator[None]:
+    """A process whose `ready_url` answers with status 200; it is stopped on exit.
+
+    `shown` is the command in messages. Raises BenchError if it does not become ready.
+    """
     log = log_folder / f"{name}.log"
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SERVE, "serve", "--config", str(config)),
-            *("--host", "127.0.0.1", "--port", str(port), "--admin-port", str(admin_port)),
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **_ENVIRONMENT},
-            start_new_session=True,  # Ctrl-C reaches the comparison alone, which stops the server
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **_ENVIRONMENT},
+                start_new_session=True,  # Ctrl-C reaches the comparison alone, which stops it
+            )
+        except OSError as error:
+            raise BenchError(f"{name}: {shown} cannot be started: {error}") from error
     try:
-        url = f"http://127.0.0.1:{port}"
-        await _wait_until_ready(name, config, process, url, log, start_timeout_s)
-        yield url
+        await _wait_until_ready(name, shown, process, ready_url, log, start_timeout_s)
+        yield
     finally:
         await asyncio.shield(_stop(process))
 
 
 async def _wait_until_ready(
     name: str,
-    config: Path,
+    shown: str,
     process: asyncio.subprocess.Process,
-    url: str,
+    ready_url: str,
     log: Path,
     start_timeout_s: float,
 ) -> None:
@@ -64,17 +96,14 @@ async def _wait_until_ready(
     async with aiohttp.ClientSession(timeout=timeout) as session:
         while asyncio.get_running_loop().time() < deadline_s:
             if process.returncode is not None:
-                raise BenchError(
-                    f"{name}: paceline serve --config {config} exited with "
-                    f"{process.returncode}:\n{_tail(log)}"
-                )
+                raise BenchError(f"{name}: {shown} exited with {process.returncode}:\n{_tail(log)}")
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with session.get(f"{url}/ready") as response:
+                async with session.get(ready_url) as response:
                     if response.status == 200:
                         return
             await asyncio.sleep(_POLL_S)
     raise BenchError(
-        f"{name}: paceline serve --config {config} was not ready within {start_timeout_s:g} s "
+        f"{name}: {shown} was not ready within {start_timeout_s:g} s "
         f"(--start-timeout); its log is {log}"
     )
 
@@ -97,7 +126,8 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports of the loopback address that are free now."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

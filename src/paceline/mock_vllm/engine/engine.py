@@ -4,11 +4,12 @@ The caller passes the time in; nothing in this module waits. A sequence is queue
 `max_num_seqs` run and the virtual KV cache has room for it. Then the part of its prompt that is not
 cached is prefilled; prompts are prefilled one after another at `prefill_tokens_per_s`. The first
 token is due when the prefill ends, and token k is due k * `tpot_ms` later. Each sequence has its
-own steps, so these times do not depend on the load. With scripted speculation, a step after the
-first token verifies K drafts, yields one token more than it accepts, and takes
-`tpot_ms` + K * (`draft_ms` + n * `verify_ms`) with n running sequences. When the cache is full, the
-sequence that started last is preempted: it loses its blocks, goes to the front of the queue, and
-its tokens are prefilled again.
+own steps, so these times do not depend on the load, unless `tpot_per_sequence_ms` makes them: the
+number of sequences that run when a token is sent decides when the next one is due. With scripted
+speculation, a step after the first token verifies K drafts, yields one token more than it accepts,
+and takes K * (`draft_ms` + n * `verify_ms`) longer with n running sequences. When the cache is
+full, the sequence that started last is preempted: it loses its blocks, goes to the front of the
+queue, and its tokens are prefilled again.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class Engine:
         self.preemptions_total = 0
         self.drafts_total = 0
         self.draft_tokens_total = 0
-        self.accepted_per_position_total = [0] * self._draft_length
+        speculation = settings.speculation
+        self.draft_length = 0 if speculation is None else speculation.draft_length
+        """Draft tokens of the steps that follow, at most those of the speculation."""
+        self.accepted_per_position_total = [0] * self.draft_length
         self.finished_total: Counter[str] = Counter()
 
     @property
@@ -137,7 +141,7 @@ class Engine:
         num_wanted = self._num_tokens(sequence)
         if not self._make_room(sequence, len(sequence.ids) + num_wanted, now_s):
             return
-        if self._draft_length and sequence.num_chunks:
+        if self.draft_length and sequence.num_chunks:
             self._count_drafts(num_wanted - 1)
         delta = sequence.generator.advance(num_wanted)
         sequence.num_chunks += 1
@@ -149,7 +153,7 @@ class Engine:
             self._stop(sequence)
             self._admit(now_s)
         else:
-            num_next = 1 if self._draft_length else self._num_tokens(sequence)
+            num_next = 1 if self.draft_length else self._num_tokens(sequence)
             self._push(sequence, sequence.due_s + self._step_s(num_next))
         sequence.on_delta(delta)
 
@@ -165,24 +169,19 @@ class Engine:
                 return False
         return True
 
-    @property
-    def _draft_length(self) -> int:
-        speculation = self._settings.speculation
-        return 0 if speculation is None else speculation.draft_length
-
     def _num_tokens(self, sequence: Sequence) -> int:
         """Tokens of the sequence's next chunk; the first one has no drafts."""
-        if not self._draft_length:
+        if not self.draft_length:
             pattern = self._settings.tokens_per_chunk
             return pattern[sequence.num_chunks % len(pattern)]
         if not sequence.num_chunks:
             return 1
         assert sequence.verdicts is not None
-        return 1 + sequence.verdicts.num_accepted(sequence.generator.num_tokens, self._draft_length)
+        return 1 + sequence.verdicts.num_accepted(sequence.generator.num_tokens, self.draft_length)
 
     def _count_drafts(self, num_accepted: int) -> None:
         self.drafts_total += 1
-        self.draft_tokens_total += self._draft_length
+        self.draft_tokens_total += self.draft_length
         for position in range(num_accepted):
             self.accepted_per_position_total[position] += 1
 
@@ -190,7 +189,9 @@ class Engine:
         """Time to the next chunk of a sequence, with `num_tokens` tokens that are no drafts."""
         settings = self._settings
         per_draft_ms = settings.draft_ms + len(self._running) * settings.verify_ms
-        milliseconds = num_tokens * settings.tpot_ms + self._draft_length * per_draft_ms
+        others_ms = settings.tpot_per_sequence_ms * max(0, len(self._running) - 1)
+        milliseconds = num_tokens * (settings.tpot_ms + others_ms)
+        milliseconds += self.draft_length * per_draft_ms
         return milliseconds / 1000 * self.slow_factor
 
     def _push(self, sequence: Sequence, due_s: float) -> None:

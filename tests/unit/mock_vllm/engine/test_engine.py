@@ -9,6 +9,7 @@ from paceline.mock_vllm.model.answer import (
     SamplingParams,
     expected_answer,
 )
+from paceline.mock_vllm.model.speculation import DraftVerdicts, Speculation
 from paceline.mock_vllm.settings import MockVllmSettings
 
 
@@ -147,3 +148,26 @@ def test_a_held_sequence_keeps_its_slot_and_continues_when_released() -> None:
     run.engine.release(sequence, 5)
     run.until(9)
     assert run.times_s("a")[2:] == [5.01, 5.02]
+
+
+def test_every_other_running_sequence_adds_to_the_time_per_token() -> None:
+    run = _VirtualRun(tpot_per_sequence_ms=5, prefill_tokens_per_s=1e6)
+    run.submit("a", [1] * 16, 5)
+    run.until(0.025)
+    run.submit("b", [2] * 16, 2)
+    run.until(9)
+    # The token at 20 ms was sent while "a" ran alone, so the next one is due 10 ms later.
+    assert run.times_s("a") == [0.000016, 0.010016, 0.020016, 0.030016, 0.045016]
+    assert run.times_s("b") == [0.025016, 0.040016]
+
+
+def test_the_draft_length_of_further_steps_can_be_changed() -> None:
+    """All drafts are accepted: a step has 3 tokens in 10 + 2 ms, later 1 token in 10 ms."""
+    run = _VirtualRun(speculation=Speculation(2, (1.0, 1.0)), draft_ms=1, prefill_tokens_per_s=1e6)
+    sequence = run.submit("a", [1] * 16, 6)
+    sequence.verdicts = DraftVerdicts((1.0, 1.0), "seed")
+    run.until(0.013)
+    run.engine.draft_length = 0
+    run.until(9)
+    assert run.times_s("a") == [0.000016, 0.012016, 0.024016, 0.034016]
+    assert [len(delta.ids) for _, delta in run.deltas["a"]] == [1, 3, 1, 1]

@@ -1,0 +1,165 @@
+"""Successive halving, one server after another.
+
+The next server is the one whose best cell could be worth most by everything measured so far. On it
+settings with every value of the live knobs get one block each, in the most promising combinations.
+Then the most promising half as many get one, and so on down to two, which repeat until one is
+surely better or the server's part of the budget is spent. A round drops what cannot be the best any
+more, and may take in a setting that the blocks since have made promising. The trials of a round
+send the same requests, in random order.
+
+If the best setting of a server has the highest estimate so far, it is a finalist: held-out blocks
+score it while its server runs. They enter no estimate. A server that cannot hold the best cell any
+more is not started.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+
+from paceline.tune.search.outcome import Outcome, conclude, meets_slo
+from paceline.tune.search.rounds import Round, RoundResult, Search, ServerFailure
+from paceline.tune.search.trial_book import TrialBook
+from paceline.tune.values import (
+    Cell,
+    LiveSetting,
+    Measurement,
+    Purpose,
+    RestartConfig,
+    SearchProblem,
+    Trial,
+)
+
+_EARLY_SHARE = 2
+"""Blocks that the next server may take, relative to the mean of those after it: the most promising
+servers come first, later ones gain from what they have shown, and may end early."""
+_EXPECTED_FINALISTS = 1
+"""For which the budget of a server leaves blocks aside."""
+
+
+class _Failed(Exception):
+    """The server of a round failed."""
+
+
+def search(problem: SearchProblem) -> Search:
+    """Yield the rounds of the search and return its outcome.
+
+    The rounds depend on the problem and on the results that were sent, and on nothing else: sent
+    the same results, the generator yields the same rounds. `problem.settings` must not be empty.
+    """
+    return (yield from _Search(problem).run())
+
+
+class _Search:
+    def __init__(self, problem: SearchProblem) -> None:
+        self._problem = problem
+        self._book = TrialBook(problem)
+        self._random = random.Random(problem.seed)
+        self._left = list(problem.settings)
+        self._failures: dict[RestartConfig, str] = {}
+        self._held_out: dict[Cell, tuple[Measurement, ...]] = {}
+        self._num_starts = 0
+
+    def run(self) -> Generator[Round, RoundResult, Outcome]:
+        while (why_ended := self._why_ended()) is None:
+            restart = max(self._left, key=self._book.upper)
+            budget = self._session_budget()
+            self._left.remove(restart)
+            self._num_starts += 1
+            try:
+                yield from self._halve(restart, budget)
+                yield from self._score(restart)
+            except _Failed as failure:
+                self._failures[restart] = str(failure)
+        return conclude(
+            self._problem,
+            self._book,
+            self._held_out,
+            self._failures,
+            num_starts=self._num_starts,
+            why_ended=why_ended,
+        )
+
+    def _why_ended(self) -> str | None:
+        """Why no further server is started; None to start one."""
+        if not self._left:
+            return "every configuration was tried"
+        if self._num_starts >= self._problem.max_starts:
+            return f"{self._num_starts} servers were started, as many as allowed"
+        if self._session_budget() < 2:
+            return f"{self._book.num_blocks} blocks were measured, as many as allowed"
+        best = self._book.best_mean()
+        if self._held_out and all(self._book.upper(restart) < best for restart in self._left):
+            return "none of the other configurations could be better, by what was measured"
+        return None
+
+    def _session_budget(self) -> int:
+        """Search blocks of the next server: its share of those that are left."""
+        num_sessions = min(self._problem.max_starts - self._num_starts, len(self._left))
+        aside = self._problem.num_held_out * min(_EXPECTED_FINALISTS, num_sessions)
+        left = self._problem.max_blocks - self._book.num_blocks - aside
+        return left * _EARLY_SHARE // (num_sessions - 1 + _EARLY_SHARE)
+
+    def _halve(self, restart: RestartConfig, budget: int) -> Generator[Round, RoundResult, None]:
+        size = max(2, budget // 2)
+        settings = self._book.first_settings(restart, min(size, budget))
+        while settings:
+            yield from self._measure(restart, settings, Purpose.SEARCH, f"{len(settings)} settings")
+            budget -= len(settings)
+            size = max(2, size // 2)
+            settings = self._book.contenders(restart, min(size, budget))
+            if len(settings) == 1 and len(self._book.measured(Cell(restart, settings[0]))) > 1:
+                return
+
+    def _score(self, restart: RestartConfig) -> Generator[Round, RoundResult, None]:
+        """Score the best cell of the server on held-out requests if it is the best so far.
+
+        If it misses the SLO there, the next cells of the server follow while they are better than
+        every finalist that meets it.
+        """
+        fit = self._book.fit()
+        mine = [cell for cell in self._book.measured_cells() if cell.restart == restart]
+        mine.sort(key=lambda cell: float(fit.mean[self._book.index(cell)]), reverse=True)
+        for cell in mine:
+            if self._is_beaten(cell) or self._book.surely_misses(cell):
+                return
+            if self._problem.max_blocks - self._book.num_blocks < self._problem.num_held_out:
+                return
+            blocks: list[Measurement] = []
+            for _ in range(self._problem.num_held_out):
+                blocks += yield from self._measure(
+                    restart, [cell.live], Purpose.HELD_OUT, "held-out requests", len(blocks)
+                )
+            self._held_out[cell] = tuple(blocks)
+            if meets_slo(self._problem, blocks):
+                return
+
+    def _is_beaten(self, cell: Cell) -> bool:
+        """Whether a finalist that meets the SLO has a higher estimate."""
+        mean = self._book.fit().mean
+        return any(
+            mean[self._book.index(other)] > mean[self._book.index(cell)]
+            for other, blocks in self._held_out.items()
+            if meets_slo(self._problem, blocks)
+        )
+
+    def _measure(
+        self,
+        restart: RestartConfig,
+        settings: Sequence[LiveSetting],
+        purpose: Purpose,
+        why: str,
+        sequence: int | None = None,
+    ) -> Generator[Round, RoundResult, Sequence[Measurement]]:
+        cells = [Cell(restart, live) for live in settings]
+        self._random.shuffle(cells)
+        trials = tuple(
+            Trial(cell, purpose, len(self._book.measured(cell)) if sequence is None else sequence)
+            for cell in cells
+        )
+        result = yield Round(restart, trials, why)
+        if isinstance(result, ServerFailure):
+            raise _Failed(result.reason)
+        for trial, measurement in zip(trials, result, strict=True):
+            self._book.add(trial, measurement)
+        return result

@@ -1,0 +1,202 @@
+"""The result of a search: the winner, what it was chosen from, and why it wins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.bench.results.slo import wilson_interval
+from paceline.tune.search.trial_book import TrialBook, attained_fraction
+from paceline.tune.values import Cell, Measurement, RestartConfig, SearchProblem
+
+Interval = tuple[float, float]
+
+_T_975 = {
+    1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23,
+    12: 2.18, 15: 2.13, 20: 2.09, 30: 2.04, 60: 2.00,
+}  # fmt: skip
+"""97.5 % quantile of Student's t by degrees of freedom."""
+_Z_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCell:
+    """A cell with search blocks."""
+
+    cell: Cell
+    num_blocks: int
+    good_requests_per_s: float
+    """Mean of the blocks."""
+    attained_fraction: float
+    estimate: float
+    """Good requests per second by all blocks of the search, those of similar cells included."""
+    surely_misses_slo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """The best cell of a server, scored on requests that it was not chosen on."""
+
+    cell: Cell
+    held_out: tuple[Measurement, ...]
+    good_requests_per_s: float
+    """Mean of the held-out blocks."""
+    good_requests_per_s_ci95: Interval | None
+    """From the spread of all repeated blocks; None while nothing was repeated."""
+    good_requests_per_usd: float | None
+    """None without a price."""
+    attained_fraction: float
+    attained_fraction_ci95: Interval | None
+    meets_slo: bool
+    """On the held-out requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """The winner's value over that of another cell, minus 1, by the blocks of the search."""
+
+    over: Cell
+    relative: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a search."""
+
+    winner: Finalist | None
+    """None if no finalist meets the SLO on held-out requests."""
+    finalists: tuple[Finalist, ...]
+    """By the estimate of the search, the best first."""
+    tried: tuple[TriedCell, ...]
+    """By the estimate of the search, the best first."""
+    advantages: tuple[Advantage, ...]
+    """Over the runner-up on the winner's own server, and over the best of other servers."""
+    failures: Mapping[RestartConfig, str]
+    """Configurations that did not start or failed, with the reason."""
+    num_starts: int
+    """Servers that an uninterrupted search starts."""
+    num_search_blocks: int
+    num_held_out_blocks: int
+    why_ended: str
+
+
+def conclude(
+    problem: SearchProblem,
+    book: TrialBook,
+    held_out: Mapping[Cell, tuple[Measurement, ...]],
+    failures: Mapping[RestartConfig, str],
+    *,
+    num_starts: int,
+    why_ended: str,
+) -> Outcome:
+    """Choose the winner: the finalist with the highest estimate that meets the SLO held out."""
+    fit = book.fit()
+
+    def log_value(cell: Cell) -> float:
+        return float(fit.mean[book.index(cell)])
+
+    spread = _spread([*map(book.measured, book.measured_cells()), *held_out.values()])
+    finalists = tuple(
+        _finalist(problem, cell, held_out[cell], spread)
+        for cell in sorted(held_out, key=log_value, reverse=True)
+    )
+    winner = next((finalist for finalist in finalists if finalist.meets_slo), None)
+    tried = sorted(book.measured_cells(), key=log_value, reverse=True)
+    num_held_out = sum(map(len, held_out.values()))
+    return Outcome(
+        winner=winner,
+        finalists=finalists,
+        tried=tuple(
+            TriedCell(
+                cell=cell,
+                num_blocks=len(book.measured(cell)),
+                good_requests_per_s=_mean(book.measured(cell)),
+                attained_fraction=attained_fraction(book.measured(cell)),
+                estimate=math.exp(log_value(cell)) * problem.price(cell.restart),
+                surely_misses_slo=book.surely_misses(cell),
+            )
+            for cell in tried
+        ),
+        advantages=() if winner is None else _advantages(book, winner.cell, tried),
+        failures=failures,
+        num_starts=num_starts,
+        num_search_blocks=book.num_blocks - num_held_out,
+        num_held_out_blocks=num_held_out,
+        why_ended=why_ended,
+    )
+
+
+def meets_slo(problem: SearchProblem, blocks: Sequence[Measurement]) -> bool:
+    """Whether enough of the requests meet the SLO."""
+    return attained_fraction(blocks) >= problem.min_attained_fraction
+
+
+def _finalist(
+    problem: SearchProblem,
+    cell: Cell,
+    blocks: tuple[Measurement, ...],
+    spread: tuple[float, int] | None,
+) -> Finalist:
+    rate = _mean(blocks)
+    interval = None
+    if spread is not None and rate > 0:
+        half = _t_975(spread[1]) * spread[0] / math.sqrt(len(blocks))
+        interval = (rate * math.exp(-half), rate * math.exp(half))
+    usd_per_hour = problem.usd_per_hour.get(cell.restart)
+    return Finalist(
+        cell=cell,
+        held_out=blocks,
+        good_requests_per_s=rate,
+        good_requests_per_s_ci95=interval,
+        good_requests_per_usd=None if usd_per_hour is None else rate * 3600 / usd_per_hour,
+        attained_fraction=attained_fraction(blocks),
+        attained_fraction_ci95=wilson_interval(
+            sum(block.num_met for block in blocks), sum(block.num_requests for block in blocks)
+        ),
+        meets_slo=meets_slo(problem, blocks),
+    )
+
+
+def _advantages(book: TrialBook, winner: Cell, tried: Sequence[Cell]) -> tuple[Advantage, ...]:
+    """Over the best of the same server, then over the best of the others."""
+    others = [cell for cell in tried if cell != winner]
+    same = [cell for cell in others if cell.restart == winner.restart]
+    elsewhere = [cell for cell in others if cell.restart != winner.restart]
+    return tuple(_advantage(book, winner, group[0]) for group in (same, elsewhere) if group)
+
+
+def _advantage(book: TrialBook, winner: Cell, other: Cell) -> Advantage:
+    fit, i, j = book.fit(), book.index(winner), book.index(other)
+    log_ratio = float(fit.mean[i] - fit.mean[j])
+    variance = fit.covariance[i, i] + fit.covariance[j, j] - 2 * fit.covariance[i, j]
+    half = _Z_95 * math.sqrt(max(0.0, float(variance)))
+    return Advantage(
+        over=other,
+        relative=math.expm1(log_ratio),
+        low=math.expm1(log_ratio - half),
+        high=math.expm1(log_ratio + half),
+    )
+
+
+def _mean(blocks: Sequence[Measurement]) -> float:
+    return sum(block.good_requests_per_s for block in blocks) / len(blocks)
+
+
+def _spread(cells: Sequence[Sequence[Measurement]]) -> tuple[float, int] | None:
+    """Standard deviation of the log of a block's goodput, pooled over cells, and its freedom."""
+    squares, freedom = 0.0, 0
+    for blocks in cells:
+        logs = [math.log(b.good_requests_per_s) for b in blocks if b.good_requests_per_s > 0]
+        if len(logs) >= 2:
+            mean = sum(logs) / len(logs)
+            squares += sum((value - mean) ** 2 for value in logs)
+            freedom += len(logs) - 1
+    return (math.sqrt(squares / freedom), freedom) if freedom else None
+
+
+def _t_975(freedom: int) -> float:
+    """The quantile at the next lower freedom of the table, which is not too small."""
+    return _T_975[max(known for known in _T_975 if known <= freedom)]

@@ -1,0 +1,101 @@
+"""The requests of a trial, and a trial on a mock server whose speed is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from paceline.bench.load.client import StreamingClient
+from paceline.bench.results.slo import Slo
+from paceline.bench.run.config import BenchError
+from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.mock_vllm.model.speculation import Speculation
+from paceline.tune.live.block import LiveServer, LoadSettings
+from paceline.tune.live.governor import GovernorControl
+from paceline.tune.values import (
+    Cell,
+    LiveSetting,
+    Purpose,
+    RestartConfig,
+    Trial,
+    TuneError,
+)
+from paceline.workloads import Prompt, SamplingSettings
+
+PROMPTS = [Prompt("t", None, f"request {n}", max_tokens=4, ignore_eos=True) for n in range(20)]
+
+
+def load(prompts: Sequence[Prompt] = PROMPTS) -> LoadSettings:
+    sampling = SamplingSettings("", 0.0, None, None, 0, {})
+    return LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.1, seed=0)
+
+
+def test_search_and_held_out_requests_have_no_prompt_in_common() -> None:
+    searched = {one.text for n in range(5) for one in load().sequence(Purpose.SEARCH, n)}
+    held_out = {one.text for n in range(5) for one in load().sequence(Purpose.HELD_OUT, n)}
+    assert len(searched) == 14
+    assert len(held_out) == 6
+    assert not searched & held_out
+
+
+def test_a_sequence_is_always_the_same_and_differs_from_the_next() -> None:
+    first, second = (load().sequence(Purpose.SEARCH, n) for n in (0, 1))
+    assert first == load().sequence(Purpose.SEARCH, 0)
+    assert first != second
+    assert sorted(map(str, first)) == sorted(map(str, second))
+
+
+def test_a_single_prompt_cannot_be_held_out() -> None:
+    with pytest.raises(TuneError, match="fewer than 2 prompts"):
+        load(PROMPTS[:1]).sequence(Purpose.SEARCH, 0)
+
+
+def trial(draft_length: int | None, max_in_flight: int, sequence: int = 0) -> Trial:
+    cell = Cell(RestartConfig(()), LiveSetting(draft_length, max_in_flight))
+    return Trial(cell, Purpose.SEARCH, sequence)
+
+
+async def test_a_trial_holds_its_draft_length_and_none_returns_to_the_policy() -> None:
+    settings = MockVllmSettings(tpot_ms=5, speculation=Speculation(2, (0.9, 0.5)))
+    async with MockVllm(settings) as mock, aiohttp.ClientSession() as session:
+        client = StreamingClient(session, URL(mock.url), None, 30)
+        governor = GovernorControl(session, URL(mock.url))
+        server = LiveServer(client, load(), settings.model, governor, "salt")
+        await server.warm_up([trial(0, 1).cell.live, trial(0, 3).cell.live])
+        lengths = []
+        for length in (0, 1, None):
+            measured = await server.run(trial(length, 3))
+            state = await (await session.get(f"{mock.url}/admin/governor")).json()
+            lengths.append(state["replicas"]["mock"]["draft_length"])
+            assert measured.num_errors == 0
+            assert measured.good_requests_per_s == pytest.approx(measured.requests_per_s)
+            assert measured.requests_per_s > 0
+        assert lengths == [0, 1, 2]
+
+
+async def test_a_server_that_answers_nothing_has_failed() -> None:
+    fault = Fault(FaultKind.STATUS, status=503, rate=1.0)
+    settings = MockVllmSettings()
+    async with MockVllm(settings, faults=[fault]) as mock, aiohttp.ClientSession() as session:
+        client = StreamingClient(session, URL(mock.url), None, 30)
+        server = LiveServer(client, load(), settings.model, None, "salt")
+        with pytest.raises(BenchError, match="answered none of"):
+            await server.warm_up([LiveSetting(None, 2)])
+
+
+async def test_a_server_without_a_governor_is_refused_where_draft_lengths_are_tried() -> None:
+    async with MockVllm() as mock, aiohttp.ClientSession() as session:
+        governor = GovernorControl(session, URL(mock.url))
+        with pytest.raises(TuneError, match="answered with status 404"):
+            await governor.hold(2)
+
+
+async def test_a_draft_length_that_the_server_refuses_is_an_error() -> None:
+    settings = MockVllmSettings(speculation=Speculation(1, (0.9,)))
+    async with MockVllm(settings) as mock, aiohttp.ClientSession() as session:
+        governor = GovernorControl(session, URL(mock.url))
+        with pytest.raises(TuneError, match="draft_length from 0 to 1"):
+            await governor.hold(2)

@@ -1,0 +1,75 @@
+"""The figures of a window, from the requests that overlap it."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.bench.results.slo import Slo
+from paceline.tune.live.window import measure_window
+from paceline.tune.values import TuneError
+
+
+def request(
+    start_s: float, end_s: float, ttft_s: float = 0.1, tokens: int | None = 11
+) -> RequestRecord:
+    return RequestRecord(
+        index=0,
+        task="t",
+        scheduled_s=start_s,
+        sent_s=start_s,
+        chunk_times_s=(start_s + ttft_s,),
+        finished_s=end_s,
+        outcome=RequestOutcome.OK,
+        output_tokens=tokens,
+    )
+
+
+def failed(start_s: float, end_s: float) -> RequestRecord:
+    return RequestRecord(
+        index=0,
+        task="t",
+        scheduled_s=start_s,
+        sent_s=start_s,
+        chunk_times_s=(),
+        finished_s=end_s,
+        outcome=RequestOutcome.TIMEOUT,
+        error="slow",
+    )
+
+
+def test_a_request_counts_by_the_fraction_of_its_duration_in_the_window() -> None:
+    # Two slots, requests of 2 s each, window from 1 s to 5 s: one request per second.
+    records = [request(start, start + 2) for start in (0, 2, 4)] * 2
+    measured = measure_window(records, Slo(ttft_ms=500), 1, 5)
+    assert measured.requests_per_s == pytest.approx(1.0)
+    assert measured.good_requests_per_s == pytest.approx(1.0)
+    assert measured.output_tokens_per_s == pytest.approx(11.0)
+    assert measured.num_requests == 4  # those that end at 2 and at 4 s
+
+
+def test_requests_outside_the_objective_are_requests_and_not_good_ones() -> None:
+    records = [request(0, 1), request(0, 1, ttft_s=0.6), request(0, 1, ttft_s=0.2, tokens=2)]
+    measured = measure_window(records, Slo(ttft_ms=500, tpot_ms=100), 0, 2)
+    assert measured.requests_per_s == pytest.approx(1.5)
+    assert measured.good_requests_per_s == pytest.approx(0.5)
+    assert (measured.num_requests, measured.num_met, measured.num_errors) == (3, 1, 0)
+    assert measured.ttft_p95_ms == pytest.approx(560.0)
+
+
+def test_failed_requests_miss_the_objective() -> None:
+    measured = measure_window([request(0, 1), failed(0, 1)], Slo(ttft_ms=500), 0, 2)
+    assert (measured.num_requests, measured.num_met, measured.num_errors) == (2, 1, 1)
+    assert measured.requests_per_s == pytest.approx(0.5)
+
+
+def test_an_unknown_time_per_token_is_an_error_and_not_a_guess() -> None:
+    with pytest.raises(TuneError, match="came without usage"):
+        measure_window([request(0, 1, tokens=None)], Slo(tpot_ms=10), 0, 2)
+
+
+def test_a_window_without_requests_has_no_goodput() -> None:
+    measured = measure_window([request(0, 1)], Slo(ttft_ms=500), 2, 3)
+    assert measured.good_requests_per_s == 0.0
+    assert measured.num_requests == 0
+    assert measured.ttft_p95_ms is None
