@@ -49,8 +49,8 @@ from paceline.recording.reading import Recording
 SCENARIOS = (("cpu-twin", 1.5, 400), ("cpu-small", 4.0, 400))
 """Machine, recorded requests per second, and their number."""
 OTHER_DRAFTER_REQUESTS = 200
-HELD_OUT_S = 120.0
-NUM_REPLICATES = 10
+HELD_OUT_S = 60.0
+NUM_REPLICATES = 8
 MAX_MEDIAN, MAX_NINE_OF_TEN, MIN_COVERED = 0.05, 0.10, 0.9
 DISTURBANCE = Disturbance(noise_fraction=0.05, drift_fraction=0.02, drift_period_s=300.0)
 _ANY = Lengths(1, 1)
@@ -59,7 +59,7 @@ _ANY = Lengths(1, 1)
 def main() -> None:
     """Record, predict, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=2, help="traffic drawn per machine")
+    parser.add_argument("--seeds", type=int, default=1, help="traffic drawn per machine")
     parser.add_argument("--results", type=Path, help="folder of the raw result")
     add_allow_dirty(parser)
     arguments = parser.parse_args()
@@ -90,7 +90,7 @@ def check(name: str, per_s: float, count: int, seed: int) -> Iterator[dict[str, 
     recording = record(machine, own, count, per_s, seed)
     second = record(machine, other, OTHER_DRAFTER_REQUESTS, per_s, seed + 100)
     lengths = (0, 1, 3, 6)
-    loads = (2, profile.middle_concurrency, profile.high_concurrency)
+    loads = (4, profile.middle_concurrency, profile.high_concurrency)
     for drafter in (None, second):
         for num_requests in loads:
             for length in lengths if drafter is None else lengths[1:3]:
