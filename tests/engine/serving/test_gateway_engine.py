@@ -27,6 +27,7 @@ from paceline import demo
 from paceline.engine.launch.hardware import read_hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.recording.reading import read_recording
 
 pytestmark = [
     pytest.mark.engine,
@@ -110,7 +111,9 @@ def engine() -> Iterator[Engine]:
             "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", "8",
             "--speculative-config", json.dumps({**DRAFTING, "model": str(demo.draft_path())}),
             "--scheduler-cls", "paceline.engine.AdaptiveScheduler",
-            "--additional-config", json.dumps({"paceline": {"control_socket": str(control)}}),
+            "--additional-config", json.dumps({"paceline": {
+                "control_socket": str(control), "recording_file": str(folder / "r.jsonl"),
+            }}),
             # so small a model would fill a JSON answer with blanks to its last token
             "--structured-outputs-config",
             json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
@@ -318,6 +321,35 @@ async def test_the_governor_is_set_under_load(stack: Stack) -> None:
         assert '"error"' not in text
     metrics = (await stack.admin.get("/metrics")).text
     assert 'paceline_governor_drafted_tokens_total{replica="r0"}' in metrics
+
+
+async def test_an_engine_records_its_requests_and_steps(stack: Stack) -> None:
+    """Tokens as in the answers' usage; drafts of 2 tokens; the file is deleted on command."""
+    await stack.admin.patch("/admin/governor", json={"draft_length": 2})
+    await stack.until_running(lambda num: num == 0, within_s=10)
+    started = await stack.admin.post("/admin/recording", json={"action": "start"})
+    assert started.status_code == 200, started.text
+    usages = []
+    for temperature in (0, 0, 1):
+        body = {"model": MODEL, "prompt": "def add(a, b):", "max_tokens": 20}
+        answer = await stack.http.post(COMPLETIONS, json={**body, "temperature": temperature})
+        usages.append(answer.json()["usage"])
+    stopped = await stack.admin.post("/admin/recording", json={"action": "stop"})
+    recording = read_recording(Path(stopped.json()["replicas"]["r0"]["file"]))
+    records = recording.requests
+    assert [record.category for record in records] == ["greedy", "greedy", "sampled"]
+    assert [(r.prompt_tokens, r.output_tokens) for r in records] == [
+        (usage["prompt_tokens"], usage["completion_tokens"]) for usage in usages
+    ]
+    assert recording.output_tokens == sum(usage["completion_tokens"] for usage in usages)
+    assert all(r.first_token_s is not None and r.ended_s is not None for r in records)
+    assert all(len(record.tried) == 2 and record.tried[0] > 0 for record in records)
+    cells = [cell for block in recording.blocks for cell in block.cells]
+    assert {cell.draft_length for cell in cells} == {2}
+    assert (recording.header.method, recording.header.max_draft_length) == ("draft_model", 4)
+    deleted = await stack.admin.delete("/admin/recording")
+    assert deleted.json()["replicas"]["r0"]["exists"] is False
+    await stack.admin.patch("/admin/governor", json={"policy": "goodput"})
 
 
 async def test_a_killed_engine_is_an_error_in_the_stream_and_then_a_503(stack: Stack) -> None:
