@@ -39,7 +39,7 @@ class Generator:
         try:
             if text == "fail":
                 raise ValueError("the prompt says so")
-            while text == "wait":
+            for _ in range(300 if text == "wait" else 0):
                 if is_cancelled():
                     self.was_cancelled.set()
                     return 1, 0, "stop"
