@@ -28,8 +28,9 @@ DEFAULT_SECONDS = 3600.0
 MAX_SECONDS = 7 * 86_400.0
 _END_BYTES = 256
 """Room for the last line."""
-_DISK_TIMEOUT_S = 5.0
-"""Longest wait of a command, or of the engine's end, for the disk."""
+_DISK_TIMEOUT_S = 1.5
+"""Longest wait of a command, or of the engine's end, for the disk; the gateway waits 2 s for the
+answer to a command. The lines are written anyway."""
 _LIMITS = {
     "max_bytes": (DEFAULT_BYTES, MIN_BYTES, MAX_BYTES),
     "max_seconds": (DEFAULT_SECONDS, 1, MAX_SECONDS),
