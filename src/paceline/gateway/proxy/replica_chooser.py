@@ -57,7 +57,7 @@ class ReplicaChooser:
         self.waited_s = 0.0
         """How long the request has waited for a replica, over all its waits."""
 
-    def note_failure(self, replica: Replica, num_new_tokens: int = 0) -> None:
+    def note_failure(self, replica: Replica, num_new_tokens: int) -> None:
         """An attempt on this replica failed, after it had added this many tokens.
 
         After progress, the replicas that failed earlier are tried again: a long stream meets

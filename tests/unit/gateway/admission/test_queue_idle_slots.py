@@ -176,3 +176,24 @@ def test_time_counts_as_busy_once_no_slot_is_left_idle(
         assert (shared.length, num_timers()) == (0, 0)
 
     simulate(scenario)
+
+
+def test_a_request_that_left_while_it_waited_for_an_idle_slot_hides_no_later_one() -> None:
+    """One slot of 2 s is held. After 2 s with a waiting request: 2 · (2 + 2) s to the next one."""
+
+    async def scenario() -> None:
+        shared = Shared(2, AdmissionSettings(max_queue=1))
+        await shared.learn(2.0)
+        await shared.enter()
+        leaving = asyncio.ensure_future(shared.enter())
+        await asyncio.sleep(0.25)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        shared.source.current["r0"] = SlotQuota(1, 1, 1)  # no slot is left idle
+        waiting = asyncio.ensure_future(shared.enter())
+        await asyncio.sleep(2.0)
+        assert await shared.refusal() == (RefusalReason.QUEUE_FULL, 0.0, 8)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    simulate(scenario)

@@ -92,7 +92,7 @@ def test_the_time_between_two_looks_grows_to_half_a_second() -> None:
 def test_a_replica_that_failed_may_be_taken_after_a_wait() -> None:
     async def scenario() -> None:
         watched = Watched(R0)
-        watched.chooser.note_failure(R0)
+        watched.chooser.note_failure(R0, 0)
         assert watched.chooser.choose() is None
         assert await watched.chooser.wait() is R0
         assert watched.chooser.waited_s == pytest.approx(0.05)
@@ -142,7 +142,7 @@ def test_after_progress_the_replicas_that_failed_before_are_tried_again(
 ) -> None:
     async def scenario() -> None:
         watched = Watched(R0, R1)
-        watched.chooser.note_failure(R0)
+        watched.chooser.note_failure(R0, 0)
         assert watched.chooser.choose() is R1
         watched.chooser.note_failure(R1, num_new_tokens)
         assert watched.chooser.choose() is expected
@@ -153,16 +153,16 @@ def test_after_progress_the_replicas_that_failed_before_are_tried_again(
 def test_a_stream_stays_with_the_revision_of_the_replica_that_began_it() -> None:
     async def scenario() -> None:
         watched = Watched(R0, OTHER, R1)
-        watched.chooser.note_failure(OTHER)  # before the client has received anything
+        watched.chooser.note_failure(OTHER, 0)  # before the client has received anything
         assert watched.chooser.choose() is R0
         watched.deliver()
-        watched.chooser.note_failure(R0)
+        watched.chooser.note_failure(R0, 0)
         assert watched.chooser.choose() is R1
         watched.current = [OTHER]
         assert await watched.chooser.wait() is None
         watched.current = [replace(OTHER, revision="a")]
         watched.chooser.waited_s = 0.0
-        watched.chooser.note_failure(R1)
+        watched.chooser.note_failure(R1, 0)
         assert await watched.chooser.wait() is watched.current[0]
 
     simulate(scenario)
