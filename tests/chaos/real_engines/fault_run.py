@@ -22,8 +22,6 @@ from chaos.real_engines.run_report import LoadRequest, Prompt
 from chaos.slow_clients.slow_reader import SlowReader
 from chaos.transcript import Ending, Transcript, send_request
 
-_STREAMS_DURING_RESTART = 2
-"""Streams while the failed engine restarts: with more, a start takes minutes on two cores."""
 _UNDER_LOAD_S = (2.0, 6.0)
 """How long all streams run before the next fault."""
 _LAST_STREAMS_S = 300.0
@@ -44,6 +42,8 @@ class EngineLoad:
     """Of the streams that are read slowly."""
     slow_pause_s: tuple[float, float] = (0.0, 0.0)
     """A slow client reads nothing for a time drawn from this range, and then everything."""
+    num_streams_during_restart: int = 2
+    """With more of them, the start of an engine takes minutes on two cores."""
 
 
 class FaultRun:
@@ -143,8 +143,10 @@ class FaultRun:
         drawn = random.Random(f"{self._round}-{stream}")
         number = 0
         while not is_over.is_set():
-            if stream >= _STREAMS_DURING_RESTART:
+            if stream >= self._load.num_streams_during_restart:
                 await has_full_load.wait()
+                if is_over.is_set():
+                    return
             kind = self._load.kinds[(self._round + stream + number) % len(self._load.kinds)]
             prompt = self.prompts[(5 * stream + number) % len(self.prompts)]
             request_id = f"load-{self._round}-{stream}-{number}"

@@ -1,8 +1,9 @@
 """Streams continue token for token when parts of a real engine are killed under them.
 
 Two engines with the bundled pair and continuous streams of every kind: the engine core, the API
-server and the whole process group are killed. `benchmarks/chaos_real.py` also stops them, under
-more streams and with clients that read slowly.
+server and the whole process group are killed; no process of that engine is left, and it starts
+again. `benchmarks/chaos_real.py` also stops engines, under more streams, with clients that read
+slowly and with streams during the restart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 from chaos.attempt_log import FailedAttempt
-from chaos.engines import Victim
+from chaos.engines import Victim, engine_processes, is_alive
 from chaos.gateway_process import GatewayProcess, start_gateway
 from chaos.real_engines.answers.answer_checks import Checked
 from chaos.real_engines.bundled import CONFIG, MODEL, bundled_checks, bundled_tokenizer, prompts
@@ -22,9 +23,17 @@ from chaos.real_engines.request_kinds import FAST_KINDS, Check, RequestKind
 from chaos.real_engines.run_report import LoadRequest, count, find_errors
 from chaos.transcript import Transcript
 
+from engine.serving.paceline_server import assert_gone
+
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-LOAD = EngineLoad(MODEL, FAST_KINDS, num_streams=2 * len(FAST_KINDS), max_tokens=96)
+LOAD = EngineLoad(
+    MODEL,
+    FAST_KINDS,
+    num_streams=2 * len(FAST_KINDS),
+    max_tokens=96,
+    num_streams_during_restart=0,
+)
 VOCABULARY = 4096
 CUT = FailedAttempt("engine-0", "broken", "", "continue_elsewhere", "replica_failed")
 
@@ -38,14 +47,19 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def run(gateway: GatewayProcess) -> FaultRun:
-    return FaultRun(gateway, LOAD, prompts(3))
+    return FaultRun(gateway, LOAD, prompts(2))
 
 
 @pytest.mark.parametrize("victim", Victim)
 async def test_streams_survive_a_kill(
     gateway: GatewayProcess, run: FaultRun, victim: Victim
 ) -> None:
-    requests = await run.run([EngineFault("SIGKILL", victim)])
+    before = {name: engine_processes(gateway.pid, name) for name in ("engine-0", "engine-1")}
+    fault = EngineFault("SIGKILL", victim)
+    requests = await run.run([fault])
+    assert_gone(before.pop(fault.replica))
+    (other,) = before.values()
+    assert all(is_alive(pid) for pid in other)
     assert find_errors(requests) == []
     counts = count(requests)
     assert counts.num_eligible_streams_struck > 0
