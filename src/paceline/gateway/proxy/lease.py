@@ -57,6 +57,9 @@ class Lease:
         "_upstream", "_watched", "cost", "has_answered", "replica",
     )  # fmt: skip
 
+    _ticket: Ticket
+    """Set when the lease is opened."""
+
     def __init__(self, replica: Replica, cost: RequestCost, table: LeaseTable) -> None:
         self.replica = replica
         self.cost = cost
@@ -65,7 +68,6 @@ class Lease:
         self._outcome: Outcome | None = None
         self._upstream: Closable | None = None
         self._end_attempt: Callable[[], None] | None = None
-        self._ticket: Ticket | None = None
         self._watched: WatchedAttempt | None = None
         self._has_received_all = False
         self.has_answered = False
@@ -83,7 +85,6 @@ class Lease:
     def answered(self) -> None:
         """The first bytes of a good answer arrived."""
         self.has_answered = True
-        assert self._ticket is not None
         self._table._answered(self._ticket)
 
     def watch_progress(self, *, is_stream: bool) -> None:
@@ -159,7 +160,6 @@ class Lease:
         self._close(self._outcome)
 
     def _close(self, outcome: Outcome) -> None:
-        assert self._ticket is not None
         self._state = _LeaseState.CLOSED
         self._table._close_lease(self, self._ticket, outcome)
 

@@ -45,7 +45,6 @@ class StreamTimeout:
         """End the block now. Unlike `move(0)`, a later move does not take it back."""
         if self._task is not None and not self._has_expired:
             self._has_expired = True
-            self._stop_timer()
             self._task.cancel()
 
     async def __aenter__(self) -> StreamTimeout:

@@ -140,3 +140,12 @@ async def test_a_stream_that_was_cut_inside_an_event_is_not_continued() -> None:
     exchange = Exchange(Response(long), logprobs=1)
     await exchange.attempt(ONE)
     assert exchange.answer.why_not_continued == "an event was cut in the middle"
+
+
+async def test_a_stream_begun_again_elsewhere_is_tracked_no_more() -> None:
+    """Its first attempt could have been continued; nothing of it has reached the client."""
+    untracked = Replica("b", "http://b", "m", "ready", dialect="sglang")
+    exchange = Exchange(Response(), Response(FIRST))
+    await exchange.attempt(ONE)
+    await exchange.attempt(untracked)
+    assert exchange.answer.why_not_continued == "it is no stream"

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from paceline.gateway.proxy.stream_timeout import StreamTimeout
-from unit.gateway.admission.simulated_loop import run_simulated
+from unit.gateway.admission.simulated_loop import SimulatedLoop, run_simulated
 
 
 def now_s() -> float:
@@ -155,5 +155,23 @@ def test_an_error_of_the_block_is_its_own() -> None:
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
+
+    simulate(scenario)
+
+
+def num_timers() -> int:
+    """Timers of the running loop that are still to fire, less that of `simulate`."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    return sum(not timer.cancelled() for timer in loop._scheduled) - 1
+
+
+def test_a_block_has_one_timer_and_leaves_none() -> None:
+    async def scenario() -> None:
+        async with StreamTimeout(5.0) as limit:
+            assert num_timers() == 1
+            limit.move(2.0)
+            assert num_timers() == 1
+        assert num_timers() == 0
 
     simulate(scenario)
