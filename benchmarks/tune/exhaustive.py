@@ -42,7 +42,7 @@ _SPECULATION = {
 _MOCK = (
     (
         f"{sys.executable} -m paceline.mock_vllm --port {{port}} --max-num-seqs {{seqs}} "
-        "--tpot-ms {base_ms} --tpot-per-sequence-ms 0.8 --draft-ms 2 --verify-ms 0.3 "
+        "--tpot-ms {base_ms} --tpot-per-sequence-ms 0.32 --draft-ms 0.8 --verify-ms 0.12 "
         "--eos-every-tokens 0 --prefill-tokens-per-s 50000 "
         f"--speculative-config '{json.dumps(_SPECULATION)}'"
     )
@@ -52,7 +52,7 @@ _MOCK = (
 _MOCK_SPACE = """\
 restart:
   seqs: [4, 8, 16]
-  base_ms: [20, 26]     # stands for a drafter or a format that changes the speed of every step
+  base_ms: [8, 10.4]    # stands for a drafter or a format that changes the speed of every step
 live:
   draft_length: [0, 1, 3]
   max_in_flight: [2, 4, 8, 16]
@@ -210,10 +210,10 @@ def main() -> None:
     )
     parser.add_argument("--config", type=Path, help="paceline.yaml of a real engine")
     parser.add_argument("--space", type=Path, help="search space of the real engine")
-    parser.add_argument("--slo-ttft-ms", type=float, default=150.0)
-    parser.add_argument("--slo-tpot-ms", type=float, default=24.0)
-    parser.add_argument("--attain", type=float, default=90.0, help="percent")
-    parser.add_argument("--block-seconds", type=float, default=1.0)
+    parser.add_argument("--slo-ttft-ms", type=float, default=100.0)
+    parser.add_argument("--slo-tpot-ms", type=float, default=9.6)
+    parser.add_argument("--attain", type=float, default=80.0, help="percent")
+    parser.add_argument("--block-seconds", type=float, default=0.25)
     parser.add_argument("--repeats", type=int, default=10, help="blocks of every setting")
     parser.add_argument("--score-repeats", type=int, default=20, help="blocks of each winner")
     parser.add_argument("--seed", type=int, default=0)
