@@ -71,14 +71,13 @@ class StreamTimeout:
 
     def _set_timer(self, at_s: float) -> None:
         self._stop_timer()
-        if self._task is not None and not self._has_expired:
+        if self._task is not None:
             self._fires_at_s = at_s
             self._timer = self._loop.call_at(at_s, self._check)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _check(self) -> None:
         self._timer = None
