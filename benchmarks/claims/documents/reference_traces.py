@@ -24,7 +24,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         cells = [cell for cell in result["cells"] if cell["trace"] == trace]
         for arm in cells[0]["arms"]:
             yield claim(
-                f"| `{arm}` | {{tokens.mean:.0f}} | {_range('oracle')} | {_range('by_phase')} | "
+                f"| {arm} | {{tokens.mean:.0f}} | {_range('oracle')} | {_range('by_phase')} | "
                 f"{_range('worst')} | {{worst_phase}} | {{steps}} |",
                 tokens=figures(cells, arm, "tokens_per_s"),
                 oracle=figures(cells, arm, "fraction_of_oracle").percent(),
