@@ -32,6 +32,7 @@ def test_what_was_spent_comes_back_and_what_was_earned_expires() -> None:
         budget.note_request(0.0)
     assert spent(budget, 9, 5.0) == 4
     assert spent(budget, 9, 12.0) == 0, "the requests have left, the retries have not"
+    assert budget.num_left(12.0) == 0, "two fewer than were spent"
     assert spent(budget, 9, 16.0) == 2
 
 
