@@ -131,8 +131,8 @@ def _interleaved(result: Mapping[str, Any]) -> Iterator[Claim]:
 
 def _interleaved_earlier(result: Mapping[str, Any], commit: str) -> Iterator[Claim]:
     figures = interleaved_figures(result)
+    yield claim("each ended after two repeats (n = {n})", **figures)
     for text in (
-        f"`{commit}`, n = {{n}}",
         "{oracle.mean:.1f} % ({oracle.lowest:.1f}-{oracle.highest:.1f}) of the oracle, "
         "{single.mean:+.1f} % ({single.lowest:.1f} to {single.highest:.1f}) over the best single "
         "length, worst phase {worst.mean:.0f} % ({worst.lowest:.0f} to {worst.highest:.0f}; "
