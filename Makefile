@@ -2,10 +2,10 @@
 #
 #   make serve      environment (first time only), then the bundled pair on 127.0.0.1:8000
 #   make install    environment only; afterwards .venv/bin/paceline is the command
-#   make test       all of docs/testing.md but the slow tests: twelve minutes on two cores, once installed
+#   make test       all of docs/testing.md but the slow tests: twenty minutes on two cores, once installed
 #   make test-slow  larger samples of what is random: before a release, and after a change of a
 #                   policy, an estimator or a sampler fix
-#   make check      the quick loop: lint, types, import direction, unit tests; two minutes
+#   make check      the quick loop: lint, types, import direction, unit tests; seven minutes
 #   make chaos      replicas that are killed, hang or answer wrongly, clients that leave or never read
 #   make soak       the same for an hour or more, with raw results in benchmarks/results
 #
