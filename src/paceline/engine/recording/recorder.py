@@ -82,24 +82,28 @@ class Recorder:
             raise ValueError(f"{action} takes no key {unknown[0]!r}")
         limits = {name: _limit(command, name) for name in _LIMITS}
         with self._lock:
+            was_recording = self._session is not None
             self._end_if_due()
             if action == "start":
                 self._start(int(limits["max_bytes"]), limits["max_seconds"])
             elif action == "stop":
-                if self._session is None:
+                if not was_recording:
                     raise ValueError("nothing is being recorded")
-                self._end("stopped")
+                if self._session is not None:
+                    self._end("stopped")
             elif action == "delete":
                 self._delete()
             output = self._output if self._session is None else None
         if output is not None:  # without the lock: the scheduler must not wait for the disk
             output.wait_closed(_DISK_TIMEOUT_S)
+        exists = self._file is not None and self._file.exists()
         with self._lock:
-            return self._status()
+            return self._status(exists)
 
     def request_added(self, request: Any, cap: int | None) -> None:
         """Note a request that has arrived."""
         with self._lock:
+            self._end_if_due()
             if self._session is not None:
                 self._session.request_added(request, cap, self._now_s())
 
@@ -126,6 +130,7 @@ class Recorder:
     def close(self) -> None:
         """End the recording because the engine ends. Idempotent."""
         with self._lock:
+            self._end_if_due()
             if self._session is not None:
                 self._end("engine ended")
             output = self._output
@@ -165,7 +170,7 @@ class Recorder:
             self._close("failed")
         elif self._is_full:
             self._close("size")
-        elif self._now_s() >= self._max_seconds:
+        elif self._clock() - self._started_s >= self._max_seconds:
             self._end("time")
 
     def _end(self, reason: EndReason) -> None:
@@ -177,7 +182,7 @@ class Recorder:
     def _close(self, reason: EndReason) -> None:
         assert self._session is not None
         assert self._output is not None
-        self._ended_s = self._clock()
+        self._ended_s = self._started_s + self._now_s()
         self._num_requests, self._num_steps = self._session.num_requests, self._session.num_steps
         self._session = None
         self._output.close(encode(End(at_s=round(self._now_s(), 6), reason=reason)))
@@ -198,9 +203,10 @@ class Recorder:
         self._output = self._reason = self._error = None
 
     def _now_s(self) -> float:
-        return max(self._clock() - self._started_s, 0.0)
+        """Since the start, at most the time limit: an idle engine notices the limit late."""
+        return min(max(self._clock() - self._started_s, 0.0), self._max_seconds)
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self, exists: bool) -> dict[str, Any]:
         session = self._session
         is_known = self._output is not None
         seconds = self._now_s() if session is not None else self._ended_s - self._started_s
@@ -208,7 +214,7 @@ class Recorder:
         return {
             "recording": session is not None,
             "file": None if self._file is None else str(self._file),
-            "exists": self._file is not None and self._file.exists(),
+            "exists": exists,
             "bytes": self._output.num_bytes if self._output is not None else 0,
             "max_bytes": self._max_bytes,
             "seconds": round(seconds, 3) if is_known else 0.0,

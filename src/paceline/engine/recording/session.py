@@ -116,11 +116,12 @@ class RecordingSession:
         """
         ended = []
         for request_id in scheduled:
+            if request_id in self._without_output:
+                self._note_first_token(request_id, now_s)
             if request_id not in requests:
                 ended.append(request_id)
             elif request_id not in self._tracked:
                 self._adopt(requests[request_id], cap_of(request_id))
-        self._note_first_tokens(now_s)
         for request_id, drafted, accepted in zip(
             step.judged, step.drafted, step.accepted, strict=True
         ):
@@ -164,14 +165,11 @@ class RecordingSession:
         )
         return tracked
 
-    def _note_first_tokens(self, now_s: float) -> None:
-        for request_id in list(self._without_output):
-            tracked = self._tracked.get(request_id)
-            if tracked is None:
-                self._without_output.discard(request_id)
-            elif tracked.request.num_output_tokens > 0:
-                tracked.first_token_s = now_s - tracked.arrived_s
-                self._without_output.discard(request_id)
+    def _note_first_token(self, request_id: str, now_s: float) -> None:
+        tracked = self._tracked[request_id]
+        if tracked.request.num_output_tokens > 0:
+            tracked.first_token_s = now_s - tracked.arrived_s
+            self._without_output.discard(request_id)
 
     def _end(self, request_id: str, now_s: float) -> None:
         tracked = self._tracked.pop(request_id, None)

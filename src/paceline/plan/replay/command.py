@@ -46,8 +46,9 @@ Examples:
     "replay",
     help="Predict what another draft length, drafter, load or machine would give.\n\n"
     "RECORDING is a file that `paceline record` made of a running engine. The figures are those of "
-    "one replica, with the interval that nine of ten measurements fall into. "
-    "docs/how-to/replay.md states how they are computed, and what they leave out.",
+    "one replica, with a 90 % interval; how often measurements fall into it was checked for the "
+    "throughput of simulated engines only. docs/how-to/replay.md states how the figures are "
+    "computed, and what they leave out.",
     epilog=_EXAMPLES,
 )
 @click.argument("recording", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -80,13 +81,21 @@ Examples:
 )
 @click.option("--recorded-on", metavar="NAME", help="Hardware that the recording was made on.")
 @click.option(
-    "--recorded-num-gpus", type=click.IntRange(min=1), default=1, help="GPUs of one replica there."
+    "--recorded-num-gpus",
+    type=click.IntRange(min=1),
+    default=1,
+    help="GPUs of one replica there, for the price too.",
 )
 @click.option("--model", help="The target model, as of `paceline plan`.")
 @click.option(
     "--draft", default="none", show_default=True, help="Draft model, as of `paceline plan`."
 )
-@click.option("--usd-per-hour", type=ABOVE_0, help="Your price of one GPU.")
+@click.option(
+    "--usd-per-hour",
+    type=ABOVE_0,
+    help="Your price of one GPU; a replica costs that of --num-gpus with --gpu, else of "
+    "--recorded-num-gpus.",
+)
 @click.option(
     "--catalogue",
     "catalogue_file",
@@ -98,7 +107,7 @@ Examples:
     type=FiniteFloat(min=1, max=86_400),
     default=DEFAULT_SECONDS,
     show_default=True,
-    help="Most virtual seconds to replay.",
+    help="Most virtual seconds of each run, from a random point of the recording.",
 )
 @click.option(
     "--replicates",

@@ -52,7 +52,8 @@ def choose_scaling(choice: HardwareChoice, catalogue: Catalogue) -> Scaling:
     price = choice.usd_per_hour
     if choice.gpu is None:
         if choice.recorded_on is None:
-            return Scaling(lambda cost: cost, 0.0, price, None)
+            whole = None if price is None else price * choice.recorded_num_gpus
+            return Scaling(lambda cost: cost, 0.0, whole, None)
         entry = catalogue.find(choice.recorded_on, read_machine(), price)
         size = choice.recorded_num_gpus
         described = f"{size} x {choice.recorded_on}, as recorded"

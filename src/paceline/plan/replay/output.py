@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import paceline
+from paceline.plan.replay.traffic import has_arrival
 from paceline.plan.replay.values import COVERAGE, FIGURES, Estimate, Prediction
 from paceline.recording.reading import Recording
 
@@ -24,7 +25,7 @@ def replay_document(
         "paceline": paceline.__version__,
         "setting": dict(setting),
         "predicted": {
-            name: None if estimate is None else asdict(estimate)
+            name: None if estimate is None else _figure(estimate, prediction.has_intervals)
             for name, estimate in prediction.figures.items()
         },
         "coverage": COVERAGE,
@@ -35,10 +36,16 @@ def replay_document(
     }
 
 
+def _figure(estimate: Estimate, has_interval: bool) -> dict[str, float | None]:
+    if not has_interval:
+        return {"value": estimate.value, "low": None, "high": None}
+    return asdict(estimate)
+
+
 def recorded_figures(recording: Recording) -> dict[str, Any]:
     """Return what the recording itself says, without a model."""
     seconds = recording.seconds
-    arrived = [request for request in recording.requests if not request.under_way]
+    arrived = [request for request in recording.requests if has_arrival(request)]
     cells = [cell for block in recording.blocks for cell in block.cells]
     steps = sum(cell.count for cell in cells)
     tried = sum(sum(request.tried[:1]) for request in recording.requests)
@@ -67,20 +74,21 @@ def render_replay(document: Mapping[str, Any]) -> str:
         f"{recorded['output_tokens_per_s']:,.1f} output tokens/s; policy {recorded['policy']}, "
         f"drafter {recorded['method']}",
         "Replayed: " + "; ".join(f"{name} {value}" for name, value in setting.items() if value),
+        f"Simulated: {document['num_replicates']} runs of {document['simulated_s']:,.0f} s",
         "",
         f"{'predicted for one replica':34}{'value':>12}   {document['coverage']:.0%} interval",
     ]
     for name, text in FIGURES.items():
         found = document["predicted"][name]
         if found is not None:
-            lines.append(_row(text, Estimate(**found)))
+            lines.append(_row(text, found["value"], found["low"], found["high"]))
     lines += [f"Warning: {warning}." for warning in document["warnings"]]
     return "\n".join(lines)
 
 
-def _row(text: str, estimate: Estimate) -> str:
-    value, low, high = (
-        f"{number:,.0f}" if abs(estimate.value) >= 1000 else f"{number:.3g}"
-        for number in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"  {text:32}{value:>12}   {low} to {high}"
+def _row(text: str, value: float, low: float | None, high: float | None) -> str:
+    def shown(number: float) -> str:
+        return f"{number:,.0f}" if abs(value) >= 1000 else f"{number:.3g}"
+
+    interval = "none" if low is None or high is None else f"{shown(low)} to {shown(high)}"
+    return f"  {text:32}{shown(value):>12}   {interval}"

@@ -6,15 +6,16 @@ traffic that might be measured, and the interval is one for such a measurement:
 
     mean ± t * deviation * sqrt(1 + 1 / replicates)
 
-in the logarithm of the figure, with Student's t. Left out are the gateway, preemptions (the KV
-cache is assumed large enough), and the caps of single requests.
+in the logarithm of the figure, with Student's t. There is none for a recording with steps in fewer
+than two blocks, which does not show how much the machine's speed varies. Left out are the gateway,
+preemptions (the KV cache is assumed large enough), and the caps of single requests.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from paceline.capacity.cost import usd_per_million_tokens
 from paceline.governor.policy import Policy
 from paceline.plan.replay.acceptance import (
+    Verdicts,
     fit_categories,
     resample,
     verdicts_by_category,
@@ -33,11 +35,12 @@ from paceline.plan.replay.values import (
     DEFAULT_REPLICATES,
     DEFAULT_SECONDS,
     FIGURES,
-    ConstantConcurrency,
+    MIN_BLOCKS,
     Estimate,
     Load,
     Prediction,
 )
+from paceline.plan.replay.warning_texts import Outcome, replay_warnings
 from paceline.plan.values import PlanError
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
@@ -106,10 +109,17 @@ def predict(
             f"{MIN_CLEAN_STEPS}: record for longer, or under more load"
         )
     verdicts = verdicts_by_category(source.requests, depth)
+    if setting.max_draft_length > 0 and not _has_verdicts(verdicts, header):
+        raise PlanError(
+            "the recording has no verdict on a draft token, so the acceptance is not known: give "
+            "--draft-length off, or record while the engine drafts, or give a recording that has "
+            "verdicts as --drafter-acceptance"
+        )
     estimate = fit_categories(verdicts, depth)
     coefficients = fit_cost(data)
     pace_deviation = math.hypot(drift(data, coefficients), setting.scale_deviation)
     figures: list[dict[str, float]] = []
+    outcomes: list[Outcome] = []
     simulated_s = 0.0
     for number in range(setting.num_replicates):
         random = np.random.default_rng([setting.seed, number])
@@ -135,13 +145,38 @@ def predict(
         logs = [engine.run(phase) for phase in phases]
         simulated_s = logs[-1].seconds
         figures.append(_figures(logs[-1], setting.usd_per_hour))
+        outcomes.append(
+            Outcome(
+                num_arrivals=len(phases[-1].requests),
+                most_requests=int(logs[-1].num_requests.max(initial=0)),
+                num_waiting=engine.num_waiting,
+            )
+        )
         on_progress(number + 1)
+    has_intervals = len(np.unique(data.block)) >= MIN_BLOCKS
     return Prediction(
         figures={name: _estimate([f[name] for f in figures if name in f]) for name in FIGURES},
         num_replicates=setting.num_replicates,
         simulated_s=simulated_s,
-        warnings=tuple(_warnings(recording, setting)),
+        has_intervals=has_intervals,
+        warnings=tuple(
+            replay_warnings(
+                recording,
+                source.requests,
+                setting.load,
+                setting.max_draft_length,
+                outcomes,
+                has_intervals=has_intervals,
+            )
+        ),
     )
+
+
+def _has_verdicts(verdicts: Mapping[str, Verdicts], header: Header) -> bool:
+    """Whether the acceptance is known. A search that offered nothing when asked is a result too."""
+    if drafter_kind(header) in ("ngram", "ngram_gpu"):
+        return bool(verdicts)
+    return any(part.tried.any() for part in verdicts.values())
 
 
 def _passes_of(header: Header) -> Callable[[int], int]:
@@ -192,37 +227,3 @@ def _estimate(values: Sequence[float]) -> Estimate | None:
 
 def _tidy(value: float) -> float:
     return float(f"{value:.6g}")
-
-
-def _warnings(recording: Recording, setting: Setting) -> list[str]:
-    found = []
-    cells = [cell for block in recording.blocks for cell in block.cells]
-    clean = [cell for cell in cells if cell.is_clean]
-    lengths = sorted({cell.draft_length for cell in clean})
-    if len(lengths) == 1 and setting.max_draft_length != lengths[0]:
-        found.append(
-            f"only draft length {lengths[0]} was recorded, so the cost of other lengths is "
-            "uncertain: record under the policy goodput, or change the length while recording"
-        )
-    most = max((cell.num_requests for cell in clean), default=0)
-    if isinstance(setting.load, ConstantConcurrency) and setting.load.num_requests > 2 * most:
-        found.append(
-            f"at most {most} requests ran at a time while recording; "
-            f"{setting.load.num_requests} is an extrapolation"
-        )
-    total_s = sum(cell.seconds * cell.count for cell in cells)
-    unclean_s = sum(cell.seconds * cell.count for cell in cells if not cell.is_clean)
-    if total_s and unclean_s > 0.1 * total_s:
-        found.append(
-            f"{unclean_s / total_s:.0%} of the steps' time was not clean (after a pause, with "
-            "backfill or probes) and is not modelled"
-        )
-    capped = sum(request.draft_cap is not None for request in recording.requests)
-    if capped > 0.05 * len(recording.requests):
-        found.append(
-            f"{capped} of {len(recording.requests)} requests capped their drafts; the replay does "
-            "not cap them"
-        )
-    if recording.end is None:
-        found.append("the recording was cut off: it has no end line")
-    return found

@@ -1,4 +1,10 @@
-"""The load of a replay: the requests of a recording, as phases of the policy simulator."""
+"""The load of a replay: the requests of a recording, as phases of the policy simulator.
+
+Recorded arrivals are replayed from a random point of the recording, another one for every
+replicate, and after its end from its start again: so every part of the recording counts alike.
+Requests that ran or waited when the recording began have no arrival and are left out; instead, a
+warm-up of the arrivals before the window fills the engine.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ import numpy as np
 
 from paceline.plan.replay.acceptance import AcceptanceFit
 from paceline.plan.replay.values import ConstantConcurrency, Load
+from paceline.plan.values import PlanError
 from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
     Lengths,
@@ -19,7 +26,7 @@ from paceline.policy_simulator.traffic.phases import (
 from paceline.recording.records import RequestRecord
 
 WARM_UP_FRACTION = 0.25
-"""Of a phase at constant concurrency, before it counts: its requests begin all at once."""
+"""Time before the phase that counts, relative to it: the engine begins empty."""
 MIN_COMPLETE = 20
 """With fewer, also the requests count that the start or the end of the recording cut."""
 _ANY = Lengths(1, 1)
@@ -29,6 +36,12 @@ _ANY = Lengths(1, 1)
 def served_requests(requests: Sequence[RequestRecord]) -> list[RequestRecord]:
     """The requests that produced output."""
     return [request for request in requests if request.output_tokens > 0]
+
+
+def has_arrival(request: RequestRecord) -> bool:
+    """Whether it arrived while recording. One from before may not have had output yet: `arrived_s`
+    is 0 then too."""
+    return request.arrived_s > 0.0 and not request.under_way
 
 
 def make_phases(
@@ -44,6 +57,7 @@ def make_phases(
     """The phases of one replicate; the last one counts.
 
     Each request's lengths and category are those of a recorded request, drawn with replacement.
+    Raises `PlanError` if nothing arrives in the recorded time that this replicate drew.
     """
     classes = tuple(
         TrafficClass(
@@ -62,17 +76,48 @@ def make_phases(
             Phase(name, loop, classes, duration_s, requests=_drawn(source, [0.0] * number, random))
             for name, duration_s in (("warm-up", WARM_UP_FRACTION * seconds), ("replay", seconds))
         )
-    times_s = [request.arrived_s / load.factor for request in requests]
-    duration_s = min(recorded_s / load.factor, seconds)
-    times_s = [time_s for time_s in times_s if time_s < duration_s]
-    drawn = _drawn(source, times_s, random)
-    return (Phase("replay", TimedLoop(), classes, duration_s, requests=drawn),)
+    whole_s = recorded_s / load.factor
+    duration_s = min(whole_s, seconds)
+    warm_up_s = WARM_UP_FRACTION * duration_s
+    arrivals_s = [r.arrived_s / load.factor for r in requests if has_arrival(r) and whole_s]
+    begins_s = float(random.uniform(0.0, whole_s))
+    before_s = window(arrivals_s, whole_s, begins_s - warm_up_s, warm_up_s)
+    times_s = window(arrivals_s, whole_s, begins_s, duration_s)
+    if not times_s:
+        raise PlanError(
+            f"no request arrives in {duration_s:g} s of the recorded load, which has "
+            f"{len(arrivals_s)} requests in {whole_s:g} s; raise --seconds, which is {seconds:g}, "
+            "or record under more load"
+        )
+    replay = Phase(
+        "replay", TimedLoop(), classes, duration_s, requests=_drawn(source, times_s, random)
+    )
+    if not before_s:
+        return (replay,)
+    drawn = _drawn(source, before_s, random)
+    return (Phase("warm-up", TimedLoop(), classes, warm_up_s, requests=drawn), replay)
+
+
+def window(
+    times_s: Sequence[float], whole_s: float, begins_s: float, duration_s: float
+) -> list[float]:
+    """The times within a window, from its begin, ascending; the recording repeats endlessly.
+
+    `duration_s` is at most `whole_s`, the length of the recording.
+
+    >>> window([0.0, 2.0, 9.0], 10.0, 8.0, 4.0)
+    [1.0, 2.0]
+    """
+    moved_s = ((time_s - begins_s) % whole_s for time_s in times_s)
+    return sorted(time_s for time_s in moved_s if time_s < duration_s)
 
 
 def _complete(requests: Sequence[RequestRecord]) -> Sequence[RequestRecord]:
-    """The requests that were recorded from their arrival to their end; all, if there are few."""
-    complete = [r for r in requests if r.ended_s is not None and not r.under_way]
-    return complete if len(complete) >= MIN_COMPLETE else requests
+    """The requests that were recorded from their arrival to their end; if there are few, also those
+    that the end cut, and only if there are no others, those that the start cut."""
+    arrived = [r for r in requests if not r.under_way]
+    complete = [r for r in arrived if r.ended_s is not None]
+    return complete if len(complete) >= MIN_COMPLETE else arrived or requests
 
 
 def _drawn(

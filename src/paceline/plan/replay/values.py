@@ -12,6 +12,9 @@ DEFAULT_REPLICATES = 20
 MIN_REPLICATES = 5
 COVERAGE = 0.9
 """Of the intervals."""
+MIN_BLOCKS = 2
+"""Blocks with clean steps that an interval needs: one does not show how the machine's speed
+varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class Prediction:
     num_replicates: int
     simulated_s: float
     """Virtual seconds of each replicate that count."""
+    has_intervals: bool
+    """False where the recording is too short for them; `low` and `high` then mean nothing."""
     warnings: tuple[str, ...]
 
 

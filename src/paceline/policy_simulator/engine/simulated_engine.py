@@ -63,6 +63,11 @@ class SimulatedEngine:
         """Virtual seconds since the engine started."""
         return self._now_s
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests that have arrived and were not scheduled yet."""
+        return len(self._waiting)
+
     def run(self, phase: Phase, *, ceiling: int | None = None) -> StepLog:
         """Serve the phase to its end; `ceiling` is the operator's, the machine's where None.
 

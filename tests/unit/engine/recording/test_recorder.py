@@ -156,6 +156,52 @@ def test_a_recording_ends_after_its_time_on_an_idle_engine_too(
     assert recording.end.reason == "time"
 
 
+def test_a_late_stop_of_an_idle_engine_does_not_lengthen_the_recording(
+    recorder: Recorder, file: Path, clock: Clock
+) -> None:
+    """Stopped 10 h after the start: the recording ended after its hour, so rates are right."""
+    recorder.command({"action": "start"})
+    serve(recorder, "a")
+    clock.now_s += 36_000.0
+    stopped = recorder.command({"action": "stop"})
+    assert (stopped["ended"], stopped["seconds"]) == ("time", 3600.0)
+    recording = read(file)
+    assert recording.end is not None
+    assert recording.end.at_s == 3600.0
+    assert recording.blocks[-1].to_s == 3600.0
+
+
+def test_a_request_after_the_time_limit_is_not_recorded(
+    recorder: Recorder, file: Path, clock: Clock
+) -> None:
+    recorder.command({"action": "start", "max_seconds": 60})
+    clock.now_s += 61.0
+    serve(recorder, "late")
+    assert recorder.command({"action": "status"})["ended"] == "time"
+    assert read(file).requests == ()
+
+
+def test_a_slow_file_system_does_not_hold_up_the_scheduler(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step finishes while the status looks at the file."""
+    recorder.command({"action": "start"})
+    finished = []
+
+    def slow(path: Path) -> bool:
+        thread = threading.Thread(target=serve, args=(recorder, "a"), daemon=True)
+        thread.start()
+        thread.join(2.0)
+        finished.append(not thread.is_alive())
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", slow)
+        recorder.command({"action": "status"})
+    recorder.close()
+    assert finished == [True]
+
+
 def test_a_recording_ends_with_its_engine(recorder: Recorder, file: Path) -> None:
     """Requests that still run are in it."""
     recorder.command({"action": "start"})

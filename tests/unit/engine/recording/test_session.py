@@ -78,6 +78,30 @@ def test_a_request_from_before_the_recording_counts_what_it_makes_from_then_on()
     assert (record.first_token_s, record.ended_s) == (None, None)
 
 
+def test_a_step_does_not_look_at_requests_that_wait() -> None:
+    """Thousands may wait, and a step takes milliseconds."""
+
+    class Counted(Request):
+        num_reads = 0
+
+        @property
+        def num_output_tokens(self) -> int:
+            self.num_reads += 1
+            return 0
+
+        @num_output_tokens.setter
+        def num_output_tokens(self, number: int) -> None:
+            pass
+
+    engine = Engine()
+    waiting = Counted("waits")
+    engine.add(Request("a"), 0.1)
+    engine.add(waiting, 0.1)
+    for number in range(10):
+        engine.step(0.2 + 0.1 * number, sample(), "a")
+    assert waiting.num_reads == 0
+
+
 def test_a_request_that_ended_is_written_once() -> None:
     """Asynchronous scheduling: it is in one more step."""
     engine = Engine()

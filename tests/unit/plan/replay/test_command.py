@@ -13,7 +13,7 @@ from paceline.cli import main
 from paceline.demo import draft_path, target_path
 from paceline.plan.replay.values import FIGURES
 from paceline.recording.reading import Recording
-from paceline.recording.records import encode
+from paceline.recording.records import End, encode
 from unit.plan.replay.simulated import recorded
 
 FAST = ("--seconds", "5", "--replicates", "5", "--load", "closed:12")
@@ -63,6 +63,25 @@ def test_the_report_has_the_figures_and_the_setting(file: Path) -> None:
     assert "output tokens/s" in result.stdout
     assert "90% interval" in result.stdout
     assert "USD" not in result.stdout
+
+
+def test_one_block_of_steps_is_shown_without_an_interval(tmp_path: Path) -> None:
+    one = write(replace(recorded(), blocks=recorded().blocks[5:6]), tmp_path / "r.jsonl")
+    written = tmp_path / "replay.json"
+    result = run(one, *FAST, "--draft-length", "2", "--json", written)
+    rate = json.loads(written.read_text())["predicted"]["output_tokens_per_s"]
+    assert (rate["low"], rate["high"]) == (None, None)
+    line = next(line for line in result.stdout.splitlines() if "output tokens/s  " in line)
+    assert line.endswith("none")
+
+
+def test_arrivals_too_rare_for_the_simulated_time_are_refused(tmp_path: Path) -> None:
+    """All requests arrived in the first 3 minutes of 300 hours."""
+    end = End(at_s=300 * 3600.0, reason="stopped")
+    file = write(replace(recorded(), end=end), tmp_path / "r.jsonl")
+    result = run(file, "--replicates", "5", "--seconds", "5", "--draft-length", "1")
+    assert result.exit_code == 2
+    assert "no request arrives in 5 s of the recorded load" in " ".join(result.stderr.split())
 
 
 def test_json_on_standard_output_is_alone(file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from paceline.plan.replay.prediction import Setting, predict
@@ -55,20 +56,19 @@ def test_the_recorded_traffic_again_gives_what_was_recorded() -> None:
     """The same arrivals under the same policy: rate, TTFT, and a mean length like the recorded."""
     from paceline.policy_registry import create_policy
 
-    recording = recorded(count=90)
+    recording = recorded(count=60)
     setting = Setting(
         make_policy=lambda ceiling: create_policy("goodput", max_draft_length=ceiling),
         max_draft_length=8,
         load=RecordedLoad(),
-        seconds=30.0,
+        seconds=1000.0,
         num_replicates=5,
     )
     figures = predict(recording, setting).figures
     rate, ttft = figures["output_tokens_per_s"], figures["ttft_p50_ms"]
     assert rate is not None
     assert ttft is not None
-    arrived = [r for r in recording.requests if r.arrived_s < 30.0]
-    offered = sum(request.output_tokens for request in arrived) / 30.0
+    offered = sum(request.output_tokens for request in recording.requests) / recording.seconds
     assert rate.value == pytest.approx(offered, rel=0.2)
     assert 20 < ttft.value < 400
 
@@ -115,6 +115,45 @@ def test_a_recording_with_too_little_is_refused(
 ) -> None:
     with pytest.raises(PlanError, match=message):
         predict(replace(recorded(), **changes), held(2, 4))
+
+
+def without_verdicts(recording: Recording) -> Recording:
+    """As recorded at draft length 0."""
+    return replace(
+        recording,
+        requests=tuple(
+            msgspec.structs.replace(request, asked=0, tried=(), accepted=())
+            for request in recording.requests
+        ),
+    )
+
+
+def test_lengths_above_0_need_verdicts() -> None:
+    """Nothing is known of the acceptance, so no figure is made up; length 0 needs none, and
+    another recording may have some."""
+    silent = without_verdicts(recorded())
+    with pytest.raises(PlanError, match="no verdict on a draft token"):
+        predict(silent, held(2, 4))
+    short = replace(held(0, 4), seconds=2.0)
+    assert throughput(silent, short).value > 0
+    other = replace(held(2, 4, recorded(is_other_drafter=True, count=60, seed=8)), seconds=2.0)
+    assert throughput(silent, other).value > 0
+
+
+def test_a_load_beyond_the_recorded_one_is_said() -> None:
+    """Ten times the recorded arrivals."""
+    overload = replace(held(2, 1), load=RecordedLoad(10.0), seconds=15.0)
+    warnings = predict(recorded(), overload).warnings
+    assert any("is an extrapolation" in warning for warning in warnings)
+    assert any("a queue remained at the end" in warning for warning in warnings)
+
+
+def test_one_block_of_steps_has_no_interval() -> None:
+    short = replace(held(2, 4), seconds=2.0)
+    one = predict(replace(recorded(), blocks=recorded().blocks[5:6]), short)
+    assert not one.has_intervals
+    assert any("there is no interval" in warning for warning in one.warnings)
+    assert predict(recorded(), short).has_intervals
 
 
 def test_what_the_recording_cannot_show_is_said() -> None:
