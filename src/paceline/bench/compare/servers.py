@@ -1,6 +1,7 @@
 """Start a server for a measurement, await its readiness, and stop it.
 
-`serving` starts `paceline serve` for a configuration file; `running` starts any command.
+`serving` starts `paceline serve` for a configuration file; `running` starts any command. Settings
+in the environment of the caller do not reach the server: its configuration decides.
 """
 
 from __future__ import annotations
@@ -8,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
 
 from paceline.bench.run.config import BenchError
+from paceline.bench.server_process import stop_server
 
-_STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.5
 _LAST_LOG_CHARS = 2000
 """Shown of the log of a server that did not start."""
 _ENVIRONMENT = {"PACELINE_SERVER__LAME_DUCK_S": "0"}
 """No load balancer has to notice the end of a server that only the measurement uses."""
+_PREFIX = "PACELINE_"
 _SERVE = "from paceline.cli import main; main(prog_name='paceline')"
 
 
@@ -71,7 +72,7 @@ async def running(
                 *command,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**without_settings(os.environ), **_ENVIRONMENT},
                 start_new_session=True,  # Ctrl-C reaches the comparison alone, which stops it
             )
         except OSError as error:
@@ -80,7 +81,7 @@ async def running(
         await _wait_until_ready(name, shown, process, ready_url, log, start_timeout_s)
         yield
     finally:
-        await asyncio.shield(_stop(process))
+        await stop_server(process)
 
 
 async def _wait_until_ready(
@@ -112,18 +113,17 @@ def _tail(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")[-_LAST_LOG_CHARS:]
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Terminate the server, which ends its engines; kill what is left of its session."""
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_TIMEOUT_S):
-            await process.wait()
-    except TimeoutError:
-        pass
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without settings of Paceline, which would override the configuration file.
+
+    >>> without_settings({"PACELINE_ENGINE__DRAFT": "ngram", "PACELINE_PORT": "1", "HOME": "/"})
+    {'PACELINE_PORT': '1', 'HOME': '/'}
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if not (name.startswith(_PREFIX) and "__" in name.removeprefix(_PREFIX))
+    }
 
 
 def free_ports() -> tuple[int, int]:

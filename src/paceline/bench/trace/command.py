@@ -176,6 +176,8 @@ def trace_command(
     if not console.is_terminal:
         console = Console(width=_PIPE_COLUMNS)
     console.print(render_table(measurement.config, figures, comparison))
+    for note in measurement.notes:
+        console.print(f"Note: {note}")
     if measurement.is_interrupted:
         sys.exit(_EXIT_INTERRUPTED)
     sys.exit(0 if figures.is_valid else 1)

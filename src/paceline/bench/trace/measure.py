@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,10 +20,15 @@ from paceline.bench.run.config import parse_server_url
 from paceline.bench.run.server import fetch_model, fetch_version
 from paceline.bench.trace.config import TraceConfig
 from paceline.bench.trace.phase_run import OnPhase, PhaseLog, PhaseRun
-from paceline.bench.trace.requests import make_source
+from paceline.bench.trace.requests import make_probe, make_source
 from paceline.bench.trace.started_server import started_server
 from paceline.bench.trace.static_acceptance import stretches
 from paceline.shifting_trace import TracePhase
+
+CACHE_IS_SHARED = (
+    "the server refuses cache_salt: prompts that an earlier run sent to it may be answered from "
+    "its prefix cache. Start it anew before each run, or measure an engine without a gateway"
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +40,8 @@ class TraceMeasurement:
     log: PhaseLog = field(default_factory=PhaseLog)
     lag: LoopLag = field(default_factory=lambda: LoopLag(0.0))
     is_interrupted: bool = False
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the figures must know."""
 
 
 async def measure_trace(
@@ -79,13 +87,18 @@ async def _run_phases(
         measurement.environment = replace(
             measurement.environment, vllm_server=await fetch_version(session, server)
         )
-        source = make_source(config, model, f"trace-{secrets.token_hex(3)}-")
+        client = StreamingClient(session, server, api_key, config.timeout_s, clock)
+        salt = f"trace-{uuid.uuid4()}"
+        accepts_salt = await _accepts_salt(client, config, model, salt, phases[0][0], clock)
+        if not accepts_salt and CACHE_IS_SHARED not in measurement.notes:
+            measurement.notes.append(CACHE_IS_SHARED)
+        id_prefix = f"trace-{secrets.token_hex(3)}-"
+        source = make_source(config, model, id_prefix, salt if accepts_salt else None)
         first_reading = await find_counters(session, server, admin, api_key)
 
         async def read_counters() -> CounterReading | None:
             return await read_again(session, first_reading)
 
-        client = StreamingClient(session, server, api_key, config.timeout_s, clock)
         run = PhaseRun(
             client,
             source,
@@ -95,6 +108,20 @@ async def _run_phases(
             seed=config.seed,
         )
         await run.run(phases, read_counters, on_phase)
+
+
+async def _accepts_salt(
+    client: StreamingClient,
+    config: TraceConfig,
+    model: str,
+    salt: str,
+    phase_number: int,
+    clock: Clock,
+) -> bool:
+    """Whether the server answers a short request that carries `cache_salt`."""
+    source = make_source(config, model, f"{salt}-probe-", f"{salt}-probe")
+    probe = make_probe(source.next_request(phase_number))
+    return (await client.send(probe, 0.0, clock())).is_ok
 
 
 @contextlib.asynccontextmanager

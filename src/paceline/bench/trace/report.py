@@ -57,5 +57,5 @@ def render_document(
             "adaptation": asdict(config.adaptation),
         },
         "environment": asdict(measurement.environment),
-        "notes": [warning.message for warning in figures.warnings],
+        "notes": [*(warning.message for warning in figures.warnings), *measurement.notes],
     }

@@ -3,14 +3,15 @@
 Request n of a phase is the same on every engine. By text, phase i takes the prompts of each
 category's workload in the order of the seed + i. Otherwise the prompt is random token ids of the
 scripted length and the answer has exactly the scripted length; with scripted acceptance the rates
-are in `vllm_xargs`.
+are in `vllm_xargs`. With a `cache_salt` of its own, a run finds no prompt of another run in the
+prefix cache.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -43,13 +44,18 @@ class RequestSource(Protocol):
         ...
 
 
-def make_source(config: TraceConfig, model: str, id_prefix: str) -> RequestSource:
+def make_source(
+    config: TraceConfig, model: str, id_prefix: str, cache_salt: str | None = None
+) -> RequestSource:
     """The source for a run; WorkloadError if a category lacks what the run needs."""
+    extra_body = {} if cache_salt is None else {"cache_salt": cache_salt}
     try:
         if config.acceptance is AcceptanceMode.TEXT:
-            return TextSource(config.scaled, model, config.seed, id_prefix)
+            return TextSource(config.scaled, model, config.seed, id_prefix, extra_body)
         sends_rates = config.acceptance is AcceptanceMode.SCRIPTED
-        return ScriptedSource(config.scaled, model, config.seed, id_prefix, sends_rates=sends_rates)
+        return ScriptedSource(
+            config.scaled, model, config.seed, id_prefix, extra_body, sends_rates=sends_rates
+        )
     except ValueError as error:
         raise WorkloadError(str(error)) from error
 
@@ -72,10 +78,20 @@ class _Counting:
 class TextSource:
     """See `RequestSource`: prompts of the built-in workloads."""
 
-    def __init__(self, trace: ShiftingTrace, model: str, seed: int, id_prefix: str) -> None:
+    def __init__(
+        self,
+        trace: ShiftingTrace,
+        model: str,
+        seed: int,
+        id_prefix: str,
+        extra_body: Mapping[str, str],
+    ) -> None:
         self._counting = _Counting(trace, seed)
         self._sampling = {
-            name: _sampling(trace, name, model, seed, id_prefix) for name in used_categories(trace)
+            name: replace(
+                _sampling(trace, name, model, seed, id_prefix), extra_body=dict(extra_body)
+            )
+            for name in used_categories(trace)
         }
         self._prompts = {
             (number, name): _prompts(trace, name, seed + number)
@@ -96,8 +112,16 @@ class ScriptedSource:
     """See `RequestSource`: random prompts whose drafts are accepted by script."""
 
     def __init__(
-        self, trace: ShiftingTrace, model: str, seed: int, id_prefix: str, *, sends_rates: bool
+        self,
+        trace: ShiftingTrace,
+        model: str,
+        seed: int,
+        id_prefix: str,
+        extra_body: Mapping[str, str],
+        *,
+        sends_rates: bool,
     ) -> None:
+        self._extra_body = extra_body
         self._sends_rates = sends_rates
         self._counting = _Counting(trace, seed)
         self._model = model
@@ -117,6 +141,7 @@ class ScriptedSource:
             "temperature": 0.0,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **self._extra_body,
         }
         if self._sends_rates:
             body["vllm_xargs"] = {RATES_FIELD: list(script.survival(MAX_DRAFT_LENGTH))}
@@ -127,6 +152,12 @@ class ScriptedSource:
             body=json.dumps(body).encode(),
             request_id=f"{self._id_prefix}{number}",
         )
+
+
+def make_probe(spec: RequestSpec) -> RequestSpec:
+    """The request with an answer of one token, to find out whether the server accepts it."""
+    body = {**json.loads(spec.body), "max_tokens": 1}
+    return replace(spec, body=json.dumps(body).encode())
 
 
 def _prompts(trace: ShiftingTrace, category: str, seed: int) -> Iterator[Prompt]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shlex
-import signal
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,10 +16,10 @@ import aiohttp
 from yarl import URL
 
 from paceline.bench.run.config import BenchError
+from paceline.bench.server_process import stop_server
 
 PORT = "{port}"
 SPECULATIVE_CONFIG = "{speculative_config}"
-_STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.2
 _LAST_LOG_CHARS = 2000
 """Shown of the output of a server that did not start."""
@@ -86,7 +84,7 @@ async def started_server(
             await _wait_until_healthy(process, server, log, start_timeout_s)
             yield server
         finally:
-            await asyncio.shield(_stop(process))
+            await stop_server(process)
 
 
 async def _wait_until_healthy(
@@ -110,18 +108,6 @@ async def _wait_until_healthy(
         f"the server of --serve was not healthy within {start_timeout_s:g} s "
         f"(--start-timeout):\n{_tail(log)}"
     )
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Terminate the server; kill what is left of its session."""
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_STOP_TIMEOUT_S):
-            await process.wait()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 def _tail(log: Path) -> str:

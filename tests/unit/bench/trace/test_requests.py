@@ -88,6 +88,17 @@ def test_a_trace_that_lacks_what_the_run_needs_is_refused() -> None:
         make_source(config(AcceptanceMode.TEXT, trace=trace), "m", "")
 
 
+@pytest.mark.parametrize("acceptance", [AcceptanceMode.TEXT, AcceptanceMode.SCRIPTED])
+def test_runs_differ_in_their_cache_salt_alone(acceptance: AcceptanceMode) -> None:
+    first, second, plain = (
+        body_of(make_source(config(acceptance), "m", "run-", salt).next_request(0))
+        for salt in ("one", "two", None)
+    )
+    assert first == {**plain, "cache_salt": "one"}
+    assert second == {**plain, "cache_salt": "two"}
+    assert "cache_salt" not in plain
+
+
 def test_a_category_that_no_phase_uses_may_lack_it() -> None:
     silent = scripted("spare", 0.5)
     trace = replace(TRACE, categories=(*TRACE.categories, silent))
