@@ -140,7 +140,6 @@ def tune(
     json_file: Path | None,
     api_key: str | None,
     start_timeout_s: float,
-    request_timeout_s: float,
     **options: Any,
 ) -> None:
     """Parse, tune, show and write; the exit code says whether there is a winner."""
@@ -161,7 +160,7 @@ def tune(
     except (TuneError, WorkloadError) as error:
         raise click.UsageError(str(error)) from error
     try:
-        outcome = _carry_out(tuning, api_key, start_timeout_s, request_timeout_s)
+        outcome = _carry_out(tuning, api_key, start_timeout_s)
     except (BenchError, TuneError, WorkloadError) as error:
         raise click.ClickException(str(error)) from error
     context = tuning.context(outcome)
@@ -200,9 +199,7 @@ def _check_usage(options: dict[str, Any], out_file: Path | None) -> None:
                 )
 
 
-def _carry_out(
-    tuning: Tuning, api_key: str | None, start_timeout_s: float, request_timeout_s: float
-) -> Outcome | None:
+def _carry_out(tuning: Tuning, api_key: str | None, start_timeout_s: float) -> Outcome | None:
     """The outcome; None after Ctrl-C or SIGTERM."""
     import asyncio
 
@@ -213,12 +210,7 @@ def _carry_out(
     from paceline.tune.output import tune_progress
 
     with tempfile.TemporaryDirectory(prefix="tune-") as folder:
-        launcher = tuning.launcher(
-            Path(folder),
-            api_key=api_key,
-            start_timeout_s=start_timeout_s,
-            request_timeout_s=request_timeout_s,
-        )
+        launcher = tuning.launcher(Path(folder), api_key=api_key, start_timeout_s=start_timeout_s)
         try:
             with (
                 tune_progress(tuning.state) as progress,

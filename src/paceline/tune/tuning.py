@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,7 @@ class TuneOptions:
     max_tokens: int | None = None
     temperature: float | None = None
     block_s: float = 5.0
+    request_timeout_s: float = 120.0
     max_starts: int = 6
     max_minutes: float = 30.0
     max_blocks: int | None = None
@@ -88,9 +90,7 @@ class Tuning:
     dropped: Mapping[str, str]
     notes: Sequence[str]
 
-    def launcher(
-        self, folder: Path, *, api_key: str | None, start_timeout_s: float, request_timeout_s: float
-    ) -> Launcher:
+    def launcher(self, folder: Path, *, api_key: str | None, start_timeout_s: float) -> Launcher:
         """What starts the servers; their configurations and logs are in `folder`."""
         settings = ServerSettings(
             problem=self.state.problem,
@@ -98,7 +98,7 @@ class Tuning:
             folder=folder,
             api_key=api_key,
             start_timeout_s=start_timeout_s,
-            request_timeout_s=request_timeout_s,
+            request_timeout_s=self.options.request_timeout_s,
         )
         if self.options.server_command is not None:
             return CommandLauncher(settings, self.options.server_command)
@@ -137,7 +137,7 @@ def prepare(options: TuneOptions, state_file: Path | None, argv: Sequence[str]) 
     if not screening.settings:
         reasons = "; ".join(f"{one.label}: {why}" for one, why in screening.dropped.items())
         raise TuneError(f"no configuration of the space fits: {reasons}")
-    question = _question(options, base, space)
+    question = _question(options, base, space, load.prompts)
     if state_file is not None and state_file.exists():
         state = TuneState.resume(question, state_file)
     else:
@@ -284,12 +284,19 @@ def _problem(
     )
 
 
-def _question(options: TuneOptions, base: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
+def _question(
+    options: TuneOptions, base: Mapping[str, Any], space: SearchSpace, prompts: Sequence[Prompt]
+) -> dict[str, Any]:
     """What must be equal for a state to be continued: contents instead of file names."""
     asked = dataclasses.asdict(options)
     del asked["config"]
     asked["space"] = dataclasses.asdict(space)
-    return {**asked, "configuration": dict(base)}
+    return {**asked, "configuration": dict(base), "prompts_sha256": _digest(prompts)}
+
+
+def _digest(prompts: Sequence[Prompt]) -> str:
+    """SHA-256 of the prompts with their limits, in order."""
+    return hashlib.sha256(repr(list(prompts)).encode()).hexdigest()
 
 
 def _notes(options: TuneOptions, space: SearchSpace) -> list[str]:

@@ -89,7 +89,7 @@ class Measurement:
     requests_per_s: float
     output_tokens_per_s: float
     num_requests: int
-    """Ended in the window, also failed ones."""
+    """Due in the window, also failed ones."""
     num_met: int
     """Of these, within the SLO."""
     num_errors: int

@@ -53,7 +53,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     space.write_text(SPACE)
     return [
         *("tune", "--server-command", SERVER, "--space", str(space), "--prompts", str(prompts)),
-        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.15"),
+        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.25"),
         *("--max-blocks", "18", "--max-starts", "2", "--json", str(folder / "tune.json"), *more),
     ]
 
@@ -111,6 +111,23 @@ def test_a_state_of_other_options_is_refused(tmp_path: Path) -> None:
     result = invoke(*arguments(tmp_path, "--state", str(state)))
     assert result.exit_code == 2
     assert "belongs to a tuning with" in result.output
+
+
+def test_a_state_of_other_prompts_or_another_timeout_is_refused(tmp_path: Path) -> None:
+    """The file of the prompts keeps its name, and has another prompt in it."""
+    state = tmp_path / "state.jsonl"
+    words = arguments(tmp_path, "--state", str(state))
+    words[2] = f"{sys.executable} -c \"exit('no {{seqs}}')\" {{port}}"
+    assert invoke(*words).exit_code == 3
+    assert invoke(*words).exit_code == 3
+    refused = invoke(*words, "--timeout", "7")
+    assert refused.exit_code == 2
+    assert "belongs to a tuning with request_timeout_s 120.0; this one has 7.0" in refused.output
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(prompts.read_text().replace("request 3", "another one"))
+    refused = invoke(*words)
+    assert refused.exit_code == 2
+    assert "belongs to a tuning with prompts_sha256" in refused.output
 
 
 def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:

@@ -127,17 +127,18 @@ def count_met(records: Sequence[RequestRecord], slo: Slo) -> int | None:
     return None if None in met else sum(map(bool, met))
 
 
-def wilson_interval(num_successes: int, num_trials: int) -> Interval | None:
-    """The 95 % Wilson score interval of a share; None without trials.
+def wilson_interval(num_successes: int, num_trials: int, z: float = _Z_95) -> Interval | None:
+    """The Wilson score interval of a share, at 95 % with the default z; None without trials.
 
-    Centre (p + z²/2n) / (1 + z²/n), half width z / (1 + z²/n) · sqrt(p(1 - p)/n + z²/4n²).
+    z is the normal quantile of the confidence. Centre (p + z²/2n) / (1 + z²/n), half width
+    z / (1 + z²/n) · sqrt(p(1 - p)/n + z²/4n²).
     """
     if not num_trials:
         return None
     n, share = num_trials, num_successes / num_trials
-    scale = 1 + _Z_95**2 / n
-    centre = (share + _Z_95**2 / (2 * n)) / scale
-    half = _Z_95 / scale * math.sqrt(share * (1 - share) / n + _Z_95**2 / (4 * n**2))
+    scale = 1 + z**2 / n
+    centre = (share + z**2 / (2 * n)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

@@ -18,7 +18,8 @@ METHOD = (
     "fraction of its duration within the window. Search: successive halving on one server after "
     "another, by a Gaussian process over the log of good requests per second and dollar. The "
     "winner is the finalist with the highest estimate that meets the SLO on held-out requests, "
-    "which enter no estimate."
+    "which enter no estimate. The intervals of the attained fractions hold for all finalists at "
+    "once (Bonferroni)."
 )
 
 

@@ -8,12 +8,15 @@ more, and may take in a setting that the blocks since have made promising. The t
 send the same requests, in random order.
 
 If the best setting of a server has the highest estimate so far, it is a finalist: held-out blocks
-score it while its server runs. They enter no estimate. A server that cannot hold the best cell any
-more is not started.
+score it while its server runs. They enter no estimate. If it misses the SLO there, the next
+settings of the server follow, at most three in all. Only cells that can still win are a reason to
+drop others: finalists that meet the SLO, and cells of the running server that do not surely miss
+it. A server that cannot hold a better cell than such a finalist is not started.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Generator, Sequence
 
@@ -35,6 +38,9 @@ _EARLY_SHARE = 2
 servers come first, later ones gain from what they have shown, and may end early."""
 _EXPECTED_FINALISTS = 1
 """For which the budget of a server leaves blocks aside."""
+_MAX_FINALISTS = 3
+"""Of one server. Every further cell that is scored on the same held-out prompts is another chance
+to meet the SLO there by luck."""
 
 
 class _Failed(Exception):
@@ -88,8 +94,8 @@ class _Search:
             return f"{self._num_starts} servers were started, as many as allowed"
         if self._session_budget() < 2:
             return f"{self._book.num_blocks} blocks were measured, as many as allowed"
-        best = self._book.best_mean()
-        if self._held_out and all(self._book.upper(restart) < best for restart in self._left):
+        best = max(map(self._book.mean, self._passing()), default=-math.inf)
+        if all(self._book.upper(restart) < best for restart in self._left):
             return "none of the other configurations could be better, by what was measured"
         return None
 
@@ -107,7 +113,7 @@ class _Search:
             yield from self._measure(restart, settings, Purpose.SEARCH, f"{len(settings)} settings")
             budget -= len(settings)
             size = max(2, size // 2)
-            settings = self._book.contenders(restart, min(size, budget))
+            settings = self._book.contenders(restart, min(size, budget), self._passing())
             if len(settings) == 1 and len(self._book.measured(Cell(restart, settings[0]))) > 1:
                 return
 
@@ -115,13 +121,17 @@ class _Search:
         """Score the best cell of the server on held-out requests if it is the best so far.
 
         If it misses the SLO there, the next cells of the server follow while they are better than
-        every finalist that meets it.
+        every finalist that meets it. Cells that surely miss it are passed over.
         """
-        fit = self._book.fit()
-        mine = [cell for cell in self._book.measured_cells() if cell.restart == restart]
-        mine.sort(key=lambda cell: float(fit.mean[self._book.index(cell)]), reverse=True)
-        for cell in mine:
-            if self._is_beaten(cell) or self._book.surely_misses(cell):
+        mine = [
+            cell
+            for cell in self._book.measured_cells()
+            if cell.restart == restart and not self._book.surely_misses(cell)
+        ]
+        mine.sort(key=self._book.mean, reverse=True)
+        best = max(map(self._book.mean, self._passing()), default=-math.inf)
+        for cell in mine[:_MAX_FINALISTS]:
+            if self._book.mean(cell) < best:
                 return
             if self._problem.max_blocks - self._book.num_blocks < self._problem.num_held_out:
                 return
@@ -134,14 +144,9 @@ class _Search:
             if meets_slo(self._problem, blocks):
                 return
 
-    def _is_beaten(self, cell: Cell) -> bool:
-        """Whether a finalist that meets the SLO has a higher estimate."""
-        mean = self._book.fit().mean
-        return any(
-            mean[self._book.index(other)] > mean[self._book.index(cell)]
-            for other, blocks in self._held_out.items()
-            if meets_slo(self._problem, blocks)
-        )
+    def _passing(self) -> list[Cell]:
+        """The finalists that meet the SLO."""
+        return [cell for cell, blocks in self._held_out.items() if meets_slo(self._problem, blocks)]
 
     def _measure(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from paceline.bench.results.slo import wilson_interval
 from paceline.tune.search.trial_book import TrialBook, attained_fraction
@@ -36,7 +37,7 @@ class TriedCell:
 
 @dataclass(frozen=True, slots=True)
 class Finalist:
-    """The best cell of a server, scored on requests that it was not chosen on."""
+    """A cell that was scored on held-out requests. At most a few of a server are."""
 
     cell: Cell
     held_out: tuple[Measurement, ...]
@@ -48,6 +49,7 @@ class Finalist:
     """None without a price."""
     attained_fraction: float
     attained_fraction_ci95: Interval | None
+    """Simultaneous for all finalists (Bonferroni): the winner is chosen by these requests too."""
     meets_slo: bool
     """On the held-out requests."""
 
@@ -99,8 +101,9 @@ def conclude(
         return float(fit.mean[book.index(cell)])
 
     spread = _spread([*map(book.measured, book.measured_cells()), *held_out.values()])
+    z = _simultaneous_z_95(len(held_out))
     finalists = tuple(
-        _finalist(problem, cell, held_out[cell], spread)
+        _finalist(problem, cell, held_out[cell], spread, z)
         for cell in sorted(held_out, key=log_value, reverse=True)
     )
     winner = next((finalist for finalist in finalists if finalist.meets_slo), None)
@@ -139,6 +142,7 @@ def _finalist(
     cell: Cell,
     blocks: tuple[Measurement, ...],
     spread: tuple[float, int] | None,
+    z: float,
 ) -> Finalist:
     rate = _mean(blocks)
     interval = None
@@ -154,7 +158,7 @@ def _finalist(
         good_requests_per_usd=None if usd_per_hour is None else rate * 3600 / usd_per_hour,
         attained_fraction=attained_fraction(blocks),
         attained_fraction_ci95=wilson_interval(
-            sum(block.num_met for block in blocks), sum(block.num_requests for block in blocks)
+            sum(block.num_met for block in blocks), sum(block.num_requests for block in blocks), z
         ),
         meets_slo=meets_slo(problem, blocks),
     )
@@ -195,6 +199,11 @@ def _spread(cells: Sequence[Sequence[Measurement]]) -> tuple[float, int] | None:
             squares += sum((value - mean) ** 2 for value in logs)
             freedom += len(logs) - 1
     return (math.sqrt(squares / freedom), freedom) if freedom else None
+
+
+def _simultaneous_z_95(num_intervals: int) -> float:
+    """Normal quantile for intervals that all hold at once with 95 %, by Bonferroni."""
+    return NormalDist().inv_cdf(1 - 0.05 / (2 * max(1, num_intervals)))
 
 
 def _t_975(freedom: int) -> float:

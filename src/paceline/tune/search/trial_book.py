@@ -82,15 +82,14 @@ class TrialBook:
         """Whether the cell's requests meet the SLO too rarely, beyond doubt."""
         return surely_misses(self.measured(cell), self._problem.min_attained_fraction)
 
-    def best_mean(self) -> float:
-        """Log value of the best measured cell; minus infinity before the first block."""
-        means = [self.fit().mean[self._index[cell]] for cell in self._measured]
-        return max(map(float, means), default=-math.inf)
+    def mean(self, cell: Cell) -> float:
+        """The estimate of a cell's log value."""
+        return float(self.fit().mean[self._index[cell]])
 
     def best_of(self, restart: RestartConfig) -> Cell | None:
         """The measured cell of this configuration with the highest estimate."""
         mine = [cell for cell in self._measured if cell.restart == restart]
-        return max(mine, key=lambda cell: float(self.fit().mean[self._index[cell]]), default=None)
+        return max(mine, key=self.mean, default=None)
 
     def upper(self, restart: RestartConfig) -> float:
         """Log value that the best cell of this configuration could have."""
@@ -113,10 +112,18 @@ class TrialBook:
         chosen = promising(self.fit(), mine, count, _CURIOSITY, values)
         return [self.cells[index].live for index in chosen]
 
-    def contenders(self, restart: RestartConfig, count: int) -> list[LiveSetting]:
-        """Up to `count` settings of this configuration that could be the best of all servers."""
-        fit, mine = self.fit(), self._indices(restart)
-        best = self.best_mean()
+    def contenders(
+        self, restart: RestartConfig, count: int, finalists: Sequence[Cell]
+    ) -> list[LiveSetting]:
+        """Up to `count` settings of this configuration that could win.
+
+        They do not surely miss the SLO, and they could be better than every measured one of this
+        configuration that does not, and than the `finalists`, which are those that meet the SLO.
+        """
+        fit = self.fit()
+        mine = [i for i in self._indices(restart) if not self.surely_misses(self.cells[i])]
+        rivals = [self.cells[index] for index in mine if self.measured(self.cells[index])]
+        best = max(map(self.mean, [*rivals, *finalists]), default=-math.inf)
         alive = [index for index in mine if fit.mean[index] + _DOUBT * fit.sd[index] >= best]
         return [self.cells[index].live for index in promising(fit, alive, count, _CURIOSITY)]
 
@@ -150,7 +157,7 @@ def attained_fraction(blocks: Sequence[Measurement]) -> float:
 def surely_misses(blocks: Sequence[Measurement], least_fraction: float) -> bool:
     """Whether the 95 % Wilson interval of the attained share is below the least one.
 
-    It is also true for blocks in which no request ended.
+    It is also true for blocks without requests.
     """
     interval = wilson_interval(
         sum(block.num_met for block in blocks), sum(block.num_requests for block in blocks)

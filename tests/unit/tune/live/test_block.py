@@ -30,7 +30,7 @@ PROMPTS = [Prompt("t", None, f"request {n}", max_tokens=4, ignore_eos=True) for 
 
 def load(prompts: Sequence[Prompt] = PROMPTS) -> LoadSettings:
     sampling = SamplingSettings("", 0.0, None, None, 0, {})
-    return LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.1, seed=0)
+    return LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.25, seed=0)
 
 
 def test_search_and_held_out_requests_have_no_prompt_in_common() -> None:

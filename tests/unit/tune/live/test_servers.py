@@ -34,7 +34,7 @@ def server_settings(restart: RestartConfig, folder: Path) -> ServerSettings:
     lives = (LiveSetting(None, 2), LiveSetting(None, 6))
     return ServerSettings(
         problem=make_problem(settings={restart: lives}),
-        load=LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.1, seed=0),
+        load=LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.25, seed=0),
         folder=folder,
         api_key=None,
         start_timeout_s=60.0,

@@ -68,8 +68,21 @@ def test_an_unknown_time_per_token_is_an_error_and_not_a_guess() -> None:
         measure_window([request(0, 1, tokens=None)], Slo(tpot_ms=10), 0, 2)
 
 
-def test_a_window_without_requests_has_no_goodput() -> None:
-    measured = measure_window([request(0, 1)], Slo(ttft_ms=500), 2, 3)
-    assert measured.good_requests_per_s == 0.0
-    assert measured.num_requests == 0
-    assert measured.ttft_p95_ms is None
+def test_slow_requests_count_although_they_end_after_the_window() -> None:
+    fast = [request(1 + n / 2, 1.5 + n / 2) for n in range(4)]
+    slow = [request(1.5, 9, ttft_s=7.0) for _ in range(8)]
+    measured = measure_window([*fast, *slow, failed(2, 60)], Slo(ttft_ms=500), 1, 3)
+    assert (measured.num_requests, measured.num_met, measured.num_errors) == (13, 4, 1)
+    assert measured.ttft_p95_ms == pytest.approx(7000)
+
+
+def test_requests_that_began_before_the_window_have_no_part_in_the_attained_share() -> None:
+    records = [request(0, 1.5), request(1.5, 2.5), request(2.5, 3.5)]
+    assert measure_window(records, Slo(ttft_ms=500), 1, 3).num_requests == 2
+
+
+def test_a_window_in_which_no_request_begins_is_an_error() -> None:
+    """Every answer takes longer than the block."""
+    records = [request(0, 40, ttft_s=0.3) for _ in range(8)]
+    with pytest.raises(TuneError, match=r"took up to 40\.0 s; give --block-seconds above that"):
+        measure_window(records, Slo(ttft_ms=500), 1, 6)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from paceline.bench.results.slo import wilson_interval
 from paceline.tune.search.outcome import conclude
 from paceline.tune.search.trial_book import TrialBook, attained_fraction, surely_misses
 from paceline.tune.values import Cell, Measurement, Purpose, Trial
@@ -79,6 +80,23 @@ def test_a_cell_that_misses_surely_is_worth_less_than_its_goodput() -> None:
     book.add(Trial(meets, Purpose.SEARCH, 0), block(10.0, 100, 100))
     book.add(Trial(misses, Purpose.SEARCH, 0), block(11.0, 70, 100))
     assert book.best_of(meets.restart) == meets
+
+
+def test_the_attained_interval_of_a_finalist_holds_for_all_finalists_at_once() -> None:
+    """Bonferroni: the normal quantile of 5 % over 2, two-sided, is 2.2414."""
+    problem = make_problem()
+    book = TrialBook(problem)
+    cells = problem.cells[:2]
+    for cell in cells:
+        book.add(Trial(cell, Purpose.SEARCH, 0), block(10.0))
+    scores = {cell: (block(10.0, num_met=95, num_requests=100),) for cell in cells}
+    outcome = conclude(problem, book, scores, {}, num_starts=1, why_ended="")
+    alone = conclude(problem, book, {cells[0]: scores[cells[0]]}, {}, num_starts=1, why_ended="")
+    both = [finalist.attained_fraction_ci95 for finalist in outcome.finalists]
+    assert both == [pytest.approx(wilson_interval(95, 100, 2.2414), abs=1e-5)] * 2
+    assert alone.finalists[0].attained_fraction_ci95 == pytest.approx(
+        wilson_interval(95, 100), abs=1e-5
+    )
 
 
 def test_cells_of_the_problem_are_all_combinations() -> None:
