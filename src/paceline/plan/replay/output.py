@@ -88,7 +88,7 @@ def render_replay(document: Mapping[str, Any]) -> str:
 
 def _row(text: str, value: float, low: float | None, high: float | None) -> str:
     def shown(number: float) -> str:
-        return f"{number:,.0f}" if abs(value) >= 1000 else f"{number:.3g}"
+        return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
     interval = "none" if low is None or high is None else f"{shown(low)} to {shown(high)}"
     return f"  {text:32}{shown(value):>12}   {interval}"

@@ -155,7 +155,10 @@ def predict(
         on_progress(number + 1)
     has_intervals = len(np.unique(data.block)) >= MIN_BLOCKS
     return Prediction(
-        figures={name: _estimate([f[name] for f in figures if name in f]) for name in FIGURES},
+        figures={
+            name: _estimate([f[name] for f in figures if name in f], bounds=_bounds(name, setting))
+            for name in FIGURES
+        },
         num_replicates=setting.num_replicates,
         simulated_s=simulated_s,
         has_intervals=has_intervals,
@@ -206,11 +209,24 @@ def _figures(log: StepLog, usd_per_hour: float | None) -> dict[str, float]:
     return figures
 
 
-def _estimate(values: Sequence[float]) -> Estimate | None:
-    """The interval of one figure from its replicates; None for fewer than two.
+def _bounds(name: str, setting: Setting) -> tuple[float, float]:
+    """The values that a figure can have at all."""
+    if name == "draft_length":
+        return 0.0, float(setting.max_draft_length)
+    if name == "tokens_per_step":
+        return 0.0, 1.0 + setting.max_draft_length
+    return 0.0, math.inf
+
+
+def _estimate(
+    values: Sequence[float], *, bounds: tuple[float, float] = (0.0, math.inf)
+) -> Estimate | None:
+    """The interval of one figure from its replicates, within its bounds; None for fewer than two.
 
     >>> _estimate([100.0, 100.0, 100.0])
     Estimate(value=100.0, low=100.0, high=100.0)
+    >>> _estimate([1.0, 4.0, 16.0], bounds=(0.0, 8.0))
+    Estimate(value=4.0, low=0.131794, high=8.0)
     """
     if len(values) < 2:
         return None
@@ -222,7 +238,8 @@ def _estimate(values: Sequence[float]) -> Estimate | None:
     middle = statistics.fmean(logs)
     half = quantile * statistics.stdev(logs) * math.sqrt(1.0 + 1.0 / len(values))
     low, value, high = (math.exp(at) for at in (middle - half, middle, middle + half))
-    return Estimate(_tidy(value), _tidy(low), _tidy(high))
+    least, most = bounds
+    return Estimate(_tidy(value), _tidy(max(low, least)), _tidy(min(high, most)))
 
 
 def _tidy(value: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from dataclasses import replace
 
@@ -161,3 +162,12 @@ def test_what_the_recording_cannot_show_is_said() -> None:
     warnings = predict(replace(recorded(), end=None), held(2, 300)).warnings
     assert any("is an extrapolation" in warning for warning in warnings)
     assert any("was cut off" in warning for warning in warnings)
+
+
+def test_intervals_keep_to_the_values_that_a_figure_can_have() -> None:
+    """Replicates at lengths 1 and 8: the interval of the mean would reach far above 8."""
+    lengths = itertools.cycle((1, 8))
+    setting = replace(held(8, 4), make_policy=lambda ceiling: HeldLength(next(lengths)))
+    length = predict(recorded(), setting).figures["draft_length"]
+    assert length is not None
+    assert length.high == 8.0
