@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench.options import MAX_TOKENS, PROMPTS, SEED, TEMPERATURE, WORKLOAD
 from paceline.finite_float import FiniteFloat
-from paceline.workloads import WorkloadError, workload_names
+from paceline.option_types import ABOVE_0, AT_LEAST_1, INPUT_FILE
+from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
     from paceline.tune.search import Outcome
@@ -48,12 +50,12 @@ Examples:
     epilog=_EXAMPLES,
 )
 @click.option(
-    "--config", type=click.Path(exists=True, dir_okay=False),
+    "--config", type=INPUT_FILE,
     help="paceline.yaml to start from.  [default: Paceline's defaults]",
 )  # fmt: skip
 @click.option("--model", help="Model to serve, in place of the configuration's.")
 @click.option(
-    "--space", type=click.Path(exists=True, dir_okay=False),
+    "--space", type=INPUT_FILE,
     help="File with the values to try.  [default: drafters, batched tokens, draft lengths, limits]",
 )  # fmt: skip
 @click.option(
@@ -61,61 +63,51 @@ Examples:
     metavar="TEMPLATE",
     help="Start this instead of paceline serve; with the field {port} and those of --space.",
 )
-@click.option(
-    "--slo-ttft-ms", type=FiniteFloat(min=0, min_open=True), help="Longest time to first token."
-)
-@click.option(
-    "--slo-tpot-ms", type=FiniteFloat(min=0, min_open=True), help="Longest time per output token."
-)
+@click.option("--slo-ttft-ms", type=ABOVE_0, help="Longest time to first token.")
+@click.option("--slo-tpot-ms", type=ABOVE_0, help="Longest time per output token.")
 @click.option(
     "--attain", "attain_percent", type=FiniteFloat(min=1, max=100), default=95.0,
     show_default=True, metavar="PERCENT", help="Share of the requests that must meet the SLO.",
 )  # fmt: skip
 @click.option(
-    "--usd-per-hour", type=FiniteFloat(min=0, min_open=True),
+    "--usd-per-hour", type=ABOVE_0,
     help="Price of the machine, for all configurations alike.",
 )  # fmt: skip
 @click.option(
-    "--usd-per-gpu-hour", type=FiniteFloat(min=0, min_open=True),
+    "--usd-per-gpu-hour", type=ABOVE_0,
     help="Price of one GPU; a configuration pays for those that it uses.",
 )  # fmt: skip
 @click.option(
     "--gpu", "hardware",
     help="Hardware of this machine in the planner's catalogue.  [default: cpu without a GPU]",
 )  # fmt: skip
+@WORKLOAD
+@PROMPTS
+@MAX_TOKENS
+@TEMPERATURE
 @click.option(
-    "--workload", type=click.Choice(workload_names()), default="mixed", show_default=True,
-    help="Built-in prompts; paceline bench run --help lists them.",
-)  # fmt: skip
-@click.option(
-    "--prompts", "prompts_file", type=click.Path(exists=True, dir_okay=False),
-    help="Your own prompts instead, as for paceline bench run.",
-)  # fmt: skip
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Overrides the prompts' own limits.")
-@click.option("--temperature", type=FiniteFloat(min=0), help="0 is greedy.")
-@click.option(
-    "--block-seconds", "block_s", type=FiniteFloat(min=0, min_open=True), default=5.0,
+    "--block-seconds", "block_s", type=ABOVE_0, default=5.0,
     show_default=True, help="Length of a measurement.",
 )  # fmt: skip
 @click.option(
-    "--max-starts", type=click.IntRange(min=1), default=6, show_default=True,
+    "--max-starts", type=AT_LEAST_1, default=6, show_default=True,
     help="Servers that are started, unless a tuning is interrupted.",
 )  # fmt: skip
 @click.option(
-    "--max-minutes", type=FiniteFloat(min=0, min_open=True), default=30.0, show_default=True,
+    "--max-minutes", type=ABOVE_0, default=30.0, show_default=True,
     help="Bound on the measurements; starting servers takes extra time.",
 )  # fmt: skip
 @click.option(
-    "--max-blocks", type=click.IntRange(min=1),
+    "--max-blocks", type=AT_LEAST_1,
     help="Bound on the number of measurements.  [default: one for each setting, at least 24]",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED
 @click.option(
-    "--start-timeout", "start_timeout_s", type=FiniteFloat(min=0, min_open=True), default=900.0,
+    "--start-timeout", "start_timeout_s", type=ABOVE_0, default=900.0,
     show_default=True, metavar="SECONDS", help="Per server.",
 )  # fmt: skip
 @click.option(
-    "--timeout", "request_timeout_s", type=FiniteFloat(min=0, min_open=True), default=120.0,
+    "--timeout", "request_timeout_s", type=ABOVE_0, default=120.0,
     show_default=True, metavar="SECONDS", help="Per request.",
 )  # fmt: skip
 @click.option(

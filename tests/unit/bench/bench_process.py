@@ -1,4 +1,4 @@
-"""`paceline bench` in a process of its own, which tests interrupt."""
+"""A command of Paceline in a process of its own, which tests interrupt."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ class Ended:
 
 def start_bench(*words: str) -> subprocess.Popen[str]:
     """Start `paceline bench` with these arguments."""
+    return start_paceline("bench", *words)
+
+
+def start_paceline(*words: str) -> subprocess.Popen[str]:
+    """Start `paceline` with these arguments."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from paceline.cli import main; main()", "bench", *words],
+        [sys.executable, "-c", "from paceline.cli import main; main()", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,7 +62,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
     deadline_s = time.monotonic() + _WITHIN_S
     while not condition():
         if process.poll() is not None:
-            raise RuntimeError(f"bench exited with {process.returncode}: {process.communicate()}")
+            raise RuntimeError(f"it exited with {process.returncode}: {process.communicate()}")
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the condition did not hold within {_WITHIN_S:g} s")
         time.sleep(0.02)

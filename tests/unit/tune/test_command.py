@@ -9,17 +9,14 @@ after another.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
+from unit.bench.bench_process import interrupt, start_paceline
 
 SPECULATION = {
     "num_speculative_tokens": 2,
@@ -65,21 +62,12 @@ def invoke(*words: str) -> Result:
 def test_interrupted_and_continued_it_finds_the_best_setting_and_says_why(tmp_path: Path) -> None:
     state = tmp_path / "state.jsonl"
     words = arguments(tmp_path, "--state", str(state), "--usd-per-hour", "2")
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from paceline.cli import main; main()", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ended = interrupt(
+        start_paceline(*words),
+        lambda: state.exists() and state.read_text().count('"trial"') >= 3,
     )
-    deadline_s = time.monotonic() + 60
-    while not (state.exists() and state.read_text().count('"trial"') >= 3):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Repeat the command to continue" in errors
+    assert ended.exit_code == 130
+    assert "Repeat the command to continue" in ended.errors
     partial = json.loads((tmp_path / "tune.json").read_text())
     assert partial["is_interrupted"]
     kept = state.read_bytes()
