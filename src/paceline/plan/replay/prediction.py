@@ -28,7 +28,8 @@ from paceline.plan.replay.acceptance import (
     resample,
     verdicts_by_category,
 )
-from paceline.plan.replay.cost import cost_of, drift, fit_cost, gather_steps
+from paceline.plan.replay.cost import cost_of
+from paceline.plan.replay.cost_fit import fit_cost, gather_steps
 from paceline.plan.replay.machine import drafter_kind, make_machine
 from paceline.plan.replay.traffic import make_phases, served_requests
 from paceline.plan.replay.values import (
@@ -99,10 +100,8 @@ def predict(
         )
     drafter_number = 0 if setting.other_drafter is None else 1
     parts = [recording] if setting.other_drafter is None else [recording, setting.other_drafter]
-    data = gather_steps(
-        [(part.blocks, _passes_of(part.header)) for part in parts],
-        GraphSizes(recording.header.graph_sizes),
-    )
+    graphs = GraphSizes(recording.header.graph_sizes)
+    data = gather_steps([(part.blocks, _passes_of(part.header)) for part in parts], graphs)
     if data.counts.sum() < MIN_CLEAN_STEPS:
         raise PlanError(
             f"the recording has {int(data.counts.sum())} clean steps; it needs at least "
@@ -116,8 +115,8 @@ def predict(
             "verdicts as --drafter-acceptance"
         )
     estimate = fit_categories(verdicts, depth)
-    coefficients = fit_cost(data)
-    pace_deviation = math.hypot(drift(data, coefficients), setting.scale_deviation)
+    cost_fit = fit_cost(data)
+    pace_deviation = math.hypot(cost_fit.pace_deviation, setting.scale_deviation)
     figures: list[dict[str, float]] = []
     outcomes: list[Outcome] = []
     simulated_s = 0.0
@@ -125,7 +124,7 @@ def predict(
         random = np.random.default_rng([setting.seed, number])
         fits = fit_categories(resample(verdicts, random), depth, estimate)
         pace = math.exp(pace_deviation * random.standard_normal())
-        cost = cost_of(fit_cost(data, random), data, drafter_number, pace)
+        cost = cost_of(cost_fit.draw(random), graphs, drafter_number, pace)
         machine = make_machine(
             header, recording.header, setting.scale_cost(cost), setting.max_draft_length
         )
@@ -153,7 +152,7 @@ def predict(
             )
         )
         on_progress(number + 1)
-    has_intervals = len(np.unique(data.block)) >= MIN_BLOCKS
+    has_intervals = data.num_blocks >= MIN_BLOCKS
     return Prediction(
         figures={
             name: _estimate([f[name] for f in figures if name in f], bounds=_bounds(name, setting))

@@ -1,5 +1,9 @@
 """The load of a replay: the requests of a recording, as phases of the policy simulator.
 
+The lengths and the mix of categories are known from a sample only. So each replicate first draws as
+many requests as the recording has, with replacement, and then the requests of its phase from these:
+the first draw is the error of the recording's sample, the second that of the phase's.
+
 Recorded arrivals are replayed from a random point of the recording, another one for every
 replicate, and after its end from its start again: so every part of the recording counts alike.
 Requests that ran or waited when the recording began have no arrival and are left out; instead, a
@@ -56,8 +60,8 @@ def make_phases(
 ) -> tuple[Phase, ...]:
     """The phases of one replicate; the last one counts.
 
-    Each request's lengths and category are those of a recorded request, drawn with replacement.
-    Raises `PlanError` if nothing arrives in the recorded time that this replicate drew.
+    Each request's lengths and category are those of a recorded request. Raises `PlanError` if
+    nothing arrives in the recorded time that this replicate drew.
     """
     classes = tuple(
         TrafficClass(
@@ -68,7 +72,7 @@ def make_phases(
         )
         for category in sorted({request.category for request in requests})
     )
-    source = _complete(requests)
+    source = _resampled(_complete(requests), random)
     if isinstance(load, ConstantConcurrency):
         number = max(len(source), 4 * load.num_requests)
         loop = ClosedLoop(load.num_requests)
@@ -118,6 +122,13 @@ def _complete(requests: Sequence[RequestRecord]) -> Sequence[RequestRecord]:
     arrived = [r for r in requests if not r.under_way]
     complete = [r for r in arrived if r.ended_s is not None]
     return complete if len(complete) >= MIN_COMPLETE else arrived or requests
+
+
+def _resampled(
+    requests: Sequence[RequestRecord], random: np.random.Generator
+) -> Sequence[RequestRecord]:
+    """As many of the requests, drawn with replacement."""
+    return [requests[index] for index in random.integers(0, len(requests), len(requests))]
 
 
 def _drawn(

@@ -113,9 +113,9 @@ class Disturbance:
     """Deviations of durations from the cost function; without stalls and slowdowns their mean is 1.
 
     Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by 1 +
-    drift_fraction * sin(2 pi t / drift_period_s), and with probability `stall_chance` lengthened by
-    `stall_s`. From `slow_from_s` on, for `slow_for_s` seconds, the machine takes `slow_factor`
-    times as long for everything.
+    drift_fraction * sin(2 pi (t + drift_offset_s) / drift_period_s), and with probability
+    `stall_chance` lengthened by `stall_s`. From `slow_from_s` on, for `slow_for_s` seconds, the
+    machine takes `slow_factor` times as long for everything.
     """
 
     noise_fraction: float = 0.03
@@ -126,6 +126,7 @@ class Disturbance:
     slow_factor: float = 1.0
     slow_from_s: float = 0.0
     slow_for_s: float = 0.0
+    drift_offset_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.stall_chance <= 1.0 and self.stall_s >= 0.0):
@@ -144,7 +145,7 @@ class Disturbance:
         sigma = self.noise_fraction
         seconds *= math.exp(sigma * normal - 0.5 * sigma * sigma)
         if self.drift_fraction:
-            turn = 2.0 * math.pi * now_s / self.drift_period_s
+            turn = 2.0 * math.pi * (now_s + self.drift_offset_s) / self.drift_period_s
             seconds *= 1.0 + self.drift_fraction * math.sin(turn)
         if self.slow_from_s <= now_s < self.slow_from_s + self.slow_for_s:
             seconds *= self.slow_factor

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.plan.replay.acceptance import fit_categories
 from paceline.plan.replay.traffic import WARM_UP_FRACTION, make_phases
-from paceline.plan.replay.values import RecordedLoad
+from paceline.plan.replay.values import ConstantConcurrency, RecordedLoad
 from paceline.plan.values import PlanError
 from paceline.policy_simulator.traffic.phases import Phase
 from paceline.recording.records import RequestRecord
@@ -77,6 +77,30 @@ def test_the_arrivals_before_the_window_warm_the_engine_up() -> None:
     assert warm_up.duration_s == WARM_UP_FRACTION * 20.0
     assert len(replay.requests) == pytest.approx(400, abs=1)
     assert len(warm_up.requests) == pytest.approx(100, abs=1)
+
+
+def test_few_recorded_requests_leave_the_mean_length_uncertain() -> None:
+    """25 answers of 1 and 25 of 99 tokens: the mean of 50 has a standard error of 49 / sqrt(50),
+    6.9, however many requests a replicate serves."""
+    recorded = [request(output_tokens=1 + 98 * (number % 2)) for number in range(50)]
+    means = [
+        np.mean([named.output_tokens for named in closed(recorded, seed).requests])
+        for seed in range(40)
+    ]
+    assert np.std(means) == pytest.approx(6.9, rel=0.3)
+
+
+def closed(requests: Sequence[RequestRecord], seed: int) -> Phase:
+    """1000 requests at a time: 4000 are drawn, whose own sampling error is 0.8 tokens."""
+    return make_phases(
+        requests,
+        ConstantConcurrency(1000),
+        fit_categories({}, 1),
+        recorded_s=60.0,
+        seconds=10.0,
+        looks_ngrams_up=False,
+        random=np.random.default_rng(seed),
+    )[-1]
 
 
 def test_a_time_without_arrivals_is_refused() -> None:

@@ -324,6 +324,8 @@ def test_noise_is_one_on_average_and_stalls_and_drift_come_on_top() -> None:
     assert stalling.disturb(1.0, 0.0, random) == pytest.approx(3.0)
     drifting = Disturbance(0.0, drift_fraction=0.5, drift_period_s=100.0)
     assert [drifting.disturb(1.0, t, random) for t in (0, 25, 75)] == pytest.approx([1, 1.5, 0.5])
+    later = Disturbance(0.0, drift_fraction=0.5, drift_period_s=100.0, drift_offset_s=50.0)
+    assert later.disturb(1.0, 25.0, random) == pytest.approx(0.5)
 
 
 def test_a_slow_machine_takes_longer_for_a_while() -> None:
