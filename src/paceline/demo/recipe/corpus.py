@@ -8,12 +8,13 @@ when one is added or removed.
 from __future__ import annotations
 
 import ast
-import hashlib
 import sysconfig
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from paceline.distillation import held_out
 
 HELD_OUT_PER_THOUSAND = 40
 """Chosen empirically: about 4 % of the files, some 60, enough for every figure in the card."""
@@ -36,8 +37,7 @@ class SourceFile:
 
 def is_held_out(name: str) -> bool:
     """Whether training must not see the file; depends on the name alone."""
-    digest = hashlib.sha256(name.encode()).digest()
-    return int.from_bytes(digest[:4], "big") % 1000 < HELD_OUT_PER_THOUSAND
+    return held_out.is_held_out(name, HELD_OUT_PER_THOUSAND)
 
 
 def read_standard_library(folder: Path | None = None) -> Iterator[SourceFile]:

@@ -1,13 +1,8 @@
-"""The training loop: seeded and resumable; a step depends on the weights and its number only.
-
-The learning rate warms up, stays constant, and decays to zero over the last part (warm-up, stable,
-decay), so the length of a run can change while its rate is still constant.
-"""
+"""The training loop: seeded and resumable; a step depends on the weights and its number only."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +16,10 @@ from torch import Tensor
 
 from paceline.demo.recipe.dataset import Dataset, TrainingBatch
 from paceline.demo.recipe.model import Qwen2
-from paceline.demo.recipe.optimizer import build_optimizers
-
-WARM_UP_STEPS = 40
+from paceline.distillation.checkpoint import load_state, save_state
+from paceline.distillation.losses import forward_kl
+from paceline.distillation.optimizer import build_optimizers, descend
+from paceline.distillation.rates import rate_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +41,6 @@ class Schedule:
     lessons: tuple[Lesson, ...] = (Lesson(1.0, {"tasks": 0.5}),)
     save_every: int = 50
 
-    def rate_factor(self, step: int) -> float:
-        if step < WARM_UP_STEPS:
-            return (step + 1) / WARM_UP_STEPS
-        decay_steps = max(1, int(self.num_steps * self.decay_fraction))
-        return min(1.0, (self.num_steps - step) / decay_steps)
-
     def shares(self, step: int) -> Mapping[str, float]:
         done = step / self.num_steps
         return next(
@@ -71,22 +61,15 @@ def next_token_loss(model: Qwen2, batch: TrainingBatch) -> Tensor:
 
 
 def distillation_loss(teacher: Qwen2) -> Loss:
-    """Weighted mean of KL(teacher || student) in nats per token on the same text.
-
-    Forward KL bounds the total variation (Pinsker), and one minus the total variation is the
-    probability that a sampled draft token is accepted (Leviathan et al., 2023, arXiv 2211.17192).
-    """
+    """Weighted mean of KL(teacher || student) in nats per token on the same text."""
     teacher.eval()
 
     def loss(student: Qwen2, batch: TrainingBatch) -> Tensor:
         tokens = torch.from_numpy(batch.tokens.astype("int64"))[:, :-1]
         with torch.no_grad():
-            target_probs = teacher(tokens).float().softmax(dim=-1).flatten(0, 1)
+            target_logits = teacher(tokens).float().flatten(0, 1)
         draft_logits = student(tokens).float().flatten(0, 1)
-        cross = F.cross_entropy(draft_logits, target_probs, reduction="none")
-        with torch.no_grad():
-            entropy = -torch.special.xlogy(target_probs, target_probs).sum(dim=-1)
-        return _weighted_mean(cross - entropy, batch)
+        return _weighted_mean(forward_kl(target_logits, draft_logits), batch)
 
     return loss
 
@@ -114,18 +97,11 @@ def train(
         bar = progress.add_task(folder.name, total=schedule.num_steps, completed=step)
         while step < schedule.num_steps:
             started = time.perf_counter()
-            factor = schedule.rate_factor(step)
-            for optimizer in optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = group["initial_lr"] * factor
+            factor = rate_factor(step, schedule.num_steps, schedule.decay_fraction)
             batch = data.batch(seed, step, schedule.rows, schedule.shares(step))
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 value = loss(model, batch)
-            value.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+            descend(model, optimizers, value, factor)
             step += 1
             entry = {"step": step, "loss": value.item(), "rate": factor}
             log.write(json.dumps({**entry, "seconds": time.perf_counter() - started}) + "\n")
@@ -142,15 +118,14 @@ def _save(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer], s
         "optimizers": [o.state_dict() for o in optimizers],
         "step": step,
     }
-    torch.save(state, folder / "state.tmp")
-    os.replace(folder / "state.tmp", folder / "state.pt")
+    save_state(folder / "state.pt", state)
 
 
 def _restore(folder: Path, model: Qwen2, optimizers: list[torch.optim.Optimizer]) -> int:
     path = folder / "state.pt"
     if not path.exists():
         return 0
-    state = torch.load(path, weights_only=True)
+    state = load_state(path)
     if state["shape"] != asdict(model.shape):
         raise ValueError(
             f"{path} was trained with the shape {state['shape']}; the requested shape is "

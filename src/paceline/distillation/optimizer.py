@@ -17,6 +17,8 @@ from torch import Tensor, nn
 MUON_RATE = 0.02
 ADAM_RATE = 0.002
 """Learning rates at the top of the schedule: the published values for small models, untuned."""
+_EMBEDDINGS = ("embed", "lm_head", "wte", "wpe")
+"""Parts of the names of embeddings and output heads, as transformers names them."""
 
 
 class Muon(torch.optim.Optimizer):
@@ -42,18 +44,37 @@ class Muon(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"] * scale)
 
 
-def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Both optimizers; each group has its top learning rate in `initial_lr`."""
-    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+def build_optimizers(model: nn.Module, rate_scale: float = 1.0) -> list[torch.optim.Optimizer]:
+    """Both optimizers; each group has its top learning rate in `initial_lr`.
+
+    `rate_scale` multiplies both rates; below 1 it suits weights that are already trained.
+    """
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_hidden = parameter.ndim == 2 and not any(word in name for word in _EMBEDDINGS)
+        (matrices if is_hidden else others).append(parameter)
     optimizers: list[torch.optim.Optimizer] = [
-        Muon(matrices, MUON_RATE),
-        torch.optim.AdamW(others, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+        Muon(matrices, rate_scale * MUON_RATE),
+        torch.optim.AdamW(others, lr=rate_scale * ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]
     return optimizers
+
+
+def descend(
+    model: nn.Module, optimizers: list[torch.optim.Optimizer], loss: Tensor, rate_factor: float
+) -> None:
+    """Take one step against the gradient of `loss`, at `rate_factor` times the top rates."""
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * rate_factor
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
 
 def _orthogonal(matrix: Tensor, num_iterations: int = 5) -> Tensor:
