@@ -15,6 +15,11 @@ import paceline
 _COMMANDS = {
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
+    "draft": (
+        "paceline.draft.command",
+        "draft",
+        "Measure and train a draft model on your traffic.",
+    ),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
     "record": (

@@ -1,0 +1,106 @@
+"""Generate the answers that are missing on disk, batch by batch.
+
+Batches are chosen from the prompts alone, and each has a seed of its own. So an interrupted run
+repeats at most one batch, and continues with the answers that an uninterrupted run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.draft.answers.answer_file import AnswerFile
+from paceline.draft.answers.generation import generate_answers
+from paceline.draft.interruption import StopRequest
+from paceline.draft.progress import DraftProgress
+from paceline.draft.prompts import digest_of
+from paceline.draft.values import Answer, EncodedPrompt, Sampling
+
+MAX_ROWS = 32
+MAX_BATCH_TOKENS = 16_384
+"""Chosen: bounds the KV cache of a batch, prompts and answers together."""
+_SEED_STRIDE = 1_000_003
+"""Between the seeds of two trainings; a prime above any number of batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What the target is asked for."""
+
+    prompts: Sequence[EncodedPrompt]
+    samplings: Sequence[Sampling]
+    """Each prompt gets one answer under each."""
+    stop_ids: AbstractSet[int]
+    num_after_end: int
+    seed: int
+
+    def header(self, target_revision: str) -> dict[str, Any]:
+        """What the answers are of, for `AnswerFile`. Every value changes the answers."""
+        return {
+            "kind": "paceline draft answers",
+            "schema_version": 1,
+            "target_revision": target_revision,
+            "prompts": digest_of(self.prompts),
+            "samplings": [[s.temperature, s.top_k, s.top_p] for s in self.samplings],
+            "stop_ids": sorted(self.stop_ids),
+            "num_after_end": self.num_after_end,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    sampling: Sampling
+    prompts: tuple[EncodedPrompt, ...]
+
+
+def collect_answers(
+    request: AnswerRequest,
+    file: AnswerFile,
+    load_target: Callable[[], Any],
+    progress: DraftProgress,
+    stop: StopRequest,
+) -> list[Answer]:
+    """All answers, those on disk included. The target is loaded only if one is missing.
+
+    Raises Interrupted after a signal; finished batches are on disk.
+    """
+    batches = list(_plan_batches(request))
+    missing = [number for number in range(len(batches)) if number not in file.batches]
+    total = sum(len(batch.prompts) for batch in batches)
+    completed = total - sum(len(batches[number].prompts) for number in missing)
+    progress.begin("the target's own answers", total, completed)
+    target = load_target() if missing else None
+    for number in missing:
+        batch = batches[number]
+        answers = generate_answers(
+            target,
+            batch.prompts,
+            batch.sampling,
+            stop_ids=request.stop_ids,
+            num_after_end=request.num_after_end,
+            seed=request.seed * _SEED_STRIDE + number,
+            stop=stop,
+        )
+        file.append(number, answers)
+        completed += len(answers)
+        progress.update(completed)
+    return [answer for number in range(len(batches)) for answer in file.batches[number]]
+
+
+def _plan_batches(request: AnswerRequest) -> Iterator[_Batch]:
+    """Batches of prompts of similar length, so that little is computed for padding."""
+    ordered = sorted(request.prompts, key=lambda p: (p.max_tokens, len(p.token_ids), p.key))
+    for sampling in request.samplings:
+        rows: list[EncodedPrompt] = []
+        longest = 0
+        for prompt in ordered:
+            longest = max(longest, len(prompt.token_ids) + prompt.max_tokens)
+            if rows and (len(rows) == MAX_ROWS or longest * (len(rows) + 1) > MAX_BATCH_TOKENS):
+                yield _Batch(sampling, tuple(rows))
+                rows, longest = [], len(prompt.token_ids) + prompt.max_tokens
+            rows.append(prompt)
+        if rows:
+            yield _Batch(sampling, tuple(rows))

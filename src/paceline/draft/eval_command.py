@@ -1,0 +1,116 @@
+"""`paceline draft eval`: the options, and the report on the terminal and in a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.draft.options import (
+    DEFAULT_TEMPERATURES,
+    DEVICE,
+    EXIT_INTERRUPTED,
+    JSON_FILE,
+    MAX_DRAFT_LENGTH,
+    MAX_TOKENS,
+    PROMPTS,
+    SEED,
+    TARGET,
+    TEMPERATURE,
+    refuse_without_torch,
+)
+from paceline.finite_float import FiniteFloat
+from paceline.option_types import AT_LEAST_1, INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
+
+_EXAMPLES = """\b
+Examples:
+  paceline draft eval Qwen/Qwen2.5-7B-Instruct --draft drafts/support --prompts mine.jsonl
+      Greedy and at temperature 1, drafts of 5 tokens
+  paceline draft eval MODEL --draft DRAFT --prompts mine.jsonl --temperature 0.7 --top-p 0.8 \\
+      --max-draft-length 3 --json eval.json
+  paceline draft eval MODEL --draft DRAFT --prompts mine.jsonl --served bench.json
+      Compare with what a server counted on the same prompts (paceline bench run --json)
+"""
+
+
+@click.command(
+    name="eval",
+    help=(
+        "Measure the acceptance of a draft model on your prompts, without a server: the target "
+        "answers them, and one pass of both models over the answers gives what vLLM would count. "
+        "TARGET and --draft are model folders or Hugging Face names.\n\n"
+        "Exit codes: 0 measured, 1 failed, 2 wrong usage, 130 interrupted."
+    ),
+    epilog=_EXAMPLES,
+)
+@TARGET
+@click.option("--draft", required=True, help="Draft model to measure.")
+@PROMPTS
+@MAX_DRAFT_LENGTH
+@TEMPERATURE
+@click.option(
+    "--top-p", type=FiniteFloat(min=0, max=1, min_open=True), default=1.0, show_default=True,
+    help="Of the target, in sampled answers.",
+)  # fmt: skip
+@click.option(
+    "--top-k", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Of the target, in sampled answers; 0: all tokens.",
+)  # fmt: skip
+@MAX_TOKENS
+@click.option("--limit", type=AT_LEAST_1, help="Use the first prompts only.")
+@DEVICE
+@SEED
+@click.option(
+    "--answers", "answers_file", type=OUTPUT_FILE,
+    help="Keep the target's answers in this file; if it exists, they are not generated again.",
+)  # fmt: skip
+@click.option(
+    "--served", "served_file", type=INPUT_FILE,
+    help="Report of paceline bench run on the same prompts, to compare with.",
+)  # fmt: skip
+@JSON_FILE
+def evaluate_draft(
+    temperatures: tuple[float, ...], top_p: float, top_k: int, json_file: str | None, **options: Any
+) -> None:
+    """Measure, show and write."""
+    for flag, file in (("--json", json_file), ("--answers", options["answers_file"])):
+        refuse_unwritable_file(flag, file)
+    refuse_without_torch()
+
+    from paceline.bench.results.environment import describe_environment
+    from paceline.bench.results.files import write_document
+    from paceline.draft.evaluation import (
+        EvaluationOptions,
+        evaluate,
+        render_document,
+        render_lines,
+    )
+    from paceline.draft.interruption import stop_on_signals
+    from paceline.draft.progress import draft_progress
+    from paceline.draft.values import DraftError, Interrupted, Sampling
+
+    samplings = tuple(
+        Sampling(t, top_k, top_p) if t else Sampling(0.0)
+        for t in dict.fromkeys(temperatures or DEFAULT_TEMPERATURES)
+    )
+    environment = asdict(describe_environment(sys.argv))
+    try:
+        with stop_on_signals() as stop, draft_progress() as progress:
+            evaluation = evaluate(EvaluationOptions(samplings=samplings, **options), progress, stop)
+    except DraftError as error:
+        raise click.ClickException(str(error)) from error
+    except (Interrupted, KeyboardInterrupt):
+        kept = options["answers_file"]
+        click.echo(
+            "Interrupted."
+            + (f" Repeat the command to continue with the answers in {kept}." if kept else ""),
+            err=True,
+        )
+        sys.exit(EXIT_INTERRUPTED)
+    if json_file is not None:
+        write_document(Path(json_file), render_document(evaluation, environment))
+    for line in render_lines(evaluation):
+        click.echo(line)

@@ -1,0 +1,99 @@
+"""Compare acceptance measured offline with what a server counted, from a report of `bench run`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.draft.acceptance import AcceptanceFigures
+from paceline.draft.values import DraftError, Sampling
+
+TOLERANCE = 0.02
+"""Largest difference of a fraction that counts as equal."""
+_KIND = "paceline bench run"
+_LENGTH_TOLERANCE = 0.02
+"""Drafts are shorter than the maximum only where an answer reaches the end of the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFigure:
+    """One figure offline and served."""
+
+    name: str
+    offline: float
+    served: float
+
+    @property
+    def difference(self) -> float:
+        """Served minus offline."""
+        return self.served - self.offline
+
+
+@dataclass(frozen=True, slots=True)
+class ServedComparison:
+    """The fractions of one server's report beside the offline ones."""
+
+    label: str
+    """Of the sampling."""
+    figures: tuple[ServedFigure, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every fraction is within TOLERANCE."""
+        return all(abs(figure.difference) <= TOLERANCE for figure in self.figures)
+
+
+def read_report(path: Path) -> Mapping[str, Any]:
+    """The JSON document of `paceline bench run`; DraftError for any other file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DraftError(f"cannot read the report {path}: {error}") from error
+    if not isinstance(document, dict) or document.get("kind") != _KIND:
+        raise DraftError(
+            f"{path} is not a report of {_KIND}; write one with paceline bench run --json FILE"
+        )
+    return document
+
+
+def compare_with_served(
+    document: Mapping[str, Any],
+    figures: Mapping[Sampling, AcceptanceFigures],
+    max_draft_length: int,
+) -> ServedComparison:
+    """The offline figures of the report's temperature beside those served.
+
+    DraftError if the report has no counters, another temperature or another draft length.
+    """
+    temperature = document["config"]["temperature"]
+    match = [sampling for sampling in figures if sampling.temperature == temperature]
+    if not match:
+        measured = ", ".join(f"{sampling.temperature:g}" for sampling in figures)
+        raise DraftError(
+            f"the report was served at temperature {temperature}, and acceptance was measured at "
+            f"{measured}; add --temperature {temperature}"
+        )
+    counted = document["speculation"]
+    per_position = counted["accepted_per_position_fraction"]
+    if not counted["num_drafts"] or not per_position:
+        reason = counted["note"] or "no accepted tokens by position"
+        raise DraftError(f"the report has no speculation counters to compare with: {reason}")
+    served_length = counted["drafted_tokens"] / counted["num_drafts"]
+    if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
+        raise DraftError(
+            f"the server drafted {served_length:.2f} tokens per draft, and acceptance was measured "
+            f"at {max_draft_length}; serve with --policy fixed --draft-length-max "
+            f"{max_draft_length}, or set --max-draft-length"
+        )
+    offline = figures[match[0]]
+    rows = [("acceptance_rate", offline.acceptance_rate.value, counted["acceptance_rate"])]
+    rows += [
+        (f"accepted_at_position_{number}", estimate.value, served)
+        for number, (estimate, served) in enumerate(
+            zip(offline.accepted_per_position_fraction, per_position, strict=False), start=1
+        )
+    ]
+    return ServedComparison(match[0].label, tuple(ServedFigure(*row) for row in rows))

@@ -1,0 +1,64 @@
+"""Options that the subcommands of `paceline draft` share.
+
+Imports nothing heavy, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import click
+
+from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
+
+TARGET = click.argument("target")
+PROMPTS = click.option(
+    "--prompts",
+    "prompts_file",
+    type=INPUT_FILE,
+    required=True,
+    help='Your prompts, one JSON object per line: {"messages": [...]} or {"prompt": "..."}, with '
+    'optional "max_tokens"; as for paceline bench run.',
+)
+MAX_DRAFT_LENGTH = click.option(
+    "--max-draft-length",
+    type=click.IntRange(min=1, max=32),
+    default=5,
+    show_default=True,
+    help="Draft tokens per step, as served.",
+)
+MAX_TOKENS = click.option(
+    "--max-tokens",
+    type=AT_LEAST_1,
+    default=256,
+    show_default=True,
+    help="Longest answer to a prompt without max_tokens of its own.",
+)
+TEMPERATURE = click.option(
+    "--temperature",
+    "temperatures",
+    type=AT_LEAST_0,
+    multiple=True,
+    help="Sampling of the target's answers; 0 is greedy. Repeatable.  [default: 0 and 1]",
+)
+DEVICE = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="auto: a GPU if torch finds one.",
+)
+SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
+DEFAULT_TEMPERATURES = (0.0, 1.0)
+EXIT_INTERRUPTED = 130
+
+
+def refuse_without_torch() -> None:
+    """Raise `click.ClickException` unless torch and transformers are installed."""
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"paceline draft needs {' and '.join(missing)}; install Paceline with its extra cpu or "
+            "cuda, as for paceline serve"
+        )

@@ -1,0 +1,148 @@
+"""Read the user's prompts, render them with the target's chat template, and split off a held-out
+part.
+
+The hash of a prompt's text decides whether it is held out. So a prompt stays where it is when
+others are added, and a prompt that occurs twice is never on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jinja2 import TemplateError
+
+from paceline.distillation.held_out import is_held_out
+from paceline.draft.values import DraftError, EncodedPrompt
+from paceline.workloads import Prompt, WorkloadError, load_prompt_file
+
+HELD_OUT_PER_THOUSAND = 200
+"""Chosen: a fifth keeps most of the prompts for training; the interval of the gain shrinks with the
+square root of the number of held-out prompts."""
+MIN_HELD_OUT = 8
+MIN_TRAINED = 8
+"""Chosen: with fewer prompts, a bootstrap interval over prompts is not to be trusted."""
+_KEY_CHARS = 16
+
+
+class PromptTokenizer(Protocol):
+    """What is used of a tokenizer of transformers. Neither method changes it."""
+
+    chat_template: Any
+
+    def apply_chat_template(self, conversation: list[Mapping[str, Any]], **options: Any) -> Any:
+        """Token ids of the messages in the chat template."""
+        ...
+
+    def __call__(self, text: str) -> Any:
+        """A mapping with `input_ids`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """The prompts of a file that can be answered."""
+
+    prompts: tuple[EncodedPrompt, ...]
+    """Each text once, in the order of the file."""
+    sha256: str
+    """Of the file."""
+    num_repeated: int
+    num_too_long: int
+
+    def split(self) -> tuple[list[EncodedPrompt], list[EncodedPrompt]]:
+        """(for training, held out). DraftError if one of them is too small."""
+        held_out = [p for p in self.prompts if is_held_out(p.key, HELD_OUT_PER_THOUSAND)]
+        trained = [p for p in self.prompts if not is_held_out(p.key, HELD_OUT_PER_THOUSAND)]
+        if len(held_out) < MIN_HELD_OUT or len(trained) < MIN_TRAINED:
+            raise DraftError(
+                f"of {len(self.prompts)} different prompts, {len(held_out)} are held out to "
+                f"measure the gain and {len(trained)} are for training; at least {MIN_HELD_OUT} "
+                f"and {MIN_TRAINED} are needed. A hash of the text holds out one prompt in five: "
+                "give more prompts with --prompts (100 or more are usually enough)"
+            )
+        return trained, held_out
+
+
+def read_prompts(
+    path: Path,
+    tokenizer: PromptTokenizer,
+    *,
+    default_max_tokens: int,
+    max_positions: int,
+    num_after_end: int,
+    limit: int | None = None,
+) -> PromptSet:
+    """The prompts of a JSONL file, as for `paceline bench run`; `limit` takes the first ones.
+
+    Of a session only the first message counts: later turns need the answers before them. A prompt
+    that does not fit into `max_positions` with its answer and `num_after_end` tokens is left out.
+    DraftError if the file cannot be read or nothing is left.
+    """
+    try:
+        found = load_prompt_file(path)
+        content = path.read_bytes()
+    except (WorkloadError, OSError) as error:
+        raise DraftError(str(error)) from error
+    different: dict[str, Prompt] = {}
+    for prompt in found:
+        different.setdefault(_key(prompt), prompt)
+    encoded = [
+        EncodedPrompt(
+            key, _encode(prompt, tokenizer, path), prompt.max_tokens or default_max_tokens
+        )
+        for key, prompt in list(different.items())[:limit]
+    ]
+    fitting = tuple(
+        p for p in encoded if len(p.token_ids) + p.max_tokens + num_after_end <= max_positions
+    )
+    if not fitting:
+        raise DraftError(
+            f"none of the {len(encoded)} prompts of {path} fits into the {max_positions:,} "
+            "positions of the models with its answer; give shorter prompts, or lower --max-tokens "
+            "or the prompts' own max_tokens"
+        )
+    return PromptSet(
+        prompts=fitting,
+        sha256=hashlib.sha256(content).hexdigest(),
+        num_repeated=len(found) - len(different),
+        num_too_long=len(encoded) - len(fitting),
+    )
+
+
+def digest_of(prompts: Sequence[EncodedPrompt]) -> str:
+    """A digest of what the target is given: token ids and limits, in their order."""
+    rows = [[p.key, p.token_ids, p.max_tokens] for p in prompts]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _key(prompt: Prompt) -> str:
+    content = {"messages": prompt.messages, "prompt": prompt.text}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARS]
+
+
+def _encode(prompt: Prompt, tokenizer: PromptTokenizer, path: Path) -> tuple[int, ...]:
+    if prompt.messages is None:
+        ids = tokenizer(prompt.text or "")["input_ids"]
+    elif not tokenizer.chat_template:
+        raise DraftError(
+            f"{path} has prompts with messages, and the target has no chat template; add "
+            "chat_template.jinja to its folder, or give `prompt` texts"
+        )
+    else:
+        try:
+            ids = tokenizer.apply_chat_template(
+                list(prompt.messages), add_generation_prompt=True, return_dict=False
+            )
+        except (TemplateError, KeyError, TypeError, ValueError) as error:
+            raise DraftError(
+                f"the target's chat template refuses a prompt of {path}: {error}"
+            ) from error
+    if not ids:
+        raise DraftError(f"{path} has a prompt without tokens; every prompt needs a text")
+    return tuple(int(token) for token in ids)

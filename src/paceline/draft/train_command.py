@@ -1,0 +1,194 @@
+"""`paceline draft train`: the options, and the result on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paceline.draft.options import (
+    DEFAULT_TEMPERATURES,
+    DEVICE,
+    EXIT_INTERRUPTED,
+    MAX_DRAFT_LENGTH,
+    MAX_TOKENS,
+    PROMPTS,
+    SEED,
+    TARGET,
+    TEMPERATURE,
+    refuse_without_torch,
+)
+from paceline.option_types import ABOVE_0, AT_LEAST_1, refuse_unwritable_folder
+
+if TYPE_CHECKING:
+    from paceline.draft.training import Comparison, TrainResult
+
+_EXIT_NOT_PROMOTED = 3
+_DEFAULT_MINUTES = 30.0
+_NEW_RATE_SCALE = 1.0
+_TRAINED_RATE_SCALE = 0.3
+"""Weights that are already trained take smaller steps."""
+_EXAMPLES = """\b
+Examples:
+  paceline draft train MODEL --draft DRAFT --prompts mine.jsonl --out drafts/mine
+      Adapt the present draft to your traffic, half an hour of training
+  paceline draft train MODEL --prompts mine.jsonl --out drafts/new --layers 2 --minutes 120
+      Cut a new draft from the target's layers
+  paceline draft train MODEL --draft DRAFT --prompts mine.jsonl --out drafts/mine --resume
+      Continue after an interruption
+  paceline serve MODEL --draft drafts/mine/draft
+"""
+
+
+@click.command(
+    name="train",
+    help=(
+        "Distil a draft model on the target's own answers to your prompts. One prompt in five is "
+        "held out; the new draft is promoted only if its acceptance on them is proven to be higher "
+        "than that of the present draft. TARGET and the drafts are model folders or Hugging Face "
+        "names.\n\n"
+        "The new draft is OUT/draft, in Hugging Face layout; its paceline-provenance.json says "
+        "whether it is promoted.\n\n"
+        "Exit codes: 0 promoted, 3 not promoted, 1 failed, 2 wrong usage, 130 interrupted."
+    ),
+    epilog=_EXAMPLES,
+)
+@TARGET
+@PROMPTS
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True,
+    help="Folder for the answers, checkpoints and the new draft.",
+)  # fmt: skip
+@click.option(
+    "--draft", help="Draft to start from.  [default: a new one, cut from the target's layers]"
+)
+@click.option(
+    "--present", help="Draft in service, to compare with.  [default: the one that is started from]"
+)
+@click.option(
+    "--layers", "num_layers", type=AT_LEAST_1, default=2, show_default=True,
+    help="Of a new draft.",
+)  # fmt: skip
+@click.option(
+    "--minutes", type=ABOVE_0,
+    help=f"Time for training; answers and measurements take extra time.  "
+    f"[default: {_DEFAULT_MINUTES:g}]",
+)  # fmt: skip
+@click.option("--steps", "num_steps", type=AT_LEAST_1, help="Train that many steps instead.")
+@click.option(
+    "--loss", type=click.Choice(["forward-kl", "tv"]), default="forward-kl", show_default=True,
+    help="tv (total variation) is one minus the acceptance; it suits a draft that is close.",
+)  # fmt: skip
+@click.option(
+    "--rate-scale", type=ABOVE_0,
+    help=f"Factor of the learning rates.  [default: {_TRAINED_RATE_SCALE:g} with --draft, else "
+    f"{_NEW_RATE_SCALE:g}]",
+)  # fmt: skip
+@MAX_DRAFT_LENGTH
+@TEMPERATURE
+@MAX_TOKENS
+@DEVICE
+@SEED
+@click.option("--resume", is_flag=True, help="Continue the training in --out.")
+def train_draft(
+    target: str,
+    prompts_file: str,
+    out: Path,
+    draft: str | None,
+    present: str | None,
+    num_layers: int,
+    minutes: float | None,
+    num_steps: int | None,
+    loss: str,
+    rate_scale: float | None,
+    max_draft_length: int,
+    temperatures: tuple[float, ...],
+    max_tokens: int,
+    device: str,
+    seed: int,
+    resume: bool,
+) -> None:
+    """Train, show the comparison, and exit with the decision."""
+    if minutes is not None and num_steps is not None:
+        raise click.UsageError("--minutes and --steps exclude each other.")
+    refuse_unwritable_folder("--out", out)
+    refuse_without_torch()
+
+    from paceline.draft.interruption import stop_on_signals
+    from paceline.draft.progress import draft_progress
+    from paceline.draft.training import TrainingPlan, TrainOptions, train
+    from paceline.draft.values import DraftError, Interrupted, Sampling
+
+    if num_steps is None and minutes is None:
+        minutes = _DEFAULT_MINUTES
+    if rate_scale is None:
+        rate_scale = _TRAINED_RATE_SCALE if draft else _NEW_RATE_SCALE
+    options = TrainOptions(
+        target=target,
+        draft=draft,
+        present=present,
+        num_layers=num_layers,
+        prompts_file=prompts_file,
+        out=out,
+        resume=resume,
+        samplings=tuple(Sampling(t) for t in dict.fromkeys(temperatures or DEFAULT_TEMPERATURES)),
+        max_draft_length=max_draft_length,
+        max_tokens=max_tokens,
+        plan=TrainingPlan(loss, seed, num_steps, minutes, rate_scale),
+        device=device,
+    )
+    try:
+        with stop_on_signals() as stop, draft_progress() as progress:
+            result = train(options, progress, stop)
+    except DraftError as error:
+        raise click.ClickException(str(error)) from error
+    except (Interrupted, KeyboardInterrupt):
+        click.echo("Interrupted. Repeat the command with --resume to continue.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    for line in _lines(result):
+        click.echo(line)
+    sys.exit(0 if result.promotion.is_promoted else _EXIT_NOT_PROMOTED)
+
+
+def _lines(result: TrainResult) -> Iterator[str]:
+    state = result.state
+    yield (
+        f"{state.step} steps in {state.seconds / 60:.1f} minutes on the answers to "
+        f"{result.num_trained} prompts; {result.num_held_out} prompts held out"
+    )
+    yield f"{'':<28}{'present':>9}{'new':>9}   difference"
+    for sampling, comparison in result.by_sampling.items():
+        yield from _comparison_lines(sampling.label, comparison)
+    if len(result.by_sampling) > 1:
+        yield from _comparison_lines("all", result.overall)
+    verdict = "Promoted" if result.promotion.is_promoted else "Not promoted"
+    yield f"{verdict}: {result.promotion.reason}."
+    yield f"{result.folder}"
+
+
+def _comparison_lines(label: str, comparison: Comparison) -> Iterator[str]:
+    present, new, gain = comparison.present, comparison.candidate, comparison.difference
+    rows = [
+        ("acceptance rate", present.acceptance_rate, new.acceptance_rate, gain.acceptance_rate),
+        *(
+            (f"position {number}", *estimates)
+            for number, estimates in enumerate(
+                zip(
+                    present.accepted_per_position_fraction,
+                    new.accepted_per_position_fraction,
+                    gain.accepted_per_position_fraction,
+                    strict=True,
+                ),
+                start=1,
+            )
+        ),
+    ]
+    yield f"{label}:"
+    for name, before, after, change in rows:
+        yield (
+            f"  {name:<26}{before.value:>9.3f}{after.value:>9.3f}   {change.value:+.3f} "
+            f"({change.low:+.3f} to {change.high:+.3f})"
+        )

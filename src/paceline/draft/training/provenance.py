@@ -1,0 +1,88 @@
+"""`paceline-provenance.json`: what a draft was made from, how, and whether it was promoted."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Any
+
+import paceline
+from paceline.draft.acceptance import AcceptanceFigures
+from paceline.draft.training.distil import TrainingPlan, TrainingState
+from paceline.draft.training.promotion import Promotion
+from paceline.draft.values import Sampling
+
+FILE_NAME = "paceline-provenance.json"
+_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Candidate and present draft on the held-out prompts, under one sampling or all together."""
+
+    present: AcceptanceFigures
+    candidate: AcceptanceFigures
+    difference: AcceptanceFigures
+    """Candidate minus present, paired by prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOrigin:
+    """Where a draft comes from."""
+
+    target: str
+    target_revision: str
+    start: str
+    """The draft that the training started from, or which layers of the target."""
+    start_revision: str | None
+    present: str
+    """What the candidate was compared with."""
+    prompts_sha256: str
+    num_trained: int
+    num_held_out: int
+
+
+def render_provenance(
+    origin: DraftOrigin,
+    plan: TrainingPlan,
+    state: TrainingState,
+    max_draft_length: int,
+    overall: Comparison,
+    by_sampling: Mapping[Sampling, Comparison],
+    promotion: Promotion,
+) -> dict[str, Any]:
+    """The document. `promoted` is what a deployment has to check."""
+    return {
+        "schema_version": _SCHEMA_VERSION,
+        "kind": "paceline draft",
+        "promoted": promotion.is_promoted,
+        "reason": promotion.reason,
+        "date_utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "origin": asdict(origin),
+        "training": {
+            "loss": plan.loss,
+            "seed": plan.seed,
+            "num_steps": state.step,
+            "minutes": plan.minutes,
+            "rate_scale": plan.rate_scale,
+            "seconds": round(state.seconds, 1),
+            "last_loss": state.last_loss,
+        },
+        "held_out": {
+            "max_draft_length": max_draft_length,
+            "overall": asdict(overall),
+            "by_sampling": [
+                {"sampling": asdict(sampling), **asdict(comparison)}
+                for sampling, comparison in by_sampling.items()
+            ],
+        },
+        "versions": {
+            "paceline": paceline.__version__,
+            "python": platform.python_version(),
+            "torch": metadata.version("torch"),
+            "transformers": metadata.version("transformers"),
+        },
+    }

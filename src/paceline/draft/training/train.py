@@ -1,0 +1,286 @@
+"""`paceline draft train`: answers, distillation, comparison on held-out prompts, promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.bench.results.files import write_document
+from paceline.draft.acceptance import (
+    PromptCounts,
+    counts_under,
+    estimate_difference,
+    estimate_figures,
+    measure_drafts,
+)
+from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
+from paceline.draft.interruption import StopRequest
+from paceline.draft.models import (
+    check_same_tokens,
+    choose_device,
+    find_folder,
+    load_config,
+    load_model,
+    load_tokenizer,
+    max_positions,
+    num_parameters,
+    serving_dtype,
+    stop_token_ids,
+)
+from paceline.draft.progress import DraftProgress
+from paceline.draft.prompts import PromptSet, read_prompts
+from paceline.draft.training.distil import TrainingPlan, TrainingState, distil
+from paceline.draft.training.examples import trainable
+from paceline.draft.training.promotion import Promotion, decide_promotion
+from paceline.draft.training.provenance import FILE_NAME, Comparison, DraftOrigin, render_provenance
+from paceline.draft.training.start import chosen_layers, cut_from_target, shrink_config
+from paceline.draft.training.work_folder import check_disk, open_work_folder, write_draft
+from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
+from paceline.engine.model_revision import revision_of_folder
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """The options of `paceline draft train`."""
+
+    target: str
+    draft: str | None
+    """Draft to start from; None cuts one from the target."""
+    present: str | None
+    """Draft to compare with; None compares with the start."""
+    num_layers: int
+    """Of a new draft."""
+    prompts_file: str
+    out: Path
+    resume: bool
+    samplings: tuple[Sampling, ...]
+    max_draft_length: int
+    max_tokens: int
+    plan: TrainingPlan
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A finished training."""
+
+    folder: Path
+    """Of the new draft."""
+    state: TrainingState
+    num_trained: int
+    num_held_out: int
+    overall: Comparison
+    by_sampling: Mapping[Sampling, Comparison]
+    promotion: Promotion
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Everything that is checked and read before the first pass of a model."""
+
+    device: torch.device
+    target: Path
+    start: Path | None
+    present: Path | None
+    prompts: PromptSet
+    trained: list[EncodedPrompt]
+    held_out: list[EncodedPrompt]
+    request: AnswerRequest
+    target_revision: str
+    start_revision: str | None
+
+
+def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> TrainResult:
+    """Train a draft, compare it with the present one, and write it with its provenance.
+
+    DraftError if something does not fit; Interrupted after a signal, with everything finished on
+    disk.
+    """
+    prepared = _prepare(options)
+    load = partial(load_model, dtype=serving_dtype(prepared.device), device=prepared.device)
+    header = prepared.request.header(prepared.target_revision)
+    file = AnswerFile(options.out / "answers.jsonl", header, prepared.prompts.prompts)
+    answers = collect_answers(prepared.request, file, lambda: load(prepared.target), progress, stop)
+    state = _train_weights(options, prepared, answers, progress, stop)
+    overall, by_sampling = _compare(options, prepared, answers, load, progress, stop)
+    promotion = decide_promotion(overall.difference.acceptance_rate)
+    folder = options.out / "draft"
+    write_document(
+        folder / FILE_NAME,
+        render_provenance(
+            _origin(options, prepared),
+            options.plan,
+            state,
+            options.max_draft_length,
+            overall,
+            by_sampling,
+            promotion,
+        ),
+    )
+    return TrainResult(
+        folder=folder,
+        state=state,
+        num_trained=len(prepared.trained),
+        num_held_out=len(prepared.held_out),
+        overall=overall,
+        by_sampling=by_sampling,
+        promotion=promotion,
+    )
+
+
+def _prepare(options: TrainOptions) -> _Prepared:
+    device = choose_device(options.device)
+    target = find_folder(options.target)
+    start = find_folder(options.draft) if options.draft else None
+    present = find_folder(options.present) if options.present else None
+    tokenizer = load_tokenizer(target)
+    config = load_config(target)
+    configs = [config]
+    for folder in (start, present):
+        if folder is not None:
+            check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
+            configs.append(load_config(folder))
+    num_after_end = options.max_draft_length - 1
+    prompts = read_prompts(
+        Path(options.prompts_file),
+        tokenizer,
+        default_max_tokens=options.max_tokens,
+        max_positions=max_positions(*configs),
+        num_after_end=num_after_end,
+    )
+    trained, held_out = prompts.split()
+    request = AnswerRequest(
+        prompts=prompts.prompts,
+        samplings=options.samplings,
+        stop_ids=stop_token_ids(target, tokenizer),
+        num_after_end=num_after_end,
+        seed=options.plan.seed,
+    )
+    target_revision = revision_of_folder(target)
+    start_revision = revision_of_folder(start) if start else None
+    small = load_config(start) if start else shrink_config(config, options.num_layers)
+    open_work_folder(
+        options.out,
+        {
+            "target_revision": target_revision,
+            "start_revision": start_revision,
+            "present_revision": revision_of_folder(present) if present else None,
+            "layers": None if start else options.num_layers,
+            "prompts_sha256": prompts.sha256,
+            "temperatures": [sampling.temperature for sampling in options.samplings],
+            "max_draft_length": options.max_draft_length,
+            "max_tokens": options.max_tokens,
+            "loss": options.plan.loss,
+            "seed": options.plan.seed,
+            "steps": options.plan.num_steps,
+            "minutes": options.plan.minutes,
+            "rate_scale": options.plan.rate_scale,
+        },
+        resume=options.resume,
+    )
+    num_answer_tokens = len(options.samplings) * sum(
+        prompt.max_tokens + num_after_end for prompt in prompts.prompts
+    )
+    check_disk(options.out, num_parameters(small), num_answer_tokens)
+    return _Prepared(
+        device=device,
+        target=target,
+        start=start,
+        present=present,
+        prompts=prompts,
+        trained=trained,
+        held_out=held_out,
+        request=request,
+        target_revision=target_revision,
+        start_revision=start_revision,
+    )
+
+
+def _train_weights(
+    options: TrainOptions,
+    prepared: _Prepared,
+    answers: Sequence[Answer],
+    progress: DraftProgress,
+    stop: StopRequest,
+) -> TrainingState:
+    """Distil and write the draft's folder."""
+    keys = {prompt.key for prompt in prepared.trained}
+    examples = trainable([answer for answer in answers if answer.key in keys])
+    if not examples:
+        raise DraftError(
+            "every answer to the prompts for training has a single token, so there is nothing to "
+            "draft; give other prompts, or raise their max_tokens"
+        )
+    teacher = load_model(prepared.target, torch.bfloat16, prepared.device)
+    student = _start(options, prepared)
+    state = distil(
+        student, teacher, examples, options.plan, options.out, progress=progress, stop=stop
+    )
+    write_draft(student, prepared.target, options.out / "draft")
+    return state
+
+
+def _start(options: TrainOptions, prepared: _Prepared) -> Any:
+    """The weights before the first step, in float32."""
+    if prepared.start is not None:
+        return load_model(prepared.start, torch.float32, prepared.device)
+    target = load_model(prepared.target, torch.float32, prepared.device)
+    return cut_from_target(target, options.num_layers)
+
+
+def _compare(
+    options: TrainOptions,
+    prepared: _Prepared,
+    answers: Sequence[Answer],
+    load: Any,
+    progress: DraftProgress,
+    stop: StopRequest,
+) -> tuple[Comparison, dict[Sampling, Comparison]]:
+    """The draft that was written, and the present one, on the answers to held-out prompts."""
+    keys = {prompt.key for prompt in prepared.held_out}
+    present = prepared.present
+    before = load(present) if present is not None else _start(options, prepared)
+    counts = measure_drafts(
+        load(prepared.target),
+        [before.to(serving_dtype(prepared.device)), load(options.out / "draft")],
+        [answer for answer in answers if answer.key in keys],
+        max_draft_length=options.max_draft_length,
+        progress=progress,
+        stop=stop,
+    )
+    by_sampling = {
+        sampling: _comparison(*(counts_under(one, sampling) for one in counts))
+        for sampling in options.samplings
+    }
+    return _comparison(*counts), by_sampling
+
+
+def _comparison(present: Sequence[PromptCounts], candidate: Sequence[PromptCounts]) -> Comparison:
+    return Comparison(
+        present=estimate_figures(present),
+        candidate=estimate_figures(candidate),
+        difference=estimate_difference(candidate, present),
+    )
+
+
+def _origin(options: TrainOptions, prepared: _Prepared) -> DraftOrigin:
+    start = options.draft
+    if start is None:
+        num_target = load_config(prepared.target).num_hidden_layers
+        layers = ", ".join(map(str, chosen_layers(num_target, options.num_layers)))
+        start = f"layers {layers} of the target"
+    return DraftOrigin(
+        target=options.target,
+        target_revision=prepared.target_revision,
+        start=start,
+        start_revision=prepared.start_revision,
+        present=options.present or start,
+        prompts_sha256=prepared.prompts.sha256,
+        num_trained=len(prepared.trained),
+        num_held_out=len(prepared.held_out),
+    )

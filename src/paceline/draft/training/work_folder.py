@@ -1,0 +1,110 @@
+"""The folder of one training: what it is of, whether it may continue, and whether it fits the disk.
+
+settings.json     what the training depends on, written first
+answers.jsonl     the target's answers
+state.pt          checkpoint
+log.jsonl         loss per step
+draft/            the new draft, with paceline-provenance.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.bench.results.files import write_document
+from paceline.draft.values import DraftError
+
+_SETTINGS = "settings.json"
+_STATE_COPIES = 2 * 3 * 4
+"""Bytes per weight of a checkpoint and the one that replaces it: float32 weights and at most two
+values of an optimizer for each."""
+_DRAFT_COPIES = 2 * 2
+"""The bfloat16 draft and the one that it replaces."""
+_ANSWER_BYTES_PER_TOKEN = 8
+_MARGIN = 1.1
+
+
+def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
+    """Create the folder, or check that it holds the same training and may be continued.
+
+    DraftError says which setting differs, or that --resume is missing.
+    """
+    path = folder / _SETTINGS
+    wanted = json.loads(json.dumps(settings))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except (OSError, ValueError) as error:
+        raise DraftError(f"cannot use {folder}: {error}") from error
+    if found is None:
+        if any(folder.iterdir()):
+            raise DraftError(
+                f"{folder} is not empty and holds no training; name an empty or a new folder"
+            )
+        write_document(path, wanted)
+        return
+    if not resume:
+        raise DraftError(
+            f"{folder} holds a training; add --resume to continue it, or name another folder"
+        )
+    for name in sorted({*found, *wanted}):
+        if found.get(name) != wanted.get(name):
+            raise DraftError(
+                f"{folder} holds a training with {name} {found.get(name)!r}, and now it is "
+                f"{wanted.get(name)!r}; repeat the options of the first run, or name another folder"
+            )
+
+
+def check_disk(folder: Path, num_parameters: int, num_answer_tokens: int) -> None:
+    """Raise DraftError unless the disk of `folder` has room for what the training writes."""
+    needed = _MARGIN * (
+        num_parameters * (_STATE_COPIES + _DRAFT_COPIES)
+        + num_answer_tokens * _ANSWER_BYTES_PER_TOKEN
+    )
+    needed -= sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DraftError(
+            f"the disk of {folder} has {_gigabytes(free)} free, and the training needs "
+            f"{_gigabytes(needed)} for checkpoints, the draft and the answers; free space, or name "
+            "a folder on another disk with --out"
+        )
+
+
+def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
+    """Write the draft in bfloat16 with the tokenizer's files; replaces the folder whole."""
+    import torch
+
+    scratch = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        scratch.mkdir()
+        model.to(torch.bfloat16).save_pretrained(scratch)
+        for path in tokenizer_folder.iterdir():
+            if path.is_file() and not _is_of_the_weights(path) and path.suffix in _TEXTS:
+                shutil.copyfile(path, scratch / path.name)
+        for path in scratch.iterdir():
+            # safetensors creates files that only their owner can read.
+            path.chmod(0o644)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(scratch, folder)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise DraftError(f"cannot write the draft to {folder}: {error}") from error
+
+
+_TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
+_OF_THE_MODEL = ("config.json", "paceline-provenance.json")
+
+
+def _is_of_the_weights(path: Path) -> bool:
+    return path.name in _OF_THE_MODEL or path.name.endswith(".index.json")
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f} GB"

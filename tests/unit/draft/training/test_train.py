@@ -1,0 +1,123 @@
+"""`paceline draft train` on random models: promotion, refusal, resuming, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from paceline.cli import main
+from paceline.draft.models import load_model, load_tokenizer
+from paceline.draft.training import distil as distil_module
+from unit.draft.conftest import TinyPair
+from unit.draft.tiny_models import write_model, write_prompts
+
+
+def invoke(pair: TinyPair, out: Path, *more: str) -> Result:
+    torch.set_num_threads(1)
+    words = [
+        *("draft", "train", str(pair.target), "--prompts", str(pair.prompts), "--out", str(out)),
+        *("--device", "cpu", "--max-draft-length", "2", "--steps", "2", *more),
+    ]
+    return CliRunner().invoke(main, words)
+
+
+def provenance(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "draft" / "paceline-provenance.json").read_text())
+    return found
+
+
+def test_a_worse_draft_is_not_promoted(pair: TinyPair, tmp_path: Path) -> None:
+    """The present draft is the target, which always accepts its own tokens."""
+    out = tmp_path / "out"
+    result = invoke(pair, out, "--draft", str(pair.draft), "--present", str(pair.target))
+    assert result.exit_code == 3, result.output
+    assert "Not promoted: the acceptance rate on held-out prompts falls" in result.output
+    document = provenance(out)
+    assert document["promoted"] is False
+    overall = document["held_out"]["overall"]
+    assert overall["present"]["acceptance_rate"]["value"] == pytest.approx(1.0, abs=1e-5)
+    assert overall["difference"]["acceptance_rate"]["high"] < 0
+
+
+def test_a_better_draft_is_promoted_with_its_provenance(pair: TinyPair, tmp_path: Path) -> None:
+    """The training starts from the target, nearly without steps; the present draft is random."""
+    out = tmp_path / "out"
+    options = ("--draft", str(pair.target), "--present", str(pair.draft), "--rate-scale", "1e-6")
+    result = invoke(pair, out, *options, "--loss", "tv", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    document = provenance(out)
+    assert document["promoted"] is True
+    assert document["training"]["loss"] == "tv"
+    assert document["training"]["num_steps"] == 2
+    assert document["training"]["seed"] == 3
+    origin = document["origin"]
+    assert origin["num_trained"] + origin["num_held_out"] == 60
+    assert len(origin["prompts_sha256"]) == 64
+    assert origin["start_revision"] == origin["target_revision"]
+    by_sampling = document["held_out"]["by_sampling"]
+    assert [one["sampling"]["temperature"] for one in by_sampling] == [0, 1]
+    assert document["versions"]["torch"] == torch.__version__
+
+
+def test_the_new_draft_is_a_model_folder_that_loads(pair: TinyPair, tmp_path: Path) -> None:
+    """Cut from the target: one of its two layers, its tokenizer and chat template."""
+    out = tmp_path / "out"
+    result = invoke(pair, out, "--layers", "1")
+    assert result.exit_code in (0, 3), result.output
+    draft = load_model(out / "draft", torch.float32, torch.device("cpu"))
+    assert draft.config.num_hidden_layers == 1
+    assert json.loads((out / "draft" / "config.json").read_text())["dtype"] == "bfloat16"
+    tokenizers = load_tokenizer(out / "draft"), load_tokenizer(pair.target)
+    assert tokenizers[0].get_vocab() == tokenizers[1].get_vocab()
+    assert tokenizers[0].chat_template == tokenizers[1].chat_template
+    assert provenance(out)["origin"]["start"] == "layers 0 of the target"
+
+
+def test_ctrl_c_keeps_everything_and_resume_ends_as_without_it(
+    pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    assert invoke(pair, whole, "--draft", str(pair.draft)).exit_code in (0, 3)
+    descend = distil_module.descend
+
+    def descend_and_interrupt(*arguments: Any) -> None:
+        descend(*arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(distil_module, "descend", descend_and_interrupt)
+    result = invoke(pair, part, "--draft", str(pair.draft))
+    assert result.exit_code == 130, result.output
+    assert "--resume" in result.output
+    monkeypatch.setattr(distil_module, "descend", descend)
+    refused = invoke(pair, part, "--draft", str(pair.draft))
+    assert (refused.exit_code, "add --resume" in refused.output) == (1, True)
+    other = invoke(pair, part, "--draft", str(pair.draft), "--resume", "--loss", "tv")
+    assert "with loss 'forward-kl', and now it is 'tv'" in other.output
+    result = invoke(pair, part, "--draft", str(pair.draft), "--resume")
+    assert result.exit_code in (0, 3), result.output
+    assert (part / "draft" / "model.safetensors").read_bytes() == (
+        whole / "draft" / "model.safetensors"
+    ).read_bytes()
+    assert provenance(part)["held_out"] == provenance(whole)["held_out"]
+
+
+def test_faults_are_one_sentence_before_anything_is_written(pair: TinyPair, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    few = write_prompts(tmp_path / "few.jsonl", 10)
+    result = invoke(pair, out, "--prompts", str(few))
+    assert (result.exit_code, "of 10 different prompts" in result.output) == (1, True)
+    words = tuple(f"x{number}" for number in range(96))
+    other = write_model(tmp_path / "other", seed=2, words=words)
+    result = invoke(pair, out, "--draft", str(other))
+    assert (result.exit_code, "another vocabulary" in result.output) == (1, True)
+    result = invoke(pair, out, "--minutes", "1")
+    assert (result.exit_code, "exclude each other" in result.output) == (2, True)
+    result = invoke(pair, out, "--layers", "2")
+    assert (result.exit_code, "fewer than the 2 of the target" in result.output) == (1, True)
+    assert not out.exists()
