@@ -11,6 +11,7 @@ from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.shape import ModelShape
 from paceline.capacity.model.weight_format import WeightFormat
 from paceline.capacity.speculation import Acceptance
+from paceline.compatibility.hardware_classes import HardwareClass
 
 NO_PRICE = "no price in the catalogue: set --usd-per-hour"
 
@@ -152,6 +153,8 @@ class HardwareEntry:
     source: str
     calibration: MeasuredSteps | None = None
     """What the hardware was fitted to; None for the catalogue's figures."""
+    hardware_class: HardwareClass | None = None
+    """The column of the table of number formats; None for a user's entry without one."""
 
     @property
     def price_source(self) -> str:

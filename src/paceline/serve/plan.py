@@ -20,6 +20,7 @@ from paceline.engine.launch.command import (
     num_workers,
     render_command,
 )
+from paceline.engine.launch.format_gate import ServedFormats, choose_formats
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.engine.launch.model_folder import (
@@ -117,15 +118,25 @@ def make_plan(
             configured=_configured_lengths(engine),
             max_num_seqs=max_num_seqs(engine.vllm_args),
         )
-    spec = _engine_spec(settings, model, drafter)
+    formats = choose_formats(
+        hardware,
+        target=model,
+        draft=_draft_model(drafter),
+        dtype=engine.dtype,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        vllm_args=engine.vllm_args,
+    )
+    spec = _engine_spec(settings, model, drafter, formats)
     layout_settings = LayoutSettings(
         dtype=engine.dtype,
         num_threads=engine.num_threads,
         kv_cache_bytes=engine.kv_cache_bytes,
         weights_bytes=weights_bytes(model),
         num_workers=num_workers(engine.vllm_args),
+        kernel_dtypes=formats.kernel_dtypes,
+        kv_cache_dtype=engine.kv_cache_dtype,
     )
-    engines, reasons = [], [drafter.why, workers_reason]
+    engines, reasons = [], [drafter.why, workers_reason, *formats.reasons]
     for index in range(engine.replicas):
         layout = choose_layout(
             hardware, layout_settings, replica=index, num_replicas=engine.replicas
@@ -206,7 +217,15 @@ def _configured_lengths(engine: EngineSettings) -> set[int]:
     return {*(() if length is None else (length,)), *(entry[2] for entry in schedule)}
 
 
-def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec:
+def _draft_model(drafter: Drafter) -> str | None:
+    """The folder or name of the draft model; None for other drafters."""
+    model = (drafter.speculative_config or {}).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _engine_spec(
+    settings: Settings, model: str, drafter: Drafter, formats: ServedFormats
+) -> EngineSpec:
     engine = settings.engine
     default_name = BUNDLED_NAME if engine.model == BUNDLED else served_name_of(model)
     return EngineSpec(
@@ -222,5 +241,6 @@ def _engine_spec(settings: Settings, model: str, drafter: Drafter) -> EngineSpec
         reproducible_seeds=engine.reproducible_seeds,
         separate_tenants=settings.keys.file is not None,
         compact_json=engine.compact_json,
+        expected_kernels=formats.expected_kernels,
         vllm_args=engine.vllm_args,
     )

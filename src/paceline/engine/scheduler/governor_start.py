@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ from paceline.recording.records import SCHEMA_VERSION, Header
 logger = logging.getLogger("vllm.paceline.scheduler")
 
 
-def start_governor(scheduler: Any) -> GovernorDriver | None:
+def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver | None:
     """Return the driver of this scheduler's governor; None where vLLM runs without one.
 
-    Raises ValueError for a configuration that must not be served; vLLM then does not start.
+    `kernels` is the number of linear layers by kernel, for the state that operators read. Raises
+    ValueError for a configuration that must not be served; vLLM then does not start.
     """
     vllm_config = scheduler.vllm_config
     max_draft_length = scheduler.num_spec_tokens
@@ -96,6 +97,7 @@ def start_governor(scheduler: Any) -> GovernorDriver | None:
         probes=find_probes(executor),
         sampler_fault=sampler_fault,
         hooks=hooks,
+        kernels=kernels,
         reproducible_seeds=settings.reproducible_seeds,
         recorder=Recorder(
             None if recording_file is None else Path(recording_file),

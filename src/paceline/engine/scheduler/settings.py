@@ -42,6 +42,8 @@ class PluginSettings:
     """Whether JSON answers of structured outputs have no optional white space."""
     recording_file: str | None = None
     """Path of the file for recordings, which are made on command; None refuses them."""
+    expected_kernels: tuple[str, ...] = ()
+    """Classes of vLLM, one of which should compute the linear layers; empty judges none."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
@@ -78,6 +80,7 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),
         separate_tenants=_check_switch(given, "separate_tenants"),
         compact_json=_check_switch(given, "compact_json"),
+        expected_kernels=_check_kernels(given.get("expected_kernels", ())),
     )
     try:
         check_policy_parameters(settings, settings.policy, settings.policy_parameters)
@@ -165,6 +168,12 @@ def _check_objective(value: object) -> float | None:
             f"{_WHERE}"
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def _check_kernels(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise ValueError(f"expected_kernels is {value!r}; it must be a list of class names; {_WHERE}")
 
 
 def _check_recording_file(value: object) -> str | None:

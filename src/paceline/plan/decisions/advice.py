@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paceline.capacity.model.weights import num_params
+from paceline.compatibility.number_formats import judge_format
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.values import Drafter
 
@@ -17,6 +18,9 @@ _SMALL_MODEL_PARAMS = 13e9
 _MANY_GPUS = 64
 """From here on, the work of building TensorRT-LLM engines can pay. Chosen empirically."""
 _WORTHWHILE_GAIN = 1.1
+_VLLM_RELEASE = "0.32"
+_FORMATS = {"awq": "w4a16", "gptq": "w4a16", "w8a8": "w8a8-int8", "fp8": "fp8-channel"}
+"""What `paceline quantize` makes of a scheme, as the table of number formats calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,14 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
     params = num_params(plan.demand.model.shape)
     size = f"{params / 1e9:.3g}B parameters"
     if weights.is_quantized:
-        return Advice("quantization", weights.name, f"the weights are stored in {weights.name}")
-    fitting = {name: other for name, other in alternatives.items() if other.point is not None}
+        stored = f"the weights are stored in {weights.name}"
+        refusal = _why_refused(plan, weights.name)
+        return Advice("quantization", weights.name, f"{stored}; {refusal}" if refusal else stored)
+    fitting = {
+        name: other
+        for name, other in alternatives.items()
+        if other.point is not None and not _why_refused(plan, name)
+    }
     best = _preferred_scheme(plan, fitting)
     if plan.point is None:
         if best is None:
@@ -99,6 +109,15 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
         best,
         f"{figures}; check exact code and mathematics on your own prompts before it serves",
     )
+
+
+def _why_refused(plan: Plan, scheme: str) -> str:
+    """Why vLLM cannot serve this scheme on the plan's hardware; empty if it can."""
+    hardware = plan.entry.hardware_class
+    if hardware is None:
+        return ""
+    name = _FORMATS.get(scheme, scheme)
+    return judge_format("weights", name, hardware, _VLLM_RELEASE).refusal
 
 
 def _preferred_scheme(plan: Plan, fitting: Mapping[str, Plan]) -> str | None:

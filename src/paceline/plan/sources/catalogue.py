@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.capacity.hardware import Hardware, Link, Overheads
+from paceline.compatibility.hardware_classes import class_of_cpu
 from paceline.plan.sources.figures import refuse_wrong_figures
 from paceline.plan.sources.this_machine import Machine
 from paceline.plan.values import HardwareEntry, Offer, PlanError
@@ -120,7 +121,9 @@ class Catalogue:
             kv_block_tokens=values["kv_block_tokens"],
             overheads=_overheads(values["overheads_us"]),
         )
-        return HardwareEntry(hardware, offers, entry["source"])
+        return HardwareEntry(
+            hardware, offers, entry["source"], hardware_class=entry.get("hardware_class")
+        )
 
     def _cpu(
         self, entry: Mapping[str, Any], machine: Machine, usd_per_hour: float | None
@@ -145,7 +148,12 @@ class Catalogue:
         )
         source = f"{entry['price_source']}, {entry['price_date']}"
         offer = Offer(1, price, source if usd_per_hour is None else _GIVEN)
-        return HardwareEntry(hardware, (offer,), entry["source"])
+        return HardwareEntry(
+            hardware,
+            (offer,),
+            entry["source"],
+            hardware_class=class_of_cpu(machine.cpu_flags) if machine.cpu_flags else None,
+        )
 
 
 def load_catalogue(override: Path | None = None) -> Catalogue:

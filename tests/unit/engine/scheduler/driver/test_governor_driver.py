@@ -265,6 +265,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "hindsight_drafts_total",
         "sampled_speculation",
         "seams",
+        "kernels",
     }
     assert state["sampled_speculation"] == "on"
     assert state["seams"] == {"before_schedule": "ok"}
