@@ -22,6 +22,11 @@ _COMMANDS = {
     ),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
+    "quantize": (
+        "paceline.quantize.command",
+        "quantize",
+        "Quantize a model into a folder that vLLM loads.",
+    ),
     "record": (
         "paceline.record_command",
         "record",

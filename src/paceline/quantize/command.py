@@ -1,0 +1,154 @@
+"""The command `paceline quantize`: parse the options, quantize, say what was written.
+
+Exit codes: 0 written, 1 failed, 2 wrong usage, 130 interrupted. What quantizes is imported only
+when the command runs, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from paceline.compatibility.hardware_classes import HARDWARE_CLASSES, HardwareClass
+from paceline.compatibility.number_formats import judge_format
+from paceline.option_types import AT_LEAST_1
+from paceline.quantize.schemes import SCHEMES
+
+_BUNDLED = "bundled"
+_EXIT_INTERRUPTED = 130
+_EXAMPLES = """\b
+Examples:
+  paceline quantize ./my-model --scheme w8a8 --out ./my-model-int8
+      INT8, the first choice on CPUs; needs no calibration
+  paceline quantize ./my-model --scheme awq --calibration prompts.jsonl --out ./my-model-awq
+      4 bits, fitted to your own prompts, which pass through the model's chat template
+  paceline quantize bundled --scheme gptq --group-size 64 --out ./demo-gptq
+      The target of the bundled pair
+  paceline quantize ./my-model --scheme nvfp4 --hardware gpu-blackwell --out ./my-model-fp4
+      For another machine than this one
+  paceline serve ./my-model-int8
+      Serve the result; so does `vllm serve ./my-model-int8`, without Paceline
+
+A line of FILE.jsonl is {"messages": [{"role": "user", "content": "..."}]} or {"prompt": "..."}.
+An interrupted run continues where it was when the same command is given again.
+"""
+_SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEMES.values())
+
+
+@click.command(
+    name="quantize",
+    help=(
+        "Quantize MODEL, a folder, a Hugging Face name, or `bundled`, into a folder that "
+        "unmodified vLLM loads. Where it comes from is in its paceline-provenance.json.\n\n"
+        f"Schemes: {_SCHEME_LIST}."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("model")
+@click.option("--scheme", type=click.Choice(list(SCHEMES)), required=True, help="Number format.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR",
+    help="Folder to write; it must not exist.",
+)  # fmt: skip
+@click.option(
+    "--calibration", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.jsonl",
+    help="Prompts to calibrate on, for awq and gptq.  [default: built-in prompts]",
+)  # fmt: skip
+@click.option(
+    "--calibration-samples", "num_samples", type=AT_LEAST_1, default=128, show_default=True,
+    metavar="N", help="Prompts drawn from the file.",
+)  # fmt: skip
+@click.option(
+    "--calibration-tokens", "max_tokens", type=click.IntRange(min=16), default=1024,
+    show_default=True, metavar="N", help="Most tokens per prompt.",
+)  # fmt: skip
+@click.option(
+    "--group-size", type=AT_LEAST_1, metavar="N",
+    help="Inputs that share a scale, for awq and gptq.  [default: 128, or the most that fits]",
+)  # fmt: skip
+@click.option(
+    "--hardware", type=click.Choice(list(HARDWARE_CLASSES)),
+    help="What the result is for.  [default: this machine]",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the samples.")
+def quantize(
+    model: str,
+    scheme: str,
+    out: Path,
+    calibration: Path | None,
+    num_samples: int,
+    max_tokens: int,
+    group_size: int | None,
+    hardware: HardwareClass | None,
+    seed: int,
+) -> None:
+    """Parse, quantize, report."""
+    from paceline.engine.launch.hardware import read_hardware
+    from paceline.quantize.errors import QuantizeError, WrongUsage
+    from paceline.quantize.progress import TerminalProgress
+    from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+
+    this = read_hardware()
+    release = this.vllm_release or "0.32"
+    verdict = judge_format(
+        "weights", SCHEMES[scheme].format, hardware or this.hardware_class, release
+    )
+    if verdict.refusal and hardware is not None:
+        raise click.UsageError(f"--scheme {scheme} --hardware {hardware}: {verdict.refusal}")
+    cautions = [text for text in (verdict.refusal, verdict.caution) if text]
+    if verdict.refusal:
+        cautions = [f"{verdict.refusal}; the folder is for other machines (--hardware)"]
+    try:
+        options = QuantizeOptions(
+            model=_find_model(model),
+            scheme=scheme,
+            out=out,
+            calibration=calibration,
+            num_samples=num_samples,
+            max_tokens=max_tokens,
+            group_size=group_size,
+            seed=seed,
+        )
+        with TerminalProgress() as progress:
+            document = run_quantization(
+                options,
+                Machine(this.hardware_class, this.available_memory_bytes),
+                command=["paceline", *sys.argv[1:]],
+                cautions=cautions,
+                on_progress=progress,
+                on_caution=lambda text: click.echo(f"paceline: {text}", err=True),
+            )
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from None
+    except QuantizeError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo("paceline: interrupted; the same command continues where it was", err=True)
+        sys.exit(_EXIT_INTERRUPTED)
+    sizes = [sum(entry["bytes"] for entry in document[part]["files"].values()
+                 if "bytes" in entry) for part in ("source", "output")]  # fmt: skip
+    click.echo(
+        f"{out}: {document['made_by']['method']}, {sizes[1] / 1e6:,.1f} MB instead of "
+        f"{sizes[0] / 1e6:,.1f} MB, in {document['duration_s']:g} s"
+    )
+
+
+def _find_model(model: str) -> str:
+    """Return the folder of MODEL. Raises WrongUsage for a name that cannot be fetched."""
+    from paceline import demo
+    from paceline.quantize.errors import WrongUsage
+
+    if model == _BUNDLED:
+        return str(demo.target_path())
+    if Path(model).exists() or model.count("/") != 1:
+        return model
+    from huggingface_hub import snapshot_download
+
+    try:
+        return str(snapshot_download(model))
+    except Exception as error:
+        raise WrongUsage(
+            f"MODEL is {model}, which is neither a folder nor can be fetched: {error}"
+        ) from error

@@ -1,0 +1,58 @@
+"""The command: what it prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from paceline.quantize.command import quantize
+
+
+def test_the_help_has_examples_and_all_schemes() -> None:
+    text = CliRunner().invoke(quantize, ["--help"]).output
+    assert "Examples:" in text
+    for name in ("awq", "gptq", "w8a8", "fp8", "nvfp4"):
+        assert f"{name}:" in " ".join(text.split())
+
+
+def test_a_folder_is_written_and_reported(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(quantize, [str(tiny), "--scheme", "w8a8", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert f"{out}: round to nearest" in result.stdout
+    assert "below 13B" in result.stderr
+    assert json.loads((out / "paceline-provenance.json").read_text())["schema_version"] == 1
+
+
+def test_a_format_that_the_named_hardware_cannot_serve_is_wrong_usage(
+    tiny: Path, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(
+        quantize,
+        [
+            str(tiny),
+            "--scheme",
+            "w8a8",
+            "--hardware",
+            "gpu-blackwell",
+            "--out",
+            str(tmp_path / "o"),
+        ],
+    )
+    assert result.exit_code == 2
+    assert "Use fp8 or awq instead" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_and_a_missing_model_are_wrong_usage(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").write_text("1")
+    for model, out, message in (
+        (str(tiny), tmp_path / "full", "which exists"),
+        (str(tmp_path / "gone"), tmp_path / "out", "not a folder"),
+    ):
+        result = CliRunner().invoke(quantize, [model, "--scheme", "fp8", "--out", str(out)])
+        assert result.exit_code == 2
+        assert message in result.stderr

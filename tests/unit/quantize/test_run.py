@@ -1,0 +1,132 @@
+"""Quantizing a small model in every scheme, and continuing after an interruption."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from paceline.compatibility.stored_formats import stored_format
+from paceline.quantize.errors import QuantizeError, WrongUsage
+from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+from paceline.quantize.schemes import SCHEMES
+from unit.quantize.tiny import make_tiny
+
+ROOMY = Machine("cpu-amx", 1 << 40)
+
+
+def options(
+    model: Path, out: Path, scheme: str, calibration: Path | None = None, **other: Any
+) -> QuantizeOptions:
+    given: dict[str, Any] = {
+        "num_samples": 4, "max_tokens": 64, "group_size": None, "seed": 0, **other
+    }  # fmt: skip
+    return QuantizeOptions(str(model), scheme, out, calibration, **given)
+
+
+def run(
+    asked: QuantizeOptions, machine: Machine = ROOMY, on_progress: Any = None
+) -> dict[str, Any]:
+    return run_quantization(
+        asked,
+        machine,
+        command=["paceline", "quantize", asked.model],
+        cautions=["from the gate"],
+        on_progress=on_progress or (lambda *_: None),
+        on_caution=lambda _: None,
+    )
+
+
+@pytest.mark.parametrize("scheme", list(SCHEMES))
+def test_every_scheme_writes_a_complete_folder(
+    tiny: Path, prompts: Path, tmp_path: Path, scheme: str
+) -> None:
+    out = tmp_path / "out"
+    needs = SCHEMES[scheme].needs_calibration
+    document = run(options(tiny, out, scheme, prompts if needs else None))
+    config = json.loads((out / "config.json").read_text())
+    assert stored_format(config) == SCHEMES[scheme].format
+    assert (out / "chat_template.jinja").read_bytes() == (tiny / "chat_template.jinja").read_bytes()
+    index = json.loads((out / "model.safetensors.index.json").read_text())["weight_map"]
+    files = sorted(set(index.values()))
+    assert files == [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
+    for name, file in index.items():
+        with safe_open(out / file, "pt") as opened:
+            assert name in opened.keys()  # noqa: SIM118 - not a mapping
+    assert "model.embed_tokens.weight" in index
+    assert "model.layers.1.self_attn.q_proj.bias" in index
+    assert json.loads((out / "paceline-provenance.json").read_text()) == document
+    assert document["quantization"]["scheme"] == scheme
+    assert document["quantization"]["group_size"] == (32 if needs else None)
+    assert document["quantization"]["ignored_layers"] == ["lm_head"]
+    assert (document["quantization"]["calibration"] is not None) == needs
+    assert document["made_by"]["backend"] == "own"
+    assert document["cautions"][0] == "from the gate"
+    assert set(document["output"]["files"]) == set(files)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq"])
+def test_an_interrupted_run_continues_and_writes_the_same(
+    tiny: Path, prompts: Path, tmp_path: Path, scheme: str
+) -> None:
+    calibration = prompts if SCHEMES[scheme].needs_calibration else None
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    run(options(tiny, whole, scheme, calibration))
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == "quantizing layers" and done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(options(tiny, resumed, scheme, calibration), on_progress=stop)
+    assert not resumed.exists()
+    first = tmp_path / ".resumed.partial" / "model-00001-of-00003.safetensors"
+    written_ns = first.stat().st_mtime_ns
+    run(options(tiny, resumed, scheme, calibration))
+    for path in whole.glob("*.safetensors"):
+        assert (resumed / path.name).read_bytes() == path.read_bytes()
+    assert (resumed / first.name).stat().st_mtime_ns == written_ns
+
+
+def test_calibration_decides_what_is_stored(tiny: Path, prompts: Path, tmp_path: Path) -> None:
+    """GPTQ on two sets of samples gives different weights; the same set gives the same."""
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run(options(tiny, tmp_path / name, "gptq", prompts, num_samples=1, seed=seed))
+    layer = "model-00001-of-00003.safetensors"
+    a, b, c = (load_file(tmp_path / name / layer) for name in "abc")
+    name = "model.layers.0.mlp.up_proj.weight_packed"
+    assert a[name].equal(b[name])
+    assert not a[name].equal(c[name])
+
+
+def test_calibration_that_a_scheme_does_not_use_is_checked_and_reported(
+    tiny: Path, prompts: Path, tmp_path: Path
+) -> None:
+    document = run(options(tiny, tmp_path / "out", "w8a8", prompts))
+    assert any("--calibration is not used" in text for text in document["cautions"])
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    with pytest.raises(WrongUsage, match="line 1"):
+        run(options(tiny, tmp_path / "other", "w8a8", bad))
+
+
+def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    model = make_tiny(tmp_path / "m")
+    config = json.loads((model / "config.json").read_text())
+    config["architectures"] = ["SomethingForCausalLM"]
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(QuantizeError, match="SomethingForCausalLM"):
+        run(options(model, tmp_path / "out", "w8a8"))
+
+
+def test_a_machine_without_memory_is_refused_before_anything_is_written(
+    tiny: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(QuantizeError, match="of memory"):
+        run(options(tiny, tmp_path / "out", "w8a8"), Machine("cpu-amx", 1000))
+    assert list(tmp_path.iterdir()) == []
