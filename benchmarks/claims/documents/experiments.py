@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
-from benchmarks.claims.documents import latency_policy, simulated_machines, speculation
+from benchmarks.claims.documents import (
+    latency_policy,
+    prefill_trace,
+    simulated_machines,
+    speculation,
+)
 from benchmarks.claims.documents.gateway import added_p99_of_all_ms
 from benchmarks.claims.documents.shifting_trace import (
     INTERLEAVED,
@@ -41,6 +46,12 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "phase {worst.lowest:.0f} to {worst.highest:.0f} % below",
         reached=reached,
         worst=worst,
+    )
+    prefilling = interleaved_figures(read(prefill_trace.RESULT))
+    yield claim(
+        "{oracle.mean:.1f} % of the oracle | worst phase {worst:.0f} % below",
+        oracle=prefilling["oracle"],
+        worst=-prefilling["worst"].mean,
     )
     simulated = read(simulated_machines.RESULT)
     of_oracle = Spread(

@@ -47,7 +47,7 @@ WORST = "{floor.mean:.0f} % ({floor.lowest:.0f} to {floor.highest:.0f}; eight ha
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
-    yield from _interleaved(read(INTERLEAVED))
+    yield from interleaved_claims(read(INTERLEAVED))
     for commit, name in INTERLEAVED_EARLIER.items():
         yield from _interleaved_earlier(read(name), commit)
     yield from _first(read(TWIN_AMD))
@@ -92,7 +92,8 @@ def trace_figures(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interleaved(result: Mapping[str, Any]) -> Iterator[Claim]:
+def interleaved_claims(result: Mapping[str, Any]) -> Iterator[Claim]:
+    """The rows of the three tables on a result of `interleaved_trace.py`."""
     figures = interleaved_figures(result)
     for arm, name in (
         ("goodput", "**goodput**"),
