@@ -37,7 +37,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
+from chaos.fleet import Fleet, running_fleet, wait_until
 from chaos.gateway_process import HTTP
 
 from benchmarks.gateway import flooding_server
@@ -49,6 +49,8 @@ BUDGET_BYTES = 512 * MIB
 MAX_LEFT_BYTES = 64 * MIB
 MAX_REFUSAL_MS = 50.0
 NUM_SLOTS = 4
+_STREAMS, _ANSWERS = "streams", "answers"
+"""The models of the two servers."""
 _BODY_BYTES = 8 * MIB - 1024
 _NUM_FILES = 8192
 
@@ -93,14 +95,18 @@ def _measure(load: Load, arguments: argparse.Namespace) -> dict[str, Any]:
         "server": {"max_buffered_bytes": BUDGET_BYTES, "workers": 1},
         "admission": {"max_in_flight": NUM_SLOTS, "max_queue_wait_s": 60},
     }
-    flags = ("--tpot-ms", "20", "--max-model-len", "10000000", "--eos-every-tokens", "0")
     with (
-        flooding_server.flooding_server() as flood_url,
-        running_fleet(1, *flags, config=config, keeps_request_log=False) as fleet,
+        flooding_server.flooding_server(_STREAMS) as streams_url,
+        flooding_server.flooding_server(_ANSWERS) as answers_url,
+        running_fleet(1, config=config, keeps_request_log=False) as fleet,
     ):
-        flood = {"url": flood_url, "name": "flood", "dialect": "openai", "max_in_flight": 4096}
-        HTTP.post(f"{fleet.gateway.admin_url}/admin/replicas", json=flood).raise_for_status()
-        fleet.gateway.wait_ready(2, within_s=60)
+        for url, name, slots in (
+            (streams_url, _STREAMS, 4096),
+            (answers_url, _ANSWERS, NUM_SLOTS),
+        ):
+            added = {"url": url, "name": name, "dialect": "openai", "max_in_flight": slots}
+            HTTP.post(f"{fleet.gateway.admin_url}/admin/replicas", json=added).raise_for_status()
+        fleet.gateway.wait_ready(3, within_s=60)
         found: dict[str, Any] = {"refusal_ms": [], "statuses": {}}
         found["before_bytes"] = fleet.gateway.rss_bytes()
         asyncio.run(load(fleet, arguments, found))
@@ -128,7 +134,7 @@ def _measure(load: Load, arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def _send_bodies(fleet: Fleet, arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     text = b"word " * (_BODY_BYTES // 5 - 40)
-    body = b'{"model":"%s","max_tokens":25,"prompt":"%s"}' % (MODEL.encode(), text)
+    body = b'{"model":"%s","max_tokens":25,"prompt":"%s"}' % (_ANSWERS.encode(), text)
     statuses: Counter[str] = Counter()
 
     async def send(delay_s: float) -> None:
@@ -180,7 +186,7 @@ async def _reading(
     fleet: Fleet, arguments: argparse.Namespace, found: dict[str, Any]
 ) -> AsyncIterator[None]:
     """Hold streams whose clients read one byte per minute, with their buffers full."""
-    body = {"model": flooding_server.MODEL, "prompt": "x", "max_tokens": 1000, "stream": True}
+    body = {"model": _STREAMS, "prompt": "x", "max_tokens": 1000, "stream": True}
     data = json.dumps(body).encode()
     clients: list[socket.socket] = []
     try:

@@ -1,10 +1,10 @@
 """A server whose streams never end and come as fast as they are read.
 
-    python benchmarks/gateway/flooding_server.py
+    python benchmarks/gateway/flooding_server.py MODEL
 
-It prints its URL. Its one model is called `flood`; what is not a stream gets a short answer. It
-keeps the buffers between a replica and a client full, which a mock vLLM server with its tokens per
-second cannot do for a thousand streams.
+It prints its URL. What is not a stream gets a short answer after half a second. The streams keep
+the buffers between a replica and a client full, which a mock vLLM server with its tokens per second
+cannot do for a thousand of them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-MODEL = "flood"
+ANSWER_S = 0.5
 _NUM_CHARS = 16_000
 _HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {}\r\nconnection: close\r\n\r\n"
 
 
 @contextlib.contextmanager
-def flooding_server() -> Iterator[str]:
+def flooding_server(model: str) -> Iterator[str]:
     """Run the server in a process of its own; gives its URL."""
-    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, __file__, model]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
@@ -45,8 +46,9 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         _, found, rest = head.partition(b"content-length:")
         body = await reader.readexactly(int(rest.split(b"\r\n")[0]) if found else 0)
         if head.startswith(b"get "):
-            _write(writer, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            _write(writer, {"object": "list", "data": [{"id": _model(), "object": "model"}]})
         elif not json.loads(body).get("stream"):
+            await asyncio.sleep(ANSWER_S)
             _write(writer, _chunk("x", "stop"))
         else:
             writer.write(_HEAD.format("text/event-stream").encode())
@@ -68,9 +70,13 @@ def _chunk(text: str, finish_reason: str | None) -> dict[str, object]:
         "id": "x",
         "object": "text_completion",
         "created": 1,
-        "model": MODEL,
+        "model": _model(),
         "choices": [choice],
     }
+
+
+def _model() -> str:
+    return sys.argv[1]
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class DataPort:
             services = self._services(source, upstreams)
             self.admissions = services.admissions
             self._app = DataApp(services)
-            housekeeping = Housekeeping(source, self.traffic, upstreams)
+            housekeeping = Housekeeping(source, self.traffic, upstreams, services.bytes_held)
             async with (
                 owned_task(housekeeping.run()),
                 serving(
@@ -122,6 +122,7 @@ class DataPort:
             settings=settings,
             source=source,
             access=DataAccess(settings),
+            counting_turns=DecodingTurns(),
             decoding_turns=DecodingTurns(),
             bytes_held=self._byte_budget(),
             admissions=AdmissionQueues(settings.admission, slots_of, self._metrics, self._peers),

@@ -1,6 +1,7 @@
 """`Housekeeping`: what the data port does once a second, whether or not requests arrive.
 
-It drops what is remembered of replicas that left or restarted.
+It drops what is remembered of replicas that left or restarted, and returns the memory that many
+requests have released.
 """
 
 from __future__ import annotations
@@ -8,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from paceline.gateway.http.byte_budget import ByteBudget
+from paceline.gateway.process import return_freed_memory
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource, ReplicaState
 from paceline.gateway.time_limits import HOUSEKEEPING_PERIOD_S
+
+_RETURNED_BYTES = 16 * 1024 * 1024
+"""Chosen empirically: returning memory takes milliseconds, so it follows only a marked decline."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +30,12 @@ class Housekeeping:
         source: ReplicaSource,
         leases: LeaseTable,
         upstreams: Upstreams,
+        bytes_held: ByteBudget,
     ) -> None:
         self._source = source
         self._leases = leases
         self._upstreams = upstreams
+        self._bytes_held = bytes_held
         self._states: dict[str, ReplicaState] = {}
 
     async def run(self) -> None:
@@ -42,7 +50,9 @@ class Housekeeping:
                 logger.exception("a round of housekeeping failed; the next one follows")
 
     def run_once(self) -> None:
-        """Reset a replica that is ready again; forget those gone."""
+        """Reset a replica that is ready again; forget those gone; return memory."""
+        if self._bytes_held.take_decline(_RETURNED_BYTES):
+            return_freed_memory()
         states = {replica.name: replica.state for replica in self._source.replicas()}
         for name, state in states.items():
             if state == "ready" and self._states.get(name, state) in ("down", "starting"):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.gateway.housekeeping import Housekeeping
+from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.proxy.upstream import Upstreams
@@ -26,7 +27,7 @@ R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)
 async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_forgotten() -> None:
     breakers = Breakers(FailureSettings())
     leases, source = LeaseTable(breakers, ProgressWatch()), FixedReplicas([R0, R1])
-    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS))
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), ByteBudget(2**40))
     now_s = time.monotonic()
     for name in ("r0", "r1"):
         breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
@@ -46,12 +47,32 @@ async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
 ) -> None:
     monkeypatch.setattr("paceline.gateway.housekeeping.HOUSEKEEPING_PERIOD_S", 0.001)
     leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FailingOnce([R0])
-    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS))
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), ByteBudget(2**40))
     running = asyncio.create_task(housekeeping.run())
     await until(lambda: source.num_calls > 3)
     running.cancel()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "broken source" in caplog.text
+
+
+def test_memory_is_returned_once_after_a_marked_decline(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[str] = []
+    monkeypatch.setattr(
+        "paceline.gateway.housekeeping.return_freed_memory", lambda: returned.append("all")
+    )
+    budget = ByteBudget(2**40)
+    leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FixedReplicas([R0])
+    housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), budget)
+    small, large = budget.request(None), budget.request(None)
+    small.resize(2**20)
+    large.resize(2**25)
+    small.release()
+    housekeeping.run_once()
+    assert not returned
+    large.release()
+    housekeeping.run_once()
+    housekeeping.run_once()
+    assert returned == ["all"]
 
 
 class FailingOnce(FixedReplicas):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from paceline.gateway.http.asgi import Receive, Scope, header
@@ -59,10 +60,12 @@ async def read_body(
     settings: GatewaySettings,
     num_reserved: int = 0,
     reserve: Callable[[int], None] = lambda num_bytes: None,
+    turn: Callable[[int], AbstractAsyncContextManager[None]] = lambda num_bytes: nullcontext(),
 ) -> Body:
     """The whole body. Raises `Refusal` (413, 408, 400) or `ClientGone`, and what `reserve` raises.
 
-    `reserve` is called with each number of bytes that comes after the first `num_reserved`.
+    `reserve` is called with each number of bytes that comes after the first `num_reserved`. Each
+    part is counted within a `turn` of its length.
     """
     parts: list[bytes] = []
     structure = JsonStructure(settings.json_limits)
@@ -82,7 +85,8 @@ async def read_body(
                     if num_bytes > num_reserved:
                         reserve(num_bytes - num_reserved)
                         num_reserved = num_bytes
-                    structure.feed(part)
+                    async with turn(len(part)):
+                        structure.feed(part)
                 except Refusal as refusal:
                     problem = replace(refusal.problem, closes_connection=has_more)
                     raise Refusal(problem, refusal.outcome) from None

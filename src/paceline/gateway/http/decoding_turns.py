@@ -1,4 +1,4 @@
-"""`DecodingTurns`: large bodies are decoded one at a time, and streams are served between two.
+"""`DecodingTurns`: large bodies are counted and decoded one at a time; streams are served between.
 
 Decoding holds Python's interpreter lock, so a thread would not shorten the pause of the streams.
 """
@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 
 _LARGE_BYTES = 64 * 1024
 """A shorter body is decoded at once: within 1 ms."""
+_LEAST_PAUSE_S = 0.002
+"""Shorter pauses are added up first: an event loop's timers are no more exact than 1 ms."""
 
 
 class DecodingTurns:
@@ -24,7 +26,9 @@ class DecodingTurns:
 
     @asynccontextmanager
     async def turn(self, num_bytes: int) -> AsyncIterator[None]:
-        """Enter it to decode a body of this length in the block, without an await.
+        """Enter it to count or decode this many bytes in the block, without an await.
+
+        For decoding, they are those of the decoded form: short text may hold many values.
 
         After a large body, refused ones included, the event loop serves everything else for as
         long as the block took before the next one gets its turn: many bodies at once slow the
@@ -35,11 +39,11 @@ class DecodingTurns:
             return
         async with self._lock:
             pause_s = self._free_at_s - time.monotonic()
-            if pause_s > 0:
+            if pause_s >= _LEAST_PAUSE_S:
                 await asyncio.sleep(pause_s)
             began_s = time.monotonic()
             try:
                 yield
             finally:
                 now_s = time.monotonic()
-                self._free_at_s = now_s + (now_s - began_s)
+                self._free_at_s = max(self._free_at_s, now_s) + (now_s - began_s)

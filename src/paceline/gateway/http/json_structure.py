@@ -75,7 +75,9 @@ class JsonStructure:
             part = (self._held + part).replace(b"\\\\", b"")
             self._held = b"\\" if part.endswith(b"\\") else b""
             part = part.removesuffix(b"\\").replace(b'\\"', b"")
-        pieces = part.split(b'"')
+        # Two adjacent quotes have nothing between them. Without them, a slice of nothing but quotes
+        # makes one piece, not thousands.
+        pieces = part.replace(b'""', b"").split(b'"')
         outside = b"".join(pieces[self._is_in_string :: 2])
         if len(pieces) % 2 == 0:
             self._is_in_string = not self._is_in_string

@@ -57,6 +57,9 @@ _TOO_MANY_CONNECTIONS = Problem(
     "too_many_connections",
     retry_after_s=5,
 )
+_WRITE_BUFFER_BYTES = 32 * 1024
+"""An answer waits when more than this is to be sent to its client. Python's default is 64 KiB."""
+
 _HEAD_TOO_SLOW = Problem(
     408, "The headers were not complete in time; send them faster.", "headers_timeout"
 )
@@ -96,6 +99,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         if len(self.connections) > self._max_connections:
             self._refuse(_TOO_MANY_CONNECTIONS)
         else:

@@ -168,14 +168,15 @@ class RequestRunner:
         self._deadline = Deadline(deadline_of(self._scope, settings.admission))
         num_bytes = announced_bytes(self._scope)
         reserved.resize(3 * num_bytes)
-        return await read_body(self._receive, settings, num_bytes, reserved.grow)
+        turn = self._services.counting_turns.turn
+        return await read_body(self._receive, settings, num_bytes, reserved.grow, turn)
 
     async def _check_request(self, body: Body, tenant: Tenant | None) -> CheckedRequest:
         """Step 3: refuse a request that no engine should see."""
         services = self._services
         self._times = RequestTimes(services.metrics)
         self._reserved.resize(2 * len(body.data) + body.decoded_bytes)
-        async with services.decoding_turns.turn(len(body.data)):
+        async with services.decoding_turns.turn(body.decoded_bytes):
             return check_request(self._route, body.data, services.settings, tenant, body.num_keys)
 
     def _check_served(self, request: CheckedRequest, tenant: Tenant | None) -> RequestPlan:

@@ -24,7 +24,10 @@ class GatewayServices:
     settings: GatewaySettings
     source: ReplicaSource
     access: DataAccess
+    counting_turns: DecodingTurns
+    """Of the parts of bodies that arrive."""
     decoding_turns: DecodingTurns
+    """Of whole bodies. Their own: a request that waits for its turn has its deadline."""
     bytes_held: ByteBudget
     admissions: AdmissionQueues[Lease]
     router: Router

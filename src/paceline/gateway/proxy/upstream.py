@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from types import TracebackType
 
 import aiohttp
@@ -19,8 +19,15 @@ from paceline.gateway.settings import GatewaySettings
 
 _READ_BUFFER_BYTES = 16 * 1024
 """aiohttp reads ahead twice as much, for a client that reads slowly. `REQUEST_BYTES` covers it."""
-_KERNEL_BUFFER_BYTES = 128 * 1024
-"""Linux takes twice as much. At a round trip of 100 ms, it carries 1.2 MB per second."""
+_KERNEL_BUFFER_BYTES = 32 * 1024
+"""Linux takes twice as much. One read takes all of it, so it also bounds what aiohttp holds. At a
+round trip of 100 ms, it carries 0.5 MB per second."""
+_PART_BYTES = 16 * 1024
+"""Longest part that is relayed at once: a stream whose client reads slowly holds three copies."""
+
+
+_SENT_BYTES = 64 * 1024
+"""Part of a long body that is written at once."""
 
 
 class NotSent(Exception):
@@ -49,9 +56,12 @@ class UpstreamResponse:
         _raise_when_cut_off(response)
 
     async def read_some(self) -> bytes:
-        """The bytes that have arrived, at least one; empty at the end. May raise `Broken`."""
+        """Up to 16 KiB of what has arrived, at least one byte; empty at the end.
+
+        May raise `Broken`.
+        """
         try:
-            return await self._response.content.readany()
+            return await self._response.content.read(_PART_BYTES)
         except (aiohttp.ClientError, OSError) as error:
             raise Broken(_reason(error)) from error
 
@@ -126,12 +136,13 @@ class Upstreams:
         """
         session, base = self._session(replica)
         headers = {"content-type": "application/json", "x-request-id": request_id}
+        headers["content-length"] = str(len(body))  # aiohttp does not know that of an iterator
         if replica.key is not None:
             headers["authorization"] = f"Bearer {replica.key}"
         try:
             response = await session.post(
                 base + path,
-                data=body,
+                data=_in_parts(body) if len(body) > _SENT_BYTES else body,
                 headers=headers,
                 allow_redirects=False,
                 read_bufsize=_READ_BUFFER_BYTES,
@@ -163,6 +174,17 @@ class Upstreams:
             )
             self._sessions[replica.address] = session
         return session, "http://engine" if replica.is_unix else replica.address.rstrip("/")
+
+
+async def _in_parts(body: bytes) -> AsyncIterator[memoryview]:
+    """The body, part by part as the replica reads it.
+
+    aiohttp would hand the whole body to the connection, which keeps it until the replica has read
+    it, even after the request has ended: for ever if the replica hangs.
+    """
+    whole = memoryview(body)
+    for start in range(0, len(body), _SENT_BYTES):
+        yield whole[start : start + _SENT_BYTES]
 
 
 def _bounded_socket(address: aiohttp.AddrInfoType) -> socket.socket:

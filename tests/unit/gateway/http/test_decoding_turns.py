@@ -50,6 +50,15 @@ async def chunks_between(order: list[str]) -> None:
         order.append("chunk")
 
 
+async def test_the_pauses_after_short_blocks_are_added_up() -> None:
+    """A body that arrives in a thousand parts must not wait for a timer after each of them."""
+    turns = DecodingTurns()
+    async with asyncio.timeout(5):
+        for _ in range(20_000):
+            async with turns.turn(MIB):
+                pass
+
+
 async def test_a_small_body_does_not_wait() -> None:
     turns = DecodingTurns()
     async with turns.turn(MIB), turns.turn(100):

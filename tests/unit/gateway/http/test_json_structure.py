@@ -74,6 +74,12 @@ def test_a_limit_is_kept_before_the_text_is_complete(body: bytes, code: str) -> 
     assert refused.value.problem.code == code
 
 
+@pytest.mark.parametrize("num_quotes", range(6))
+def test_adjacent_quotes_keep_what_is_inside_and_outside_apart(num_quotes: int) -> None:
+    structure = counted(b'["a' + b'"' * num_quotes + b"[")
+    assert structure.num_containers == 1 + num_quotes % 2
+
+
 def test_what_is_inside_a_text_counts_as_nothing() -> None:
     text = 'a, b: [c], {"d": 1}, \\'
     structure = counted(json.dumps({"prompt": text * 50_000}).encode())

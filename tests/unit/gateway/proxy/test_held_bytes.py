@@ -103,7 +103,7 @@ async def test_a_client_that_leaves_before_its_body_is_decoded_is_noticed() -> N
     exchange = Exchange(LARGE)
     async with asyncio.timeout(2), exchange.services.decoding_turns.turn(len(str(LARGE))):
         running = asyncio.create_task(exchange.run())
-        await until(lambda: exchange.services.bytes_held.num_bytes > 180_000)
+        await until(lambda: exchange.services.bytes_held.num_bytes > REQUEST_BYTES + 90_000)
         exchange.has_left.set()
         await running
     assert exchange.count(Outcome.CLIENT_GONE) == 1
@@ -117,3 +117,17 @@ async def test_the_deadline_holds_while_a_body_waits_to_be_decoded() -> None:
     assert exchange.sent[0]["status"] == 504
     assert exchange.count(Outcome.EXPIRED) == 1
     assert exchange.services.bytes_held.num_bytes == 0
+
+
+async def test_short_text_with_many_values_waits_for_its_turn_to_be_decoded() -> None:
+    """Decoding ten such bodies in a row would pause every stream for over 100 ms."""
+    body = chat(x=[[]] * 10_000)
+    assert len(json.dumps(body)) < 64 * 1024
+    exchange = Exchange(body)
+    async with exchange.services.decoding_turns.turn(2**20):
+        request = asyncio.create_task(exchange.run())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not exchange.sent
+    await request
+    assert exchange.sent

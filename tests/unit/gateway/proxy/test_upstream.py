@@ -113,7 +113,72 @@ async def test_a_replica_cannot_send_ahead_of_a_client_that_does_not_read() -> N
         assert connection is not None
         assert connection.transport is not None
         opened = connection.transport.get_extra_info("socket")
-        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 256 * 1024
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 64 * 1024
+
+
+async def test_a_long_answer_is_read_in_short_parts() -> None:
+    """A stream whose client reads slowly holds several copies of a part."""
+    async with answering(CLOSED_ENDS, b"x" * 2**20) as response:
+        parts = [part async for part in _parts(response)]
+    assert sum(map(len, parts)) == 2**20
+    assert max(map(len, parts)) <= 16 * 1024
+
+
+async def _parts(response: UpstreamResponse) -> AsyncIterator[bytes]:
+    while part := await response.read_some():
+        yield part
+
+
+async def test_a_request_that_ends_releases_a_body_that_its_hung_replica_does_not_read() -> None:
+    """The connection would hold the whole body until the replica reads it, and send it then."""
+    has_ended = asyncio.Event()
+    num_received = asyncio.get_running_loop().create_future()
+    body = b"x" * (16 * 2**20)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await has_ended.wait()
+        received = 0
+        try:
+            while part := await reader.read(2**20):
+                received += len(part)
+        except ConnectionError:
+            pass  # a connection that is reset has ended as well
+        num_received.set_result(received)
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
+    async with server, asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        post = asyncio.create_task(upstreams.post(replica, "/", body, "id"))
+        await asyncio.sleep(0.2)  # until the buffers on the way are full; fewer bytes pass too
+        post.cancel()
+        await asyncio.gather(post, return_exceptions=True)
+        has_ended.set()
+        assert await num_received < len(body)
+
+
+async def test_a_long_body_arrives_whole_and_with_its_length() -> None:
+    received: list[bytes] = []
+    body = bytes(range(256)) * 1000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await reader.readexactly(len(body)))
+        writer.write(SIZED + b"hello world")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
+    async with server, asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        response = await upstreams.post(replica, "/", body, "id")
+        assert await response.read_all(100) == b"hello world"
+    head = received[0].lower()
+    assert b"content-length: 256000" in head
+    assert b"transfer-encoding" not in head
+    assert received[1] == body
 
 
 @pytest.mark.parametrize("address", ["/run/no/such.sock", "http://127.0.0.1:1"])
