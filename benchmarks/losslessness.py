@@ -36,13 +36,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
-from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
 from losslessness.verdicts.evidence import Verdicts
 from losslessness.verdicts.power import smallest_bias_found
 from losslessness.verdicts.rounds import FOUND_ABOVE, draw_round, draw_until_found
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 from paceline.bench.results.environment import describe_environment
 from paceline.demo import draft_path, heldout_path, target_path
 

@@ -13,6 +13,7 @@ import paceline
 
 # Name → (module, attribute, one line for `paceline --help`).
 _COMMANDS = {
+    "audit": ("paceline.audit.command", "audit", "Is a served model's speculation lossless?"),
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
     "draft": (

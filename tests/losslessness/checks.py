@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from losslessness.engine_host import EngineHost
-from losslessness.greedy import GreedyVerdict, judge_greedy
 from losslessness.sampling import GTest, Prefix, by_prefix, g_test, processed_distribution
+from paceline.audit.statistics.greedy import GreedyVerdict, judge_greedy
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from paceline.mock_vllm.faults.fault import SERVER_KINDS, FaultKind
 from paceline.mock_vllm.faults.fault_book import FaultBook
 from paceline.mock_vllm.faults.fault_script import read_faults
 from paceline.mock_vllm.faults.in_flight_request import InFlightRequest
+from paceline.mock_vllm.faults.sampling_faults import with_sampling_faults
 from paceline.mock_vllm.faults.server_faults import ServerFaults
 from paceline.mock_vllm.http.answer_sender import AnswerSender
 from paceline.mock_vllm.http.field_checks import read_body
@@ -202,6 +203,7 @@ class App:
         else:
             is_chat = exchange.path == "/v1/chat/completions"
             request = parse_request(body, self._settings, is_chat=is_chat, drawn_seed=seed)
+        request, faults = with_sampling_faults(request, self._book)
         request_id = exchange.headers.get("x-request-id", "")
         answer_id = make_answer_id(request, request_id)
         sender = AnswerSender(request, self._settings, answer_id, exchange)
@@ -215,7 +217,7 @@ class App:
         in_flight = InFlightRequest(
             sender, record, self._runner, self._request_log, self._book, self._server_faults
         )
-        in_flight.start(self._book.matching("generate"))
+        in_flight.start(faults)
 
 
 def _body(exchange: Exchange) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from losslessness.greedy import NEAR_TIE_NATS as NEAR_TIES
 from tokenizers import Tokenizer
 
 from chaos.real_engines.answers.answer_checks import AnswerChecks
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS as NEAR_TIES
 from paceline.demo import heldout_path, target_path
 
 MODEL = "paceline-demo"

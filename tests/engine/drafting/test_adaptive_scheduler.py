@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
-from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.prompts import stdlib_prompts
 
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 from paceline.demo import draft_path, target_path
 
 pytestmark = pytest.mark.engine

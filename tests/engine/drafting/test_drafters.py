@@ -13,10 +13,10 @@ import pytest
 from losslessness import tiny_models
 from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
-from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.verdicts.evidence import Verdicts
 from losslessness.verdicts.rounds import FOUND_ABOVE, RECORDER, WITH_TOP_P, draw_round
 
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 from paceline.demo import draft_path, target_path
 
 pytestmark = pytest.mark.engine

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import pytest
 from losslessness.engine_host import EngineHost
-from losslessness.greedy import NEAR_TIE_NATS
 from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
 from losslessness.verdicts.power import power
 from losslessness.verdicts.rounds import (
@@ -21,6 +20,8 @@ from losslessness.verdicts.rounds import (
     draw_until_found,
     forced_logprob_errors,
 )
+
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = pytest.mark.engine
 

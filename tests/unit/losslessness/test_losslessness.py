@@ -8,28 +8,9 @@ from collections import Counter
 
 import pytest
 from losslessness.bad_words import contains
-from losslessness.greedy import Deviation, judge_greedy
 from losslessness.sampling import REST, by_prefix, g_test, processed_distribution
 
 LOGPROBS = {token: math.log(p) for token, p in enumerate((0.4, 0.3, 0.15, 0.1, 0.05))}
-
-
-def test_greedy_tells_ties_from_wrong_tokens() -> None:
-    """Argmax; 0.0005 nats below it; 1 nat below it."""
-    verdict = judge_greedy(
-        [1, 2, 3],
-        [{1: -0.1, 5: -3.0}, {2: -0.5005, 5: -0.5}, {3: -1.5, 5: -0.5}],
-        near_tie_nats=1e-3,
-    )
-    assert verdict.near_ties == (Deviation(1, 2, 5, pytest.approx(0.0005)),)
-    assert verdict.wrong == (Deviation(2, 3, 5, pytest.approx(1.0)),)
-    assert not verdict.is_lossless
-
-
-def test_greedy_needs_a_position_for_every_token() -> None:
-    """Two tokens, one position."""
-    with pytest.raises(ValueError, match="2 tokens but 1 positions"):
-        judge_greedy([1, 2], [{1: -0.1}], near_tie_nats=0.0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from paceline.mock_vllm.model.sampling_defect import DefectKind
+
 
 class FaultKind(StrEnum):
     DIE = "die"
@@ -37,12 +39,28 @@ class FaultKind(StrEnum):
     """An additional event that is not valid JSON is sent; the stream continues."""
     ERROR_EVENT = "error_event"
     """vLLM's error event and [DONE] end the stream."""
+    # Wrong sampling, as in broken speculative decoding; `DefectKind` describes each.
+    NO_DEFECT = "no_defect"
+    ACCEPT_ALL = "accept_all"
+    OFF_BY_ONE = "off_by_one"
+    WRONG_DRAFT_PROBS = "wrong_draft_probs"
+    RESIDUAL_FROM_TARGET = "residual_from_target"
+    BONUS_FROM_DRAFT = "bonus_from_draft"
+    TEMPERATURE_IGNORED = "temperature_ignored"
+    FILTERS_IGNORED = "filters_ignored"
+    PENALTIES_IGNORED = "penalties_ignored"
+    LOGIT_BIAS_IGNORED = "logit_bias_ignored"
+    RANDOM_TEMPERATURE = "random_temperature"
+    SEED_REUSE = "seed_reuse"
+    ARGMAX_FLIP = "argmax_flip"
 
 
 SERVER_KINDS = frozenset(
     {FaultKind.DIE, FaultKind.HANG, FaultKind.FREEZE, FaultKind.SLOW, FaultKind.REFUSE}
 )
 """Faults of the whole server; all others concern one answer."""
+SAMPLING_KINDS = frozenset(FaultKind(kind.value) for kind in DefectKind)
+"""Faults of the sampler: the answer is complete and its tokens are wrong."""
 _KINDS_WITH_DURATION = SERVER_KINDS - {FaultKind.DIE} | {FaultKind.STALL}
 _ROUTES = ("generate", "health", "models", "metrics", "any")
 
@@ -73,6 +91,8 @@ class Fault:
     factor: float = 10.0
     exit_code: int | None = None
     size_bytes: int = 10_000_000
+    share: float = 1.0
+    """Of a fault of the sampler: the fraction of the tokens after the first that are affected."""
 
     def __post_init__(self) -> None:
         if self.route not in _ROUTES:
@@ -84,6 +104,14 @@ class Fault:
         if self.duration_s is not None and self.kind not in _KINDS_WITH_DURATION:
             allowed = ", ".join(sorted(_KINDS_WITH_DURATION))
             raise ValueError(f"duration_s needs a kind of {allowed}; got {self.kind}.")
+        is_partial = self.route != "generate" or self.after_tokens is not None
+        if self.kind in SAMPLING_KINDS and is_partial:
+            raise ValueError(
+                f"kind {self.kind} concerns whole answers: it needs route generate and must not "
+                "have after_tokens."
+            )
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {self.share}.")
         if self.rate is not None and not 0 <= self.rate <= 1:
             raise ValueError(f"rate must be in [0, 1], got {self.rate}.")
         if not 400 <= self.status <= 599:

@@ -182,5 +182,9 @@ def _join(before: AnswerDelta | None, delta: AnswerDelta) -> AnswerDelta:
     if before is None:
         return delta
     return AnswerDelta(
-        before.ids + delta.ids, before.text + delta.text, delta.finish_reason, delta.stop_reason
+        before.ids + delta.ids,
+        before.text + delta.text,
+        delta.finish_reason,
+        delta.stop_reason,
+        before.logprobs + delta.logprobs,
     )

@@ -38,6 +38,8 @@ class ParsedRequest:
     return_token_ids: bool
     echo: bool
     cache_salt: str
+    shows_token_ids: bool = False
+    """Tokens in `logprobs` are shown as `token_id:` and the id."""
     acceptance_rates: tuple[float, ...] = ()
     """Scripted acceptance of its drafts, unconditional by position; empty without speculation."""
     response: Mapping[str, Any] | None = None
@@ -88,6 +90,7 @@ def parse_request(
         return_token_ids=bool(body.get("return_token_ids")),
         echo=not is_chat and bool(body.get("echo")),
         cache_salt=body.get("cache_salt") or "",
+        shows_token_ids=bool(body.get("return_tokens_as_token_ids")),
         acceptance_rates=_acceptance_rates(body, settings),
     )
 
@@ -157,6 +160,7 @@ def _sampling(
         stop_token_ids=frozenset(body.get("stop_token_ids") or ()),
         ignore_eos=bool(body.get("ignore_eos")),
         skip_special_tokens=body.get("skip_special_tokens") is not False,
+        num_logprobs=None if is_chat else body.get("logprobs"),
         **_choice_of_tokens(body),
     )
 
@@ -174,7 +178,10 @@ def _choice_of_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
             (int(token), min(100.0, max(-100.0, bias))) for token, bias in biases.items()
         ),
         "allowed_token_ids": None if allowed is None else frozenset(allowed),
-        "repetition_penalty": _number(body, "repetition_penalty", 1.0),
+        **{
+            name: _number(body, name, 1.0 if name.startswith("repetition") else 0.0)
+            for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")
+        },
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from paceline.mock_vllm.http.logprobs import render_logprobs
 from paceline.mock_vllm.http.request_parser import ParsedRequest
 from paceline.mock_vllm.model.answer import AnswerDelta
 from paceline.mock_vllm.model.vocabulary import decode
@@ -172,6 +173,9 @@ def render_whole(
         (_chat_choice if request.is_chat else _completion_choice)(request, index, prompt, delta)
         for index, (prompt, delta) in enumerate(answers)
     ]
+    if request.sampling.num_logprobs is not None:
+        for choice, (prompt, delta) in zip(choices, answers, strict=True):
+            choice["logprobs"] = render_logprobs(request, settings, request.prompts[prompt], delta)
     details = {"prompt_tokens_details": None, "completion_tokens_details": None}
     body: dict[str, Any] = {
         "id": answer_id,

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.mock_vllm.model.defective_sampler import DefectiveSampler
 from paceline.mock_vllm.model.detokenizer import Detokenizer
-from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
+from paceline.mock_vllm.model.sampling import Sampler, SamplingParams, TokenLogprobs
 from paceline.mock_vllm.model.vocabulary import END
 
 DEFAULT_EOS_EVERY_TOKENS = 512
@@ -27,6 +28,8 @@ class AnswerDelta:
     text: str
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each token, if the request asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class AnswerGenerator:
 
     __slots__ = (
         "_detokenizer",
+        "_logprobs",
         "_num_sent_chars",
         "_sampler",
         "_sampling",
@@ -56,11 +60,13 @@ class AnswerGenerator:
     def __init__(
         self, prompt_ids: Sequence[int], sampling: SamplingParams, eos_every_tokens: int
     ) -> None:
-        self._sampler = Sampler(prompt_ids, sampling, eos_every_tokens=eos_every_tokens)
+        make = Sampler if sampling.defect is None else DefectiveSampler
+        self._sampler = make(prompt_ids, sampling, eos_every_tokens=eos_every_tokens)
         self._detokenizer = Detokenizer(
             prompt_ids, skip_special_tokens=sampling.skip_special_tokens
         )
         self._sampling = sampling
+        self._logprobs: list[TokenLogprobs] = []
         self._text = ""
         self._num_sent_chars = 0
         holds_back = sampling.stop and not sampling.include_stop_str_in_output
@@ -81,17 +87,23 @@ class AnswerGenerator:
             token, text, finish_reason, stop_reason = self._step()
             ids.append(token)
             texts.append(text)
+        logprobs, self._logprobs = tuple(self._logprobs), []
         if not self._sampling.stop:
-            return AnswerDelta(ids, "".join(texts), finish_reason, stop_reason)
+            return AnswerDelta(ids, "".join(texts), finish_reason, stop_reason, logprobs)
         # With stop strings the whole text is kept: a match may cut text that is still held back.
         end = len(self._text) - (0 if finish_reason else self._stop_buffer_chars)
         sent, self._num_sent_chars = self._num_sent_chars, max(end, self._num_sent_chars)
-        return AnswerDelta(ids, self._text[sent : self._num_sent_chars], finish_reason, stop_reason)
+        text = self._text[sent : self._num_sent_chars]
+        return AnswerDelta(ids, text, finish_reason, stop_reason, logprobs)
 
     def _step(self) -> tuple[int, str, str | None, str | int | None]:
         sampling = self._sampling
         is_past_minimum = self.num_tokens >= sampling.min_tokens
-        token = self._sampler.next_token(may_end=is_past_minimum)
+        if sampling.num_logprobs is None:
+            token = self._sampler.next_token(may_end=is_past_minimum)
+        else:
+            logprobs, token = self._sampler.next_logprobs(may_end=is_past_minimum)
+            self._logprobs.append(logprobs)
         self.num_tokens += 1
         finish_reason: str | None = None
         stop_reason: str | int | None = None

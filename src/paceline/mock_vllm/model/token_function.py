@@ -93,6 +93,11 @@ class TokenSource:
         others = (FIRST_WORD + (word + rank) % NUM_WORDS for rank in range(1, MAX_CANDIDATES))
         return [best, *others]
 
+    @property
+    def hash(self) -> int:
+        """A hash of all tokens so far."""
+        return self._mixed()
+
     def append(self, token: int) -> None:
         """Add a token to the context. The only method that mutates."""
         self._crc = zlib.crc32(_ID_BYTES[token], self._crc)

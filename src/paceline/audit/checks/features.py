@@ -1,0 +1,179 @@
+"""Check what a request may ask beside sampling parameters: seeds, `n`, `stop`, structured output.
+
+Each check is deterministic or has a false-alarm probability that is stated and tiny.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from paceline.audit.server.server import Server
+from paceline.audit.server.transport import ServerError
+from paceline.audit.together import together
+from paceline.audit.values import GREEDY, Answer, Request, SamplingCase
+
+_PLAIN = SamplingCase("temperature 1")
+_TOKENS = 24
+_NUM_SEEDS = 6
+_MAX_LOG_PROB = math.log(1e-9)
+"""Texts at most this likely are not drawn twice by chance."""
+_STOP_TOKENS = 32
+_SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "level": {"enum": ["low", "high"]}},
+    "required": ["ok", "level"],
+    "additionalProperties": False,
+}
+_NUM_DOCUMENTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureResult:
+    """One feature: `right`, `wrong`, or `unknown` where the server gives no answer to judge."""
+
+    name: str
+    status: str
+    detail: str
+    request: Request | None = None
+    """Of a wrong one: a request that shows it."""
+
+
+@dataclass(slots=True)
+class FeatureResults:
+    """The features checked so far."""
+
+    found: list[FeatureResult] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[FeatureResult]:
+        return [one for one in self.found if one.status == "wrong"]
+
+
+async def check_features(server: Server, prompt: str, results: FeatureResults) -> None:
+    """Add the result of every feature."""
+    for check in (_seeds, _choices, _stop, _structured):
+        try:
+            results.found.append(await check(server, prompt))
+        except ServerError as error:
+            name = check.__name__.strip("_")
+            results.found.append(FeatureResult(name, "unknown", f"the server refuses: {error}"))
+
+
+async def _seeds(server: Server, prompt: str) -> FeatureResult:
+    """Different seeds give different texts. Whether one seed repeats its text is reported only."""
+    num = server.support.num_logprobs
+    request = Request(prompt, _PLAIN, _TOKENS, num_logprobs=num or None)
+    seeded = [replace(request, seed=seed) for seed in (*range(1, _NUM_SEEDS + 1), 1)]
+    answers = [found[0] for found in await together(map(server.complete, seeded))]
+    *different, again = answers
+    repeats = again.tokens == different[0].tokens and again.text == different[0].text
+    detail = f"one seed sent twice gives {'the same text' if repeats else 'two texts'}"
+    twin = twins(different)
+    if twin is not None:
+        first, second = twin
+        detail = f"seeds {first + 1} and {second + 1} give the same text, which is not likely"
+        return FeatureResult("seeds", "wrong", detail, seeded[first])
+    return FeatureResult("seeds", "right", f"different seeds give different texts; {detail}")
+
+
+def twins(answers: Sequence[Answer]) -> tuple[int, int] | None:
+    """Two equal answers whose text has a probability below 1e-9; None without such a pair."""
+    for second, answer in enumerate(answers):
+        log_prob = sum(
+            known.get(token, min(known.values()))
+            for token, known in zip(answer.tokens, answer.logprobs, strict=False)
+        )
+        for first in range(second if log_prob < _MAX_LOG_PROB else 0):
+            if answers[first].tokens == answer.tokens:
+                return first, second
+    return None
+
+
+async def _choices(server: Server, prompt: str) -> FeatureResult:
+    """`n` gives that many answers."""
+    if not server.support.n:
+        return FeatureResult("n", "unknown", "the server does not support n")
+    request = Request(prompt, _PLAIN, _TOKENS, n=4)
+    answers = await server.complete(request)
+    if len(answers) != request.n or any(len(one.tokens) > _TOKENS for one in answers):
+        lengths = [len(one.tokens) for one in answers]
+        detail = f"n=4 with max_tokens={_TOKENS} gives answers of {lengths} tokens"
+        return FeatureResult("n", "wrong", detail, request)
+    return FeatureResult("n", "right", "n=4 gives 4 answers within max_tokens")
+
+
+async def _stop(server: Server, prompt: str) -> FeatureResult:
+    """A stop string in the middle of a greedy answer cuts it there."""
+    request = Request(prompt, GREEDY, _STOP_TOKENS)
+    whole, again = [
+        found[0].text for found in await together(map(server.complete, (request, request)))
+    ]
+    stop = stop_string(whole)
+    if whole != again or stop is None:
+        return FeatureResult("stop", "unknown", "the greedy answer has no text to stop at")
+    stopped = replace(request, stop=stop)
+    answer = (await server.complete(stopped))[0]
+    expected = whole[: whole.index(stop)]
+    if answer.text != expected or answer.finish_reason != "stop":
+        detail = (
+            f"stop={stop!r} gives {answer.text[-40:]!r} ({answer.finish_reason}) where the whole "
+            f"answer has {expected[-40:]!r} before it"
+        )
+        # Near-ties may give another text; one that agrees as far as it goes is too short or long.
+        agrees = answer.text.startswith(expected) or expected.startswith(answer.text)
+        return FeatureResult("stop", "wrong" if agrees else "unknown", detail, stopped)
+    return FeatureResult("stop", "right", f"stop={stop!r} cuts the answer in front of it")
+
+
+def stop_string(text: str) -> str | None:
+    """Two characters from the middle of a text; None if the text is short."""
+    if len(text) < 8:
+        return None
+    middle = len(text) // 2
+    stop = text[middle : middle + 2]
+    return stop if "\ufffd" not in text else None
+
+
+async def _structured(server: Server, prompt: str) -> FeatureResult:
+    """A JSON schema gives documents of that schema."""
+    extra = {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "audit", "schema": _SCHEMA, "strict": True},
+        }
+    }
+    request = Request(prompt, _PLAIN, 64, extra=extra)
+    requests = [replace(request, seed=seed) for seed in range(_NUM_DOCUMENTS)]
+    requests += [replace(request, case=GREEDY)]
+    answers = [found[0] for found in await together(map(server.complete, requests))]
+    ended = [
+        (one, fits_schema(answer.text))
+        for one, answer in zip(requests, answers, strict=True)
+        if answer.finish_reason == "stop"
+    ]
+    num_right = sum(is_right for _, is_right in ended)
+    if not num_right:
+        detail = "no answer has the schema: the server seems to ignore response_format"
+        return FeatureResult("structured output", "unknown", detail)
+    detail = f"{num_right} of {len(ended)} complete answers have the schema"
+    if num_right < len(ended):
+        failing = next(one for one, is_right in ended if not is_right)
+        return FeatureResult("structured output", "wrong", detail, failing)
+    return FeatureResult("structured output", "right", detail)
+
+
+def fits_schema(text: str) -> bool:
+    """Whether a text is a document of the audit's schema."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return False
+    return (
+        isinstance(document, dict)
+        and set(document) == {"ok", "level"}
+        and isinstance(document["ok"], bool)
+        and document["level"] in ("low", "high")
+    )

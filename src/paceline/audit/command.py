@@ -1,0 +1,180 @@
+"""The command `paceline audit`: parse the options, audit, show and write.
+
+What audits is imported only when the command is executed, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from paceline.finite_float import FiniteFloat
+from paceline.option_types import OUTPUT_FILE, refuse_unwritable_file
+
+if TYPE_CHECKING:
+    from paceline.audit.auditing import Audit, AuditConfig
+
+_EXAMPLES = """\b
+Examples:
+  paceline audit http://127.0.0.1:8000
+      Is the server lossless? The answer takes a minute or two
+  paceline audit http://127.0.0.1:8000 --max-seconds 60 --json audit.json
+  paceline audit http://10.0.0.5:8000 --reference http://10.0.0.6:8000
+      Compare with a server of the same model without speculation
+  paceline audit http://127.0.0.1:8000 --smallest-bias 0.1 --max-seconds 1800
+      Exclude a smaller bias
+"""
+
+
+@click.command(
+    name="audit",
+    help=(
+        "Find out whether the OpenAI-compatible server at URL is lossless: whether speculative "
+        "decoding leaves its answers as the model alone would give them.\n\n"
+        "Exit codes: 0 lossless, 1 lossy, 3 undecided, 2 wrong usage. Works with any server that "
+        "shows log-probabilities; Ctrl-C leaves a report of what is known."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("url")
+@click.option(
+    "--reference",
+    metavar="URL",
+    help="A server of the same model without speculation. Its log-probabilities are the truth.  "
+    "[default: the server's own, from requests that draft nothing]",
+)
+@click.option("--model", help="Model to request.  [default: the first that the server lists]")
+@click.option(
+    "--max-seconds",
+    type=FiniteFloat(min=1, max=86_400),
+    default=300.0,
+    show_default=True,
+    help="Time of the whole audit.",
+)
+@click.option(
+    "--smallest-bias",
+    type=FiniteFloat(min=0.05, max=2),
+    default=0.2,
+    show_default=True,
+    metavar="FRACTION",
+    help="A lossless verdict excludes biases of this size in the odds of the likeliest token.",
+)
+@click.option(
+    "--number-format",
+    type=click.Choice(["auto", "float32", "float16", "bfloat16"]),
+    default="auto",
+    show_default=True,
+    help="Of the served weights: decides which greedy tokens are near-ties. auto derives it from "
+    "how much two computations of the same log-probabilities differ.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1, max=256),
+    default=16,
+    show_default=True,
+    help="Requests in flight, at most.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--api-key",
+    envvar="PACELINE_BENCH_API_KEY",
+    show_envvar=True,
+    help="Sent as bearer token; never written to a report.",
+)
+@click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
+def audit(
+    url: str,
+    reference: str | None,
+    api_key: str | None,
+    json_file: str | None,
+    model: str | None,
+    concurrency: int,
+    **settings: Any,
+) -> None:
+    """Parse, audit, show and write; the exit code is the verdict."""
+    from paceline.audit.auditing import AuditConfig
+    from paceline.audit.output.document import render_document
+    from paceline.audit.output.lines import render_lines
+    from paceline.audit.values import AuditError
+    from paceline.audit.verdict import EXIT_CODES
+    from paceline.bench.results.files import write_document
+
+    refuse_unwritable_file("--json", json_file)
+    addresses = [_address("URL", url), _address("--reference", reference)]
+    config = AuditConfig(**settings)
+    try:
+        done = _carry_out(addresses, config, model, api_key, concurrency)
+    except AuditError as error:
+        raise click.ClickException(str(error)) from error
+    document = render_document(done, _environment())
+    for line in render_lines(document):
+        click.echo(line)
+    if json_file is not None:
+        write_document(Path(json_file), document)
+    sys.exit(EXIT_CODES[done.decision().verdict])
+
+
+def _address(option: str, url: str | None) -> str | None:
+    from paceline.bench.run.config import BenchError, parse_server_url
+
+    try:
+        return None if url is None else str(parse_server_url(url))
+    except BenchError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+
+
+def _environment() -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from paceline.bench.results.environment import describe_environment
+
+    return asdict(describe_environment(sys.argv))
+
+
+def _carry_out(
+    addresses: list[str | None],
+    config: AuditConfig,
+    model: str | None,
+    api_key: str | None,
+    concurrency: int,
+) -> Audit:
+    """The audit, partial after Ctrl-C or SIGTERM. Raises AuditError."""
+    import asyncio
+
+    import uvloop
+    from rich.console import Console
+
+    from paceline.audit.auditing import Audit
+    from paceline.audit.live import connected
+    from paceline.bench.interruption import cancelled_by_signals
+
+    console = Console(stderr=True)
+    kept: list[Audit] = []
+
+    def show(text: str) -> None:
+        if console.is_terminal:
+            console.print(text, markup=False, highlight=False)
+
+    async def run() -> None:
+        url, reference = addresses
+        assert url is not None
+        async with connected(url, model, api_key, concurrency) as server:
+            if reference is None:
+                kept.append(Audit(server, config, on_progress=show))
+                await kept[0].run()
+                return
+            async with connected(reference, None, api_key, concurrency) as other:
+                kept.append(Audit(server, config, other, show))
+                await kept[0].run()
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(cancelled_by_signals(run()))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if not kept:
+            raise click.Abort() from None
+        kept[0].is_interrupted = True
+    return kept[0]

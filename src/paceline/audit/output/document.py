@@ -1,0 +1,151 @@
+"""Render an audit as the JSON document of `paceline audit --json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from paceline.audit.auditing import Audit
+from paceline.audit.checks.greedy import WrongToken
+from paceline.audit.known_issues import known_issues
+from paceline.audit.server.bodies import render_curl
+from paceline.audit.smallest import SmallestRequest, smallest_failing_request
+from paceline.audit.statistics.evidence import GroupEvidence
+from paceline.audit.statistics.power import probability_shift
+from paceline.audit.verdict import FALSE_ALARM, Verdict
+
+SCHEMA_VERSION = 1
+_MAX_LISTED = 20
+
+
+def render_document(audit: Audit, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report."""
+    decision = audit.decision()
+    support = _support(audit)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": decision.verdict.value,
+        "reasons": list(decision.reasons),
+        "findings": list(decision.findings),
+        "url": audit.server.url,
+        "reference": None if audit.reference is None else audit.reference.url,
+        "server": support,
+        "error_rates": {
+            "false_alarm": FALSE_ALARM,
+            "false_alarm_of": "all sampled tests together, whenever they are looked at",
+            "power": 0.95,
+            "smallest_bias": audit.sampled.bias,
+            "smallest_bias_of": "relative change of the odds of the likeliest token",
+            "smallest_bias_as_probability": _shift(audit),
+            "target_bias": audit.config.smallest_bias,
+        },
+        "greedy": _greedy(audit),
+        "sampled": _sampled(audit),
+        "features": [
+            {"name": one.name, "status": one.status, "detail": one.detail}
+            for one in audit.features.found
+        ],
+        "acceptance": {
+            "after_drafting": audit.acceptance.after_drafting,
+            "after_off": audit.acceptance.after_off,
+            "collapses": audit.acceptance.collapses,
+            "not_measured": audit.acceptance.why_not,
+        },
+        "smallest_failing_request": _smallest(audit) if decision.verdict is Verdict.LOSSY else None,
+        "known_issues": [asdict(issue) for issue in _issues(audit)],
+        "num_requests": audit.server.num_requests
+        + (0 if audit.reference is None else audit.reference.num_requests),
+        "seconds": audit.seconds,
+        "is_interrupted": audit.is_interrupted,
+        "config": asdict(audit.config),
+        "environment": dict(environment),
+    }
+
+
+def _support(audit: Audit) -> dict[str, Any] | None:
+    return asdict(audit.server.support) if audit.server.is_probed else None
+
+
+def _issues(audit: Audit) -> list[Any]:
+    if not audit.server.is_probed:
+        return []
+    return known_issues(audit.server.support, audit.greedy, audit.sampled, audit.acceptance)
+
+
+def _shift(audit: Audit) -> float | None:
+    bias = audit.sampled.bias
+    if bias is None:
+        return None
+    return probability_shift(audit.sampled.evidence.top_probs, bias)
+
+
+def _greedy(audit: Audit) -> dict[str, Any]:
+    greedy = audit.greedy
+    return {
+        "num_tokens": greedy.num_tokens,
+        "num_near_ties": greedy.num_near_ties,
+        "near_tie_nats": greedy.near_tie_nats,
+        "number_format": greedy.number_format,
+        "noise_nats": greedy.noise_nats,
+        "num_prompts_with_and_without_drafts": greedy.num_compared,
+        "num_different": greedy.num_different,
+        "num_wrong": len(greedy.wrong),
+        "wrong": [_wrong(one) for one in greedy.wrong[:_MAX_LISTED]],
+        "num_wrong_without_drafts": len(greedy.wrong_without_drafts),
+        "is_finished": greedy.is_finished,
+    }
+
+
+def _wrong(one: WrongToken) -> dict[str, Any]:
+    deviation = one.deviation
+    return {
+        "prompt": one.prompt,
+        "position": deviation.position,
+        "token": deviation.token_id,
+        "most_likely_token": deviation.best_token_id,
+        "gap_nats": deviation.gap_nats,
+    }
+
+
+def _sampled(audit: Audit) -> dict[str, Any]:
+    sampled = audit.sampled
+    evidence = sampled.evidence
+    return {
+        "num_answers": sampled.num_samples,
+        "num_drafted_tokens": evidence.pooled.num_tokens,
+        "log10_e_value": evidence.log_e / math.log(10),
+        "lossy_from_log10_e_value": -math.log10(FALSE_ALARM),
+        "is_lossy": sampled.is_found,
+        "drafted_tokens": _group(evidence.pooled),
+        "first_tokens": _group(evidence.control),
+        "groups": {name: _group(group) for name, group in evidence.groups.items()},
+        "cases": [case.name for case in sampled.cases],
+        "num_too_long": sampled.num_too_long,
+    }
+
+
+def _group(group: GroupEvidence) -> dict[str, Any]:
+    return {
+        "num_tokens": group.num_tokens,
+        "log10_e_value": group.log_e / math.log(10),
+        "best_alternative": group.best_alternative if group.num_tokens else None,
+        "expected_likeliest_tokens": group.expected_top,
+        "observed_likeliest_tokens": group.observed_top,
+    }
+
+
+def _smallest(audit: Audit) -> dict[str, Any] | None:
+    found = smallest_failing_request(audit.greedy, audit.sampled, audit.features)
+    return None if found is None else _render_smallest(audit, found)
+
+
+def _render_smallest(audit: Audit, found: SmallestRequest) -> dict[str, Any]:
+    body = audit.server.body(found.request)
+    return {
+        "body": body,
+        "curl": render_curl(audit.server.url, body),
+        "expect": found.expect,
+        "observed": dict(found.observed),
+    }

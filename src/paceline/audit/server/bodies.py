@@ -1,0 +1,112 @@
+"""Requests as bodies of /v1/completions, answers from its choices, and the curl line of a request.
+
+Pure. Token ids are requested with vLLM's `return_token_ids` and `return_tokens_as_token_ids`; a
+server that does not know them answers with text, and then tokens are texts.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from paceline.audit.server.transport import ServerError
+from paceline.audit.values import Answer, Logprobs, Request, Token
+
+PATH = "/v1/completions"
+_ID_PREFIX = "token_id:"
+OFF_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "speculation": {"speculation": {"max_draft_length": 0}},
+    "vllm_xargs": {"vllm_xargs": {"paceline_max_draft_length": 0}},
+}
+"""How a request switches drafts off: at Paceline's gateway, and at an engine with its scheduler."""
+
+
+def render_body(
+    request: Request, model: str, *, off_switch: str | None = None, extended: bool = False
+) -> dict[str, Any]:
+    """The body of a request; `off_switch` is a key of `OFF_FIELDS`.
+
+    `extended`: the server knows `top_k` and `repetition_penalty`, whose defaults may come from the
+    model's `generation_config.json`; they are sent even where they have no effect.
+    """
+    prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": request.max_tokens,
+        **request.case.fields(),
+        "return_token_ids": True,
+    }
+    if extended:
+        body |= {"top_k": request.case.top_k or -1, "repetition_penalty": 1.0}
+    if request.n > 1:
+        body["n"] = request.n
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.num_logprobs is not None:
+        body |= {"logprobs": request.num_logprobs, "return_tokens_as_token_ids": True}
+    if request.stop is not None:
+        body["stop"] = request.stop
+    if not request.drafts and off_switch is not None:
+        body |= OFF_FIELDS[off_switch]
+    return body | dict(request.extra)
+
+
+def render_curl(url: str, body: Mapping[str, Any]) -> str:
+    """A command that repeats a request."""
+    return (
+        f"curl -s {shlex.quote(url.rstrip('/') + PATH)} -H 'content-type: application/json' "
+        f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
+    )
+
+
+def read_answers(
+    document: Mapping[str, Any], *, num_logprobs: int | None, last: int | None = None
+) -> list[Answer]:
+    """The choices of a completion, by their index. Raises ServerError for another document.
+
+    `last`: read the log-probabilities of this many tokens at the end only.
+    """
+    choices = document.get("choices")
+    if (
+        not isinstance(choices, list)
+        or not choices
+        or not all(isinstance(one, dict) for one in choices)
+    ):
+        raise ServerError(f"{PATH} answered without choices: {str(document)[:200]}")
+    ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
+    return [_read_choice(choice, num_logprobs, last) for choice in ordered]
+
+
+def _read_choice(choice: Mapping[str, Any], num_logprobs: int | None, last: int | None) -> Answer:
+    ids, prompt_ids = choice.get("token_ids"), choice.get("prompt_token_ids")
+    logprobs = choice.get("logprobs") if num_logprobs else None
+    found: tuple[Logprobs, ...] = ()
+    named: tuple[Token, ...] = ()
+    if isinstance(logprobs, dict) and num_logprobs:
+        start = 0 if last is None else -last
+        named = tuple(map(read_token, (logprobs.get("tokens") or ())[start:]))
+        tops = (logprobs.get("top_logprobs") or ())[start:]
+        found = tuple(read_logprobs(top, num_logprobs) for top in tops if top is not None)
+    return Answer(
+        tokens=tuple(ids) if isinstance(ids, list) else named,
+        text=str(choice.get("text") or ""),
+        finish_reason=choice.get("finish_reason"),
+        logprobs=found,
+        prompt_ids=tuple(prompt_ids) if isinstance(prompt_ids, list) else None,
+    )
+
+
+def read_token(shown: str) -> Token:
+    """A token as `logprobs` shows it: an id after `token_id:`, else its text."""
+    if shown.startswith(_ID_PREFIX) and shown[len(_ID_PREFIX) :].isdigit():
+        return int(shown[len(_ID_PREFIX) :])
+    return shown
+
+
+def read_logprobs(top: Mapping[str, float], num: int) -> dict[Token, float]:
+    """The best `num` log-probabilities; vLLM adds the sampled token to them."""
+    best = sorted(top.items(), key=lambda item: -item[1])[:num]
+    return {read_token(token): float(logprob) for token, logprob in best}

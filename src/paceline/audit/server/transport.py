@@ -1,0 +1,116 @@
+"""Send JSON to a server: bounded concurrency, repeats for an overloaded server, clear errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import aiohttp
+from yarl import URL
+
+_NUM_TRIES = 4
+_RETRIED = (429, 502, 503)
+_RETRY_S = 0.5
+_MAX_ERROR_CHARS = 300
+
+
+class ServerError(Exception):
+    """A request failed. The message says how; `status` is None if there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Transport(Protocol):
+    """Exchanges JSON with one server."""
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer's object. Raises `ServerError`. May wait for other requests."""
+        ...
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The events of a streamed answer, without [DONE]. Raises `ServerError`."""
+        ...
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """The object at a path. Raises `ServerError`."""
+        ...
+
+
+class HttpTransport:
+    """A `Transport` over a session that the caller owns and closes."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        server: URL,
+        *,
+        api_key: str | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 120.0,
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._slots = asyncio.Semaphore(concurrency)
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Transport`. An overloaded server is asked again, with growing pauses."""
+        return _object(await self._send("POST", path, body), path)
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """See `Transport`."""
+        text = (await self._send("POST", path, {**body, "stream": True})).decode("utf-8", "replace")
+        lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        return [_object(line.encode(), path) for line in lines if line != "[DONE]"]
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """See `Transport`."""
+        return _object(await self._send("GET", path, None), path)
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+        url = self._server.join(URL(path))
+        for tries_left in reversed(range(_NUM_TRIES)):
+            try:
+                async with (
+                    self._slots,
+                    self._session.request(
+                        method,
+                        url,
+                        json=body,
+                        headers=self._headers,
+                        timeout=self._timeout,
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    data = await response.read()
+                    status = response.status
+            except TimeoutError:
+                raise ServerError(
+                    f"{url} did not answer within {self._timeout.total:g} s"
+                ) from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise ServerError(f"cannot reach {url}: {error}") from error
+            if status == 200:
+                return data
+            if status not in _RETRIED or not tries_left:
+                text = data.decode("utf-8", "replace")[:_MAX_ERROR_CHARS]
+                raise ServerError(f"{url} answered with status {status}: {text}", status)
+            await asyncio.sleep(_RETRY_S * (_NUM_TRIES - tries_left))
+        raise AssertionError("unreachable")
+
+
+def _object(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ServerError(f"{path} answered with something that is not a JSON object")
+    if "error" in document and "choices" not in document:
+        raise ServerError(f"{path} answered with an error: {str(document['error'])[:300]}")
+    return document

@@ -1,0 +1,54 @@
+"""The smallest bias that the tokens of an audit would have shown.
+
+A bias of b means that verification multiplies the odds of the likeliest token by 1 + b or divides
+them by it. The recorded probabilities of the likeliest tokens are the design of the experiment. The
+sum of the bets of one alternative on a biased endpoint is nearly normal; it is found if its lower 5
+% quantile exceeds the threshold. Only the pooled bets on these odds count, with their share of the
+stake, so the audit finds at least as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.audit.statistics.bets import NAMES, ODDS, Floats
+
+_STAKE = 0.5
+_QUANTILE = 1.645
+"""Of the normal distribution: found with probability 0.95."""
+_BIASES = (0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0)
+
+
+def is_found(top_probs: Floats, *, factor: float, found_above: float) -> bool:
+    """Whether a factor on the odds of the likeliest token is found with probability 0.95."""
+    claimed = np.clip(top_probs, 1e-5, 1 - 1e-5)
+    true = factor * claimed / (1 - claimed + factor * claimed)
+    threshold = math.log(found_above * len(NAMES) / _STAKE)
+    for bet in ODDS:
+        assumed = bet * claimed / (1 - claimed + bet * claimed)
+        if_top, if_not = np.log(assumed / claimed), np.log((1 - assumed) / (1 - claimed))
+        mean = (true * if_top + (1 - true) * if_not).sum()
+        variance = (true * (1 - true) * (if_top - if_not) ** 2).sum()
+        if mean - _QUANTILE * math.sqrt(variance) >= threshold:
+            return True
+    return False
+
+
+def smallest_bias(top_probs: Sequence[float] | Floats, *, found_above: float) -> float | None:
+    """The smallest bias, of 0.05 to 2, found in both directions; None if none is."""
+    design = np.asarray(top_probs, dtype=np.float64)
+    for bias in _BIASES if len(design) else ():
+        factors = (1 + bias, 1 / (1 + bias))
+        if all(is_found(design, factor=one, found_above=found_above) for one in factors):
+            return bias
+    return None
+
+
+def probability_shift(top_probs: Sequence[float] | Floats, bias: float) -> float:
+    """By how much the bias changes the probability of the likeliest token, on average."""
+    claimed = np.asarray(top_probs, dtype=np.float64)
+    true = (1 + bias) * claimed / (1 - claimed + (1 + bias) * claimed)
+    return float(np.mean(true - claimed))

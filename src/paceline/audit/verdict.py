@@ -1,0 +1,154 @@
+"""The verdict of an audit, from what its checks found. Pure.
+
+`lossy`: a greedy token is wrong, a feature is, or the e-value of all sampled tests together reached
+1000. `lossless`: everything was checked, nothing was found, and a bias of the stated size would
+have been. Otherwise `undecided`, with reasons.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paceline.audit.checks.acceptance import AcceptanceResult
+from paceline.audit.checks.features import FeatureResults
+from paceline.audit.checks.greedy import GreedyResult
+from paceline.audit.checks.sampled import FOUND_ABOVE, SampledResult
+from paceline.audit.statistics.evidence import ALONG, BETWEEN
+from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+
+FALSE_ALARM = 1 / FOUND_ABOVE
+
+
+class Verdict(StrEnum):
+    LOSSLESS = "lossless"
+    LOSSY = "lossy"
+    UNDECIDED = "undecided"
+
+
+EXIT_CODES = {Verdict.LOSSLESS: 0, Verdict.LOSSY: 1, Verdict.UNDECIDED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict and why."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+    """What was found that does not change the output."""
+
+
+def decide(
+    greedy: GreedyResult,
+    sampled: SampledResult,
+    features: FeatureResults,
+    acceptance: AcceptanceResult,
+    *,
+    target_bias: float,
+    error: str | None = None,
+) -> Decision:
+    """The verdict about an endpoint. `error`: what ended the audit early."""
+    findings = _findings(acceptance)
+    lossy: list[str] = []
+    unclear: list[str] = []
+    greedy_fault = _greedy_fault(greedy)
+    if greedy_fault is not None:
+        (unclear if greedy.wrong_without_drafts else lossy).append(greedy_fault)
+    sampled_fault = _sampled_fault(sampled)
+    if sampled_fault is not None:
+        (unclear if _is_control_wrong(sampled) else lossy).append(sampled_fault)
+    if sampled.num_too_long:
+        lossy.append(f"{sampled.num_too_long} answers have more tokens than max_tokens")
+    lossy += [f"{one.name}: {one.detail}" for one in features.wrong]
+    if lossy:
+        return Decision(Verdict.LOSSY, tuple(lossy), findings)
+    if error is not None:
+        unclear.append(error)
+    if not greedy.is_finished:
+        unclear.append("the greedy answers were not judged")
+    noise_nats = greedy.noise_nats or 0.0
+    if noise_nats > NEAR_TIE_NATS["bfloat16"]:
+        unclear.append(
+            f"two computations of the same log-probabilities differ by {noise_nats:.2g} nats in "
+            "the median, more than rounding explains: the reference may be another model"
+        )
+    if sampled_fault is None and (sampled.bias is None or sampled.bias > target_bias):
+        found = "no bias" if sampled.bias is None else f"a bias of {sampled.bias:.0%} and more"
+        unclear.append(
+            f"with {sampled.evidence.pooled.num_tokens} sampled tokens {found} would have been "
+            f"found, not yet {target_bias:.0%}; give it more time (--max-seconds)"
+        )
+    if unclear:
+        return Decision(Verdict.UNDECIDED, tuple(unclear), findings)
+    reason = (
+        f"{greedy.num_tokens} greedy tokens are the most likely ones or near-ties, and "
+        f"{sampled.evidence.pooled.num_tokens} sampled tokens follow their distributions; a bias "
+        f"of {sampled.bias:.0%} in the odds of the likeliest token would have been found with "
+        "probability 0.95"
+    )
+    return Decision(Verdict.LOSSLESS, (reason,), findings)
+
+
+def _greedy_fault(greedy: GreedyResult) -> str | None:
+    if not greedy.wrong:
+        return None
+    worst = max(greedy.wrong, key=lambda one: one.deviation.gap_nats)
+    text = (
+        f"{len(greedy.wrong)} of {greedy.num_tokens} greedy tokens are not the most likely ones, "
+        f"by up to {worst.deviation.gap_nats:.3g} nats "
+        f"(near-ties are within {greedy.near_tie_nats:g})"
+    )
+    if greedy.wrong_without_drafts:
+        text += "; without drafts tokens are wrong too, so speculation is not the cause"
+    return text
+
+
+def _sampled_fault(sampled: SampledResult) -> str | None:
+    if not sampled.is_found:
+        return None
+    evidence = sampled.evidence
+    name, group = max(
+        [("all drafted tokens", evidence.pooled), *evidence.groups.items()],
+        key=lambda item: item[1].log_e,
+    )
+    e_value = (
+        f"an e-value of 10^{evidence.log_e / math.log(10):.1f} after {sampled.num_samples} answers"
+    )
+    if name in (ALONG, BETWEEN):
+        return f"sampled tokens: {name} depend on each other ({e_value})"
+    text = (
+        f"sampled tokens do not follow the model's distribution ({e_value}); strongest in: {name}, "
+        f"as with: {group.best_alternative}; the likeliest token was expected for "
+        f"{group.expected_top / group.num_tokens:.1%} of {group.num_tokens} tokens and drawn for "
+        f"{group.observed_top / group.num_tokens:.1%}"
+    )
+    if _is_control_wrong(sampled):
+        text += (
+            "; the first tokens, which are never drafted, do not follow it either: the server's "
+            "log-probabilities are not those of its sampler, or it applies a parameter of its own"
+        )
+    return text
+
+
+def _is_control_wrong(sampled: SampledResult) -> bool:
+    """Whether the tokens that are never drafted are wrong as well; draws may still depend."""
+    evidence = sampled.evidence
+    is_wrong = evidence.control.log_e >= math.log(FOUND_ABOVE)
+    depends = any(
+        name in evidence.groups and evidence.groups[name].log_e >= math.log(FOUND_ABOVE)
+        for name in (ALONG, BETWEEN)
+    )
+    return is_wrong and not depends
+
+
+def _findings(acceptance: AcceptanceResult) -> tuple[str, ...]:
+    if not acceptance.collapses:
+        return ()
+    before = sum(acceptance.after_drafting) / len(acceptance.after_drafting)
+    after = sum(acceptance.after_off) / len(acceptance.after_off)
+    return (
+        f"acceptance falls from {before:.2f} to {after:.2f} drafts per step after drafting was "
+        "off: the draft model seems to continue from a stale KV cache. The output is not affected.",
+    )

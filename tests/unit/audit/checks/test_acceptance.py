@@ -1,0 +1,75 @@
+"""Acceptance after drafting was off: a collapse is a clear fall, and noise is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from paceline.audit.checks.acceptance import AcceptanceResult, check_acceptance, falls
+from paceline.audit.prompts import PROMPTS
+from paceline.audit.server.server import Server
+from unit.audit.simulated import SimulatedTransport, simulated_server
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([2.0, 2.2, 1.8, 2.1], [0.3, 0.2, 0.4, 0.3], True),
+        ([2.0, 2.2, 1.8, 2.1], [1.9, 2.1, 2.0, 2.0], False),
+        ([2.0, 2.2, 1.8, 2.1], [1.2, 1.3, 1.2, 1.1], False),  # lower, but more than half
+        ([3.0, 0.1, 0.2, 0.1], [0.1, 0.6, 0.1, 0.1], False),  # one prompt makes the difference
+        ([2.0], [0.1], False),
+    ],
+)
+def test_a_collapse_is_a_clear_fall_to_less_than_half(
+    before: list[float], after: list[float], expected: bool
+) -> None:
+    assert falls(before, after) is expected
+
+
+class Drafting(SimulatedTransport):
+    """Four tokens per event, one without drafts; `stale` loses the draft's cache meanwhile."""
+
+    def __init__(self, *, stale: bool) -> None:
+        super().__init__()
+        self._stale = stale
+        self._without_drafts: set[tuple[int, ...]] = set()
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        document = await super().post(path, body)
+        if "speculation" in body and body["max_tokens"] > 100:
+            [choice] = document["choices"]
+            self._without_drafts.add((*choice["prompt_token_ids"], *choice["token_ids"]))
+        return document
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        events = await super().post_stream(path, body)
+        ids = [token for event in events for token in event["choices"][0]["token_ids"]]
+        prompt = body["prompt"] if isinstance(body["prompt"], list) else []
+        is_stale = self._stale and tuple(prompt) in self._without_drafts
+        size = 1 if "speculation" in body or is_stale else 4
+        parts = [ids[:1], *(ids[i : i + size] for i in range(1, len(ids), size))]
+        return [{"choices": [{"token_ids": part}]} for part in parts]
+
+
+@pytest.mark.parametrize("stale", [False, True])
+async def test_a_stale_draft_cache_shows_as_a_collapse(stale: bool) -> None:
+    server = Server(Drafting(stale=stale), url="http://m")
+    support = await server.probe()
+    assert support.off_switch == "speculation"
+    result = AcceptanceResult()
+    await check_acceptance(server, PROMPTS, result)
+    assert result.after_drafting == [3.0] * 5
+    assert result.after_off == [0.0 if stale else 3.0] * 5
+    assert result.collapses is stale
+
+
+async def test_without_a_switch_nothing_is_measured_and_the_reason_is_kept() -> None:
+    server = simulated_server()
+    await server.probe()
+    result = AcceptanceResult()
+    await check_acceptance(server, PROMPTS, result)
+    assert result.why_not == "no drafts were seen in streams"
+    assert not result.collapses

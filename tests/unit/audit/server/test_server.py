@@ -1,0 +1,78 @@
+"""What a server supports is found out by requests; the truth costs one request per prefix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from paceline.audit.server.server import Server
+from paceline.audit.server.transport import ServerError
+from paceline.audit.server.truth import Truth
+from paceline.audit.values import AuditError
+from unit.audit.simulated import SimulatedTransport, simulated_server
+
+
+class Refusing(SimulatedTransport):
+    """Refuses bodies with some fields, as a strict server or Paceline's gateway does."""
+
+    def __init__(self, *fields: str) -> None:
+        super().__init__()
+        self._fields = fields
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if refused := [name for name in self._fields if body.get(name)]:
+            raise ServerError(f"{refused} not allowed", 400)
+        return await super().post(path, body)
+
+
+async def test_a_mock_vllm_supports_everything_but_shows_no_drafts() -> None:
+    support = await simulated_server().probe()
+    assert support.model == "m"
+    assert support.shows_token_ids
+    assert support.num_logprobs == 20
+    assert support.scores_prompts
+    assert support.n
+    assert support.top_k
+    assert support.penalties
+    assert support.logit_bias
+    assert support.tokens_per_event == 1.0
+    assert support.off_switch is None
+
+
+async def test_refused_fields_are_not_used_later() -> None:
+    transport = Refusing("top_k", "logit_bias", "echo", "n")
+    server = Server(transport, url="http://m")
+    support = await server.probe()
+    found = (support.top_k, support.logit_bias, support.scores_prompts, support.n)
+    assert not any(found)
+    assert support.penalties
+
+
+async def test_a_server_that_serves_no_completions_cannot_be_audited() -> None:
+    server = Server(Refusing("prompt"), url="http://m")
+    with pytest.raises(AuditError, match="no completions to audit"):
+        await server.probe()
+
+
+@pytest.mark.parametrize("scores", [True, False])
+async def test_truth_is_asked_once_per_prefix_and_equals_the_model(scores: bool) -> None:
+    """The prompt is one token; the answers share their first token. Rank 0 has p = 0.401."""
+    transport = SimulatedTransport() if scores else Refusing("echo")
+    server = Server(transport, url="http://m")
+    await server.probe()
+    truth = Truth(server)
+    num_before = server.num_requests
+    answers = [((65,), (300, 301, 302)), ((65,), (300, 301, 303)), ((65,), (300, 310))]
+    found = await truth.logprobs(answers)
+    # Distinct prefixes 65, 65 300, 65 300 301; or the longest missing prefix of each answer.
+    assert server.num_requests - num_before == (2 if scores else 3)
+    assert [len(positions) for positions in found] == [3, 3, 2]
+    assert found[0] == found[1]
+    best = 1 / sum(math.exp(-rank / 2) for rank in range(8))
+    for known in found[0]:
+        assert max(known.values()) == pytest.approx(math.log(best))
+    assert await truth.logprobs(answers) == found
+    assert server.num_requests - num_before == (2 if scores else 3)

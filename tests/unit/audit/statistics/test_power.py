@@ -1,0 +1,52 @@
+"""The stated power is what simulated audits of a biased endpoint show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paceline.audit.statistics.bets import Batch
+from paceline.audit.statistics.evidence import Evidence, Observed
+from paceline.audit.statistics.power import probability_shift, smallest_bias
+
+ABOVE = 1000.0
+
+
+def test_more_tokens_find_smaller_biases_and_none_find_nothing() -> None:
+    tops = np.full(40_000, 0.6)
+    found = [smallest_bias(tops[:num], found_above=ABOVE) for num in (0, 100, 2_000, 40_000)]
+    assert found[0] is None
+    assert found[1] is None or found[1] > 0.5
+    assert found[2] is not None
+    assert found[3] is not None
+    assert found[2] > found[3] >= 0.05
+
+
+def test_certain_tokens_hold_no_evidence() -> None:
+    assert smallest_bias(np.full(5_000, 1.0), found_above=ABOVE) is None
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_bias_of_the_stated_size_is_found(direction: int) -> None:
+    """40 audits of an endpoint with the stated bias; 95 % are due, 34 is four deviations less."""
+    tops = np.tile([0.5, 0.6, 0.8], 1_000)
+    bias = smallest_bias(tops, found_above=ABOVE)
+    assert bias is not None
+    factor = (1 + bias) ** direction
+    biased = factor * tops / (1 - tops + factor * tops)
+    draws = np.random.default_rng(0)
+    num_found = 0
+    for _ in range(40):
+        evidence = Evidence()
+        index = (draws.random(len(tops)) >= biased).astype(np.int64)
+        rows = np.stack([tops, 1 - tops], axis=1)
+        numbers = tuple(range(len(tops)))
+        batch = Batch(rows, index, np.full(len(tops), 2), {})
+        evidence.add(Observed(batch, ("case",) * len(tops), (True,) * len(tops), numbers, numbers))
+        num_found += evidence.log_e >= np.log(ABOVE)
+    assert num_found >= 34
+
+
+def test_the_shift_in_probability_follows_from_the_odds() -> None:
+    """Odds of 1 become 1.5: from 0.5 to 0.6."""
+    assert probability_shift([0.5], 0.5) == pytest.approx(0.1)

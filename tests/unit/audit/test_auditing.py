@@ -1,0 +1,171 @@
+"""Audits of a server with known distributions: planted defects are found, right servers pass."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from paceline.audit.auditing import Audit, AuditConfig
+from paceline.audit.checks.sampled import SampledCheck, SampledResult
+from paceline.audit.output.document import render_document
+from paceline.audit.prompts import PROMPTS, REPETITIVE
+from paceline.audit.server.truth import Truth
+from paceline.audit.statistics.evidence import Evidence
+from paceline.audit.values import AuditError
+from paceline.audit.verdict import Verdict
+from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from unit.audit.simulated import SimulatedTransport, simulated_server
+
+QUICK = AuditConfig(smallest_bias=0.5)
+
+SMALLEST = {
+    DefectKind.ACCEPT_ALL: 0.5,
+    DefectKind.OFF_BY_ONE: 0.2,
+    DefectKind.WRONG_DRAFT_PROBS: 1.0,
+    DefectKind.RESIDUAL_FROM_TARGET: 1.0,
+    DefectKind.TEMPERATURE_IGNORED: 0.5,
+    DefectKind.FILTERS_IGNORED: 0.05,
+    DefectKind.PENALTIES_IGNORED: 1.0,
+    DefectKind.LOGIT_BIAS_IGNORED: 1.0,
+    DefectKind.RANDOM_TEMPERATURE: 0.1,
+    DefectKind.SEED_REUSE: 0.3,
+    DefectKind.ARGMAX_FLIP: 0.02,
+}
+"""Share of the tokens (of the answers for a reused seed) that is always found."""
+
+
+async def audited(
+    kind: DefectKind, share: float = 1.0, *, seed: int = 0, config: AuditConfig = QUICK
+) -> Audit:
+    audit = Audit(simulated_server(kind, share, seed=seed), config)
+    await audit.run()
+    return audit
+
+
+@pytest.mark.parametrize("kind", SMALLEST)
+async def test_every_planted_defect_is_found_at_its_smallest_size(kind: DefectKind) -> None:
+    """The target bias is so small that a missed defect samples on until the time is over."""
+    config = AuditConfig(smallest_bias=0.05, max_seconds=600)
+    audit = await audited(kind, SMALLEST[kind], config=config)
+    document = render_document(audit, {})
+    assert document["verdict"] == "lossy", document["reasons"]
+    assert "curl -s http://m/v1/completions" in document["smallest_failing_request"]["curl"]
+
+
+@pytest.mark.slow
+async def test_a_bonus_token_from_the_draft_is_found() -> None:
+    """Bonus tokens follow long prefixes, which few answers share: it takes 10,000 tokens."""
+    config = AuditConfig(smallest_bias=0.05, max_seconds=600)
+    audit = await audited(DefectKind.BONUS_FROM_DRAFT, config=config)
+    assert audit.decision().verdict is Verdict.LOSSY
+
+
+async def test_right_speculation_passes_with_twenty_seeds() -> None:
+    """Drafts, rejections and residuals, all right; each check may err with probability 1/1000.
+
+    The checks share a server and its true log-probabilities, which do not depend on the seed.
+    """
+    server = simulated_server()
+    await server.probe()
+    truth = Truth(server)
+    for seed in range(20):
+        result = SampledResult(Evidence(seed=seed))
+        check = SampledCheck(server, truth, result, target_bias=1.0, seed=100_000 * seed)
+        await check.run(PROMPTS, REPETITIVE)
+        assert not result.is_found, result.evidence.log_e
+        assert result.bias is not None
+
+
+async def test_a_right_server_is_lossless() -> None:
+    audit = await audited(DefectKind.NO_DEFECT)
+    assert audit.decision().verdict is Verdict.LOSSLESS, audit.decision().reasons
+
+
+async def test_a_deadline_leaves_the_verdict_open_and_says_what_was_excluded() -> None:
+    audit = await audited(
+        DefectKind.NO_DEFECT, config=AuditConfig(smallest_bias=0.05, max_seconds=0.5)
+    )
+    decision = audit.decision()
+    assert decision.verdict is Verdict.UNDECIDED
+    assert "--max-seconds 0.5" in " ".join(decision.reasons)
+
+
+async def test_a_cancelled_audit_reports_what_it_has() -> None:
+    """Cancelled once it samples: the greedy part is there, the verdict is open."""
+    sampling = asyncio.Event()
+
+    def on_progress(text: str) -> None:
+        if text.startswith("sampled answers:"):
+            sampling.set()
+
+    config = AuditConfig(smallest_bias=0.05)
+    audit = Audit(simulated_server(), config, on_progress=on_progress)
+    task = asyncio.create_task(audit.run())
+    await sampling.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    document = render_document(audit, {})
+    assert document["is_interrupted"]
+    assert document["verdict"] == "undecided"
+    assert document["greedy"]["num_tokens"] > 0
+    assert document["sampled"]["num_drafted_tokens"] > 0
+
+
+async def test_a_reference_finds_what_the_server_itself_hides() -> None:
+    """A server that flips greedy tokens, judged by a right one."""
+    audit = Audit(simulated_server(DefectKind.ARGMAX_FLIP, 0.1), QUICK, simulated_server())
+    await audit.run()
+    assert audit.decision().verdict is Verdict.LOSSY
+
+
+class WithoutLogprobs(SimulatedTransport):
+    """A server that shows token ids and no log-probabilities."""
+
+    async def post(self, path, body):  # type: ignore[no-untyped-def]
+        document = await super().post(path, body)
+        for choice in document["choices"]:
+            choice["logprobs"] = None
+        return document
+
+
+async def test_without_log_probabilities_a_reference_is_needed() -> None:
+    from paceline.audit.server.server import Server
+
+    transport = WithoutLogprobs(SamplingDefect(DefectKind.NO_DEFECT))
+    with pytest.raises(AuditError, match="--reference"):
+        await Audit(Server(transport, url="http://m"), QUICK).run()
+
+
+class WithoutIds(SimulatedTransport):
+    """A server of the OpenAI API alone: text and log-probabilities by text."""
+
+    async def post(self, path, body):  # type: ignore[no-untyped-def]
+        own = {"return_token_ids", "return_tokens_as_token_ids", "echo"}
+        if not isinstance(body["prompt"], str):
+            raise AssertionError("token ids sent to a server that does not show them")
+        document = await super().post(
+            path, {name: value for name, value in body.items() if name not in own}
+        )
+        for choice in document["choices"]:
+            choice |= {"token_ids": None, "prompt_token_ids": None}
+        return document
+
+    async def post_stream(self, path, body):  # type: ignore[no-untyped-def]
+        [choice] = (await self.post(path, body))["choices"]
+        return [{"choices": [{"text": choice["text"]}]}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(DefectKind.NO_DEFECT, Verdict.LOSSLESS), (DefectKind.FILTERS_IGNORED, Verdict.LOSSY)],
+)
+async def test_without_token_ids_the_answers_own_log_probabilities_are_the_truth(
+    kind: DefectKind, expected: Verdict
+) -> None:
+    from paceline.audit.server.server import Server
+
+    audit = Audit(Server(WithoutIds(SamplingDefect(kind)), url="http://m"), QUICK)
+    await audit.run()
+    assert audit.decision().verdict is expected, audit.decision().reasons

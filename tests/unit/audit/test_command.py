@@ -1,0 +1,91 @@
+"""`paceline audit` against mock servers on loopback: exit codes, report, lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.cli import main
+from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+
+SETTINGS = MockVllmSettings(model="m", tpot_ms=0.0, prefill_tokens_per_s=1e9, eos_every_tokens=0)
+
+
+@contextmanager
+def served(*faults: Fault) -> Iterator[str]:
+    """A mock server on a thread of its own, because the command runs an event loop."""
+    ready, done = threading.Event(), asyncio.Event()
+    found: list[str] = []
+
+    async def serve() -> None:
+        async with MockVllm(SETTINGS, faults=faults) as server:
+            found.append(server.url)
+            loops.append(asyncio.get_running_loop())
+            ready.set()
+            await done.wait()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield found[0]
+    finally:
+        loops[0].call_soon_threadsafe(done.set)
+        thread.join(60)
+
+
+def audit(*words: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *words])
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code", "verdict"),
+    [(FaultKind.NO_DEFECT, 0, "lossless"), (FaultKind.RANDOM_TEMPERATURE, 1, "lossy")],
+)
+def test_the_exit_code_is_the_verdict(
+    kind: FaultKind, exit_code: int, verdict: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.json"
+    with served(Fault(kind)) as url:
+        result = audit(url, "--json", str(file), "--smallest-bias", "0.75")
+    assert result.exit_code == exit_code, result.output
+    assert result.output.startswith(f"{verdict}: {url}")
+    document = json.loads(file.read_text())
+    assert document["schema_version"] == 1
+    assert document["verdict"] == verdict
+    assert {"greedy", "sampled", "smallest_failing_request"} <= set(document)
+    assert document["error_rates"]["false_alarm"] == 0.001
+    if verdict == "lossy":
+        assert document["smallest_failing_request"]["body"]["model"] == "m"
+        assert "https://github.com/vllm-project/vllm/issues/55005" in result.output
+    else:
+        assert document["smallest_failing_request"] is None
+        assert document["error_rates"]["smallest_bias"] <= 0.75
+
+
+def test_too_little_time_is_undecided_with_exit_code_3() -> None:
+    with served() as url:
+        result = audit(url, "--max-seconds", "1", "--smallest-bias", "0.05")
+    assert result.exit_code == 3, result.output
+    assert "--max-seconds 1" in result.output
+
+
+def test_a_server_that_cannot_be_reached_is_an_error() -> None:
+    result = audit("http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "/v1/models names no model" in result.output
+
+
+@pytest.mark.parametrize("words", [("ftp://a",), ("http://a", "--reference", "b")])
+def test_wrong_addresses_are_wrong_usage(words: tuple[str, ...]) -> None:
+    result = audit(*words)
+    assert result.exit_code == 2
+    assert "must look like" in result.output
