@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
@@ -34,3 +35,12 @@ class Policy(Protocol):
         valid; any plan will do. The same samples and loads give the same plans.
         """
         ...
+
+
+@runtime_checkable
+class KnowsStepTime(Protocol):
+    """A policy that predicts how long a step takes."""
+
+    step_seconds: Sequence[float]
+    """Seconds of a step without prompt tokens at each draft length from 0 on, under the load of the
+    last plan that needed them; shape (num_lengths,), empty before. Each is above 0."""

@@ -16,8 +16,9 @@ class ReplayScores:
     """Acceptance that the draft model would have had on tokens the target has already produced.
 
     Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
-    is the text itself. Both tuples have shape (num_judged,): drafts as deep as the engine's
-    ceiling, at places where short drafts would have begun. So they may overlap.
+    is the text itself. The tuples have shape (num_judged,): drafts as deep as the engine's ceiling,
+    at places where short drafts would have begun. So they may overlap. Those of a request are in
+    the order of its text.
     """
 
     drafted: tuple[int, ...]
@@ -29,9 +30,16 @@ class ReplayScores:
     """Tokens it must compute before it can judge anything; 0 when it judged something now."""
     seconds: float
     """Time the pass took, with what was recorded for it in earlier steps."""
+    judged: tuple[str, ...] = ()
+    """Ids of the requests, (num_judged,); empty where the engine does not report them."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
+        if self.judged and len(self.judged) != len(self.drafted):
+            raise ValueError(
+                f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
+                "it needs one per draft, or none at all"
+            )
         for name in ("computed_tokens", "missing_tokens", "seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")

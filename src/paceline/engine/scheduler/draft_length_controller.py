@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from paceline.engine.scheduler.draft_counters import DraftCounters
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
 from paceline.engine.scheduler.telemetry import Telemetry
-from paceline.governor.policy import Policy
+from paceline.governor.policy import KnowsStepTime, Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
 
@@ -122,6 +122,12 @@ class DraftLengthController:
         """Count an error that loses one sample but not the plan; log it once."""
         with self._lock:
             self._count_error(where, error)
+
+    def step_seconds(self) -> Sequence[float]:
+        """Return the policy's expected time of a step by draft length; empty where it has none."""
+        with self._lock:
+            policy = self._policy
+            return policy.step_seconds if isinstance(policy, KnowsStepTime) else ()
 
     def draft_length(self) -> int:
         """Return the latest planned length."""

@@ -11,7 +11,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from paceline.engine.drift.drift_watch import DriftWatch
 from paceline.engine.recording.recorder import Recorder
+from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
@@ -65,6 +67,7 @@ class GovernorDriver:
         self._kernels = dict(kernels or {})
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
+        self._drift = DriftWatch()
         self._started_s = 0.0
         self._resumes = False
         self._drafts_dropped = False
@@ -88,6 +91,7 @@ class GovernorDriver:
         fault = self._sampler_fault
         return {
             **self._controller.state(),
+            "drift": self._drift.state(),
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
             "seams": dict(self._hooks),  # the key that operators know
             "kernels": dict(self._kernels),
@@ -188,8 +192,17 @@ class GovernorDriver:
             return
         if sample is not None:
             self._controller.observe(sample)
+            self._watch_drift(sample, scheduler)
             if self._recorder is not None and self._recorder.is_recording:
                 self._record_step(self._recorder, sample, scheduler, output)
+
+    def _watch_drift(self, sample: StepSample, scheduler: Any) -> None:
+        try:
+            self._drift.step_finished(
+                sample, scheduler.requests, _category_of, self._controller.step_seconds
+            )
+        except Exception as error:  # noqa: BLE001 - serving continues
+            self._controller.note_error("watching acceptance", error)
 
     def _record_step(
         self, recorder: Recorder, sample: StepSample, scheduler: Any, output: Any
@@ -245,6 +258,10 @@ def _trim(request: Any, length: int) -> None:
     if request is not None and len(request.spec_token_ids) > length:
         # A new list, because requests share the list of placeholders.
         request.spec_token_ids = request.spec_token_ids[:length]
+
+
+def _category_of(request: Any) -> str:
+    return category_of(request.sampling_params)
 
 
 def _samples(request: Any) -> bool:

@@ -29,8 +29,8 @@ def score_windows(
     requests: Sequence[ReplayRequest],
     windows: Sequence[ReplayWindow],
     random: np.random.Generator,
-) -> list[tuple[int, int]]:
-    """Compute the windows; return (judged, accepted) of each draft in their judged parts.
+) -> list[tuple[int, int, int]]:
+    """Compute the windows; return (row, judged, accepted) of each draft in their judged parts.
 
     Marks the computed tokens in `coverage`. `common` is vLLM's attention metadata of the step.
     """
@@ -64,8 +64,9 @@ def score_windows(
     ]
     drafts = []
     start = 0
-    for length in lengths:
-        drafts += replay_drafts(matches[start : start + length], runner.num_spec_tokens)
+    for window, length in zip(windows, lengths, strict=True):
+        of_window = replay_drafts(matches[start : start + length], runner.num_spec_tokens)
+        drafts += [(window.row, *draft) for draft in of_window]
         start += length
     return drafts
 

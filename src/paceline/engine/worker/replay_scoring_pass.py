@@ -209,7 +209,7 @@ def _score(
     """Run the pass that is due; return its report without the time."""
     requests = describe_requests(runner, state, coverage, rows, due.request_ids)
     windows = choose_windows(requests, due.max_tokens)
-    drafts = []
+    drafts: list[tuple[int, int, int]] = []
     if windows:
         drafts = score_windows(runner, coverage, common, rows, requests, windows, state.random)
     state.note_judged(runner.input_batch.req_ids, windows)
@@ -221,8 +221,9 @@ def _score(
         if windows and all(request.target_probs is not None for request in requests):
             num_missing += RECORDED_STEPS  # nothing was recorded, for lack of room
     return {
-        "drafted": tuple(drafted for drafted, _ in drafts),
-        "accepted": tuple(accepted for _, accepted in drafts),
+        "judged": tuple(runner.input_batch.req_ids[row] for row, _, _ in drafts),
+        "drafted": tuple(drafted for _, drafted, _ in drafts),
+        "accepted": tuple(accepted for _, _, accepted in drafts),
         "computed_tokens": sum(window.stop - window.start for window in windows),
         "missing_tokens": num_missing,
     }

@@ -1,6 +1,6 @@
 """The gateway's metrics.
 
-For other packages: `metrics.GatewayMetrics` with its recording methods, `metrics.RequestTimes` (the
-times of one request) and `metrics.Continuation`. `samples` sums the metrics of several processes;
-`replica_metrics` reads metrics of replicas at a scrape.
+For other packages: `metrics.GatewayMetrics` with its recording methods,
+`request_times.RequestTimes` (the times of one request) and `metrics.Continuation`. `samples` sums
+the metrics of several processes; `replica_metrics` reads metrics of replicas at a scrape.
 """

@@ -2,12 +2,11 @@
 
 The one module that names metrics. Metrics of requests are recorded as requests pass. Metrics of a
 replica (its state, its governor, its load) are read at each scrape: a new one is a row in
-`REPLICA_METRICS`.
+`REPLICA_METRICS`, or in `CATEGORY_METRICS` if it is about one category of requests.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -16,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from paceline.gateway.admission import RefusalReason as AdmissionReason
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.metrics.replica_metrics import (
+    CategoryMetric,
     ReplicaCollector,
     ReplicaFacts,
     ReplicaMetric,
@@ -169,6 +169,34 @@ REPLICA_METRICS = (
     ),
 )
 
+CATEGORY_METRICS = (
+    CategoryMetric(
+        "paceline_draft_drift_events_total",
+        "Lasting shifts of draft acceptance that were found.",
+        "events_total",
+    ),
+    CategoryMetric(
+        "paceline_draft_drift_lost_tokens_per_second",
+        "Output tokens per second that the last shift costs; negative where it gains, 0 without.",
+        "lost_tokens_per_s",
+    ),
+    CategoryMetric(
+        "paceline_draft_drift_acceptance",
+        "Acceptance of the first draft token, weighted by text, over about the last 50 requests.",
+        "acceptance",
+    ),
+    CategoryMetric(
+        "paceline_draft_drift_reference_acceptance",
+        "The acceptance that shifts are measured against; no sample while it is learned.",
+        "reference_acceptance",
+    ),
+    CategoryMetric(
+        "paceline_draft_drift_evidence_fraction",
+        "Evidence of a shift; one is found at 1. No sample while the reference is learned.",
+        "evidence_fraction",
+    ),
+)
+
 
 class Continuation(StrEnum):
     """What became of a stream whose replica failed after the stream had begun."""
@@ -292,6 +320,18 @@ class GatewayMetrics:
         self._cached_tokens.inc(usage.cached_tokens or 0)
         self._output_tokens.inc(usage.output_tokens)
 
+    def queued_for(self, seconds: float) -> None:
+        """A request is sent to a replica so long after its last byte."""
+        self._queue.observe(seconds)
+
+    def first_token_after(self, seconds: float) -> None:
+        """The first event of a stream came so long after the last byte of its request."""
+        self._ttft.observe(seconds)
+
+    def output_token_took(self, seconds: float) -> None:
+        """A stream is complete; the mean time of its tokens after the first."""
+        self._tpot.observe(seconds)
+
     def retried(self, after: Outcome) -> None:
         """An attempt is repeated; `after` is the outcome of the previous one."""
         self._retries.labels(after.value).inc()
@@ -345,38 +385,8 @@ class GatewayMetrics:
         ]
         scrape = CollectorRegistry()
         scrape.register(Summed(self.registry, of_workers))
-        scrape.register(ReplicaCollector(REPLICA_METRICS, facts))
+        scrape.register(ReplicaCollector((*REPLICA_METRICS, *CATEGORY_METRICS), facts))
         return generate_latest(scrape)
-
-
-class RequestTimes:
-    """Records the times of one request. Create it when the request's body has been read."""
-
-    def __init__(self, metrics: GatewayMetrics) -> None:
-        self._metrics = metrics
-        self._num_choices = 1
-        self._read_at_s = time.monotonic()
-        self._first_at_s: float | None = None
-
-    def sent_upstream(self, num_choices: int) -> None:
-        """The request is sent to a replica."""
-        self._num_choices = num_choices
-        self._metrics._queue.observe(time.monotonic() - self._read_at_s)
-
-    def first_bytes(self) -> None:
-        """The first token has come. Calls of attempts that continue the stream do nothing."""
-        if self._first_at_s is not None:
-            return
-        self._first_at_s = time.monotonic()
-        self._metrics._ttft.observe(self._first_at_s - self._read_at_s)
-
-    def stream_completed(self, num_output_tokens: int | None) -> None:
-        """A stream is complete; None if its number of output tokens is unknown."""
-        if self._first_at_s is None or self._num_choices != 1:
-            return
-        if num_output_tokens is not None and num_output_tokens > 1:
-            duration_s = time.monotonic() - self._first_at_s
-            self._metrics._tpot.observe(duration_s / (num_output_tokens - 1))
 
 
 def _start_at_zero(counter: Counter, values: Iterable[StrEnum]) -> None:

@@ -39,15 +39,36 @@ class ReplicaMetric:
     read: Read
 
 
+@dataclass(frozen=True, slots=True)
+class CategoryMetric:
+    """One metric with the labels `replica` and `category`, from the governor's watch for drift."""
+
+    name: str
+    help: str
+    key: str
+    """Of the state of a category."""
+
+    def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
+        """The values by category; a category whose value is not a number is left out."""
+        drift = None if facts.governor is None else facts.governor.get("drift")
+        categories = drift.get("categories") if isinstance(drift, Mapping) else None
+        if not isinstance(categories, Mapping):
+            return {}
+        values = {
+            name: _number(state.get(self.key))
+            for name, state in categories.items()
+            if isinstance(state, Mapping)
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
 def from_governor(key: str) -> Read:
     """Read a number from the governor's state. Null, other types and a missing key: no sample."""
+    return lambda facts: None if facts.governor is None else _number(facts.governor.get(key))
 
-    def read(facts: ReplicaFacts) -> float | None:
-        value = None if facts.governor is None else facts.governor.get(key)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number else None  # type: ignore[return-value]
 
-    return read
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def from_load(read_load: Callable[[ReplicaLoad], float | None]) -> Read:
@@ -58,7 +79,11 @@ def from_load(read_load: Callable[[ReplicaLoad], float | None]) -> Read:
 class ReplicaCollector(Collector):
     """The values of all definitions for all replicas, for one scrape."""
 
-    def __init__(self, definitions: Sequence[ReplicaMetric], facts: Sequence[ReplicaFacts]) -> None:
+    def __init__(
+        self,
+        definitions: Sequence[ReplicaMetric | CategoryMetric],
+        facts: Sequence[ReplicaFacts],
+    ) -> None:
         self._definitions = definitions
         self._facts = facts
 
@@ -66,9 +91,14 @@ class ReplicaCollector(Collector):
         for definition in self._definitions:
             is_counter = definition.name.endswith("_total")
             family_type = CounterMetricFamily if is_counter else GaugeMetricFamily
-            family = family_type(definition.name, definition.help, labels=["replica"])
+            of_category = isinstance(definition, CategoryMetric)
+            labels = ["replica", "category"] if of_category else ["replica"]
+            family = family_type(definition.name, definition.help, labels=labels)
             for facts in self._facts:
-                value = definition.read(facts)
-                if value is not None:
-                    family.add_metric([facts.replica.name], value)
+                values = definition.read(facts)
+                if isinstance(values, Mapping):
+                    for category, value in values.items():
+                        family.add_metric([facts.replica.name, category], value)
+                elif values is not None:
+                    family.add_metric([facts.replica.name], values)
             yield family

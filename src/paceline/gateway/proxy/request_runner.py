@@ -24,7 +24,8 @@ from paceline.gateway.http.client_watch import ClientWatch
 from paceline.gateway.http.errors import INTERNAL, STOPPING, Problem, Refusal
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.keys.ring import Tenant
-from paceline.gateway.metrics.metrics import Continuation, RequestTimes
+from paceline.gateway.metrics.metrics import Continuation
+from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.answer import Answer
 from paceline.gateway.proxy.attempt import RequestContext

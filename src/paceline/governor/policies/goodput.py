@@ -24,6 +24,7 @@ Where requests differ, tokens are weighted by how much they shorten the request'
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.governor.estimates.acceptance import AcceptanceModel
@@ -74,6 +75,8 @@ class GoodputPolicy:
         self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
         self._forgone_s = 0.0  # by staying at length 0 since it was last the best
+        self.step_seconds: Sequence[float] = ()
+        """See `KnowsStepTime`."""
         self._profile = _profile_lengths(max_draft_length)
 
     def observe(self, sample: StepSample) -> None:
@@ -100,6 +103,7 @@ class GoodputPolicy:
         forecast = make_forecast(
             load, self._acceptance, self._cost, answer_tokens=self._answers.tokens
         ).within(self._max_step_s)
+        self.step_seconds = forecast.seconds
         forecast = self._weigh(load, forecast)
         self._length = self._choose(load, forecast)
         self._budget.earn(forecast.seconds[self._length])

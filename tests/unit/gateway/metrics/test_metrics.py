@@ -7,8 +7,8 @@ from paceline.gateway.metrics.metrics import (
     REPLICA_METRICS,
     Continuation,
     GatewayMetrics,
-    RequestTimes,
 )
+from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.usage import Usage
@@ -17,6 +17,9 @@ NAMES = {
     "paceline_admission_queue_length", "paceline_admission_refused_total",
     "paceline_breaker_state", "paceline_cached_prompt_tokens_total",
     "paceline_continuations_total",
+    "paceline_draft_drift_acceptance", "paceline_draft_drift_events_total",
+    "paceline_draft_drift_evidence_fraction", "paceline_draft_drift_lost_tokens_per_second",
+    "paceline_draft_drift_reference_acceptance",
     "paceline_buffered_bytes",
 
     "paceline_governor_accepted_fraction", "paceline_governor_accepted_tokens_total",

@@ -6,6 +6,7 @@ import pytest
 
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.metrics.replica_metrics import (
+    CategoryMetric,
     ReplicaCollector,
     ReplicaFacts,
     ReplicaMetric,
@@ -52,3 +53,29 @@ def test_the_name_decides_between_counter_and_gauge() -> None:
     assert [family.type for family in families] == ["counter", "gauge", "gauge"]
     samples = [(s.name, s.labels["replica"], s.value) for f in families for s in f.samples]
     assert samples == [("x_total", "r0", 1), ("y", "r0", 2)]
+
+
+@pytest.mark.parametrize(
+    ("drift", "values"),
+    [
+        ({"categories": {"code": {"x": 2}, "chat": {"x": None}, "rag": {"x": 0.5}}},
+         {"code": 2, "rag": 0.5}),
+        ({"categories": {"code": {}, "chat": "x"}}, {}),
+        ({"categories": []}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)  # fmt: skip
+def test_a_figure_of_a_category_that_is_not_a_number_has_no_sample(
+    drift: object, values: dict[str, float]
+) -> None:
+    metric = CategoryMetric("y", "A gauge.", "x")
+    assert metric.read(ReplicaFacts(R0, {"drift": drift}, None)) == values
+    (family,) = ReplicaCollector([metric], [ReplicaFacts(R0, {"drift": drift}, None)]).collect()
+    samples = {s.labels["category"]: s.value for s in family.samples}
+    assert samples == values
+    assert all(s.labels["replica"] == "r0" for s in family.samples)
+
+
+def test_a_replica_without_a_governor_has_no_categories() -> None:
+    assert CategoryMetric("y", "A gauge.", "x").read(ReplicaFacts(R0, None, None)) == {}

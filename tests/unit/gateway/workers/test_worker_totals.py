@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from paceline.gateway import Replica
-from paceline.gateway.metrics.metrics import GatewayMetrics, RequestTimes
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import BreakerState

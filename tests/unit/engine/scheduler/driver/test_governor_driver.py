@@ -263,9 +263,11 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "hindsight_seconds_total",
         "hindsight_tokens_total",
         "hindsight_drafts_total",
+        "drift",
         "sampled_speculation",
         "seams",
         "kernels",
     }
     assert state["sampled_speculation"] == "on"
+    assert state["drift"] == {"categories": {}, "events": []}
     assert state["seams"] == {"before_schedule": "ok"}

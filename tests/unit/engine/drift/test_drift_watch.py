@@ -1,0 +1,165 @@
+"""What the watch makes of an engine's steps: categories, events, the log, bounds."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.engine.drift import drift_watch
+from paceline.engine.drift.category_watch import REFERENCE_REQUESTS
+from paceline.engine.drift.drift_watch import MAX_FOLLOWED, DriftWatch
+from paceline.governor.values import ReplayScores, StepSample
+from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from unit.engine.recording.requests import sample
+
+TRAFFIC = PassageTraffic(0.6, spread=0.08, output_tokens=60)
+
+
+class Engine:
+    """Serves one request after another, and passes every step to a watch."""
+
+    def __init__(self, watch: DriftWatch, step_seconds: tuple[float, ...] = ()) -> None:
+        self.watch = watch
+        self.requests: dict[str, Any] = {}
+        self._step_seconds = step_seconds
+        self._num_served = 0
+
+    def step(self, step: StepSample) -> None:
+        self.watch.step_finished(
+            step, self.requests, lambda request: request.category, lambda: self._step_seconds
+        )
+
+    def begin(self, category: str = "code") -> str:
+        self._num_served += 1
+        name = f"r{self._num_served}"
+        self.requests[name] = SimpleNamespace(category=category)
+        return name
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            del self.requests[name]
+        self.step(sample(num_ended=len(names)))
+
+    def serve(self, steps: list[tuple[int, int]], category: str = "code") -> None:
+        name = self.begin(category)
+        for requested, accepted in steps:
+            self.step(
+                sample(name, drafted=(requested,), accepted=(accepted,),
+                       requested_draft_length=requested, draft_length=requested)
+            )  # fmt: skip
+        self.end(name)
+
+    def serve_traffic(self, traffic: PassageTraffic, num_requests: int, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        for mean in traffic.means(random, num_requests):
+            self.serve(list(draft_text(draw_text(traffic, mean, random), lambda: 3)))
+
+
+def drifted_engine(**given: Any) -> Engine:
+    """An engine whose acceptance has fallen by 0.2."""
+    engine = Engine(DriftWatch(clock=lambda: 1_800_000_000.0), **given)
+    engine.serve_traffic(TRAFFIC, REFERENCE_REQUESTS, 1)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 100, 2)
+    return engine
+
+
+def test_a_drift_is_an_event_and_a_line_with_its_category_and_cost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, drift_watch.logger.name):
+        state = drifted_engine(step_seconds=(0.010, 0.011, 0.012, 0.013)).watch.state()
+    (event,) = state["events"]
+    assert (event["number"], event["category"]) == (1, "code")
+    assert event["at"] == "2027-01-15T08:00:00+00:00"
+    assert event["acceptance_now"] < 0.5 < event["acceptance_before"]
+    low, high = event["lost_tokens_per_s_low"], event["lost_tokens_per_s_high"]
+    assert 0 < low < event["lost_tokens_per_s"] < high
+    (line,) = caplog.messages
+    assert "the acceptance of category code fell from 0." in line
+    assert f"it costs {event['lost_tokens_per_s']:.1f} tokens/s ({low:.1f} to {high:.1f})" in line
+    of_category = state["categories"]["code"]
+    assert of_category["events_total"] == 1
+    assert of_category["lost_tokens_per_s"] == pytest.approx(event["lost_tokens_per_s"], abs=1e-3)
+    assert of_category["reference_acceptance"] is None
+
+
+def test_without_a_cost_curve_the_measured_step_times_count() -> None:
+    """Steps of length 3 took 20 ms each; the difference in tokens per step is what is lost."""
+    (event,) = drifted_engine().watch.state()["events"]
+    lost_tokens = event["tokens_per_step_before"] - event["tokens_per_step_now"]
+    assert event["lost_tokens_per_s"] == pytest.approx(lost_tokens / 0.02, rel=0.01)
+
+
+def test_before_the_reference_is_learned_there_is_no_evidence() -> None:
+    engine = Engine(DriftWatch())
+    engine.serve([(3, 3)] * 9)
+    assert engine.watch.state() == {
+        "categories": {
+            "code": {
+                "requests": 1, "acceptance": 1.0, "reference_acceptance": None,
+                "evidence_fraction": None, "events_total": 0, "lost_tokens_per_s": 0.0,
+            }
+        },
+        "events": [],
+    }  # fmt: skip
+
+
+def test_categories_are_apart_and_bounded() -> None:
+    engine = Engine(DriftWatch())
+    engine.serve([(1, 1)] * 9, "easy")
+    engine.serve([(1, 0)] * 9, "hard")
+    for number in range(100):
+        engine.serve([(1, 1)] * 9, f"c{number}")
+    categories = engine.watch.state()["categories"]
+    assert len(categories) == 64
+    assert (categories["easy"]["acceptance"], categories["hard"]["acceptance"]) == (1.0, 0.0)
+    assert categories["other"]["requests"] == 102 - 63
+
+
+def test_a_bounded_number_of_requests_is_followed() -> None:
+    """The next ones get the places of those that end."""
+    engine = Engine(DriftWatch())
+    names = [engine.begin() for _ in range(2 * MAX_FOLLOWED)]
+    num = len(names)
+    for _ in range(9):
+        engine.step(sample(*names, drafted=(1,) * num, accepted=(1,) * num))
+    engine.end(*names[:MAX_FOLLOWED])
+    rest = names[MAX_FOLLOWED:]
+    for _ in range(9):
+        engine.step(sample(*rest, drafted=(1,) * len(rest), accepted=(0,) * len(rest)))
+    engine.end(*rest)
+    assert engine.watch.state()["categories"]["code"]["requests"] == 2 * MAX_FOLLOWED
+
+
+def test_requests_differ_in_what_was_requested_of_them() -> None:
+    """Of one, 1 token; of the other, 2."""
+    engine = Engine(DriftWatch())
+    names = engine.begin("a"), engine.begin("b")
+    for _ in range(10):
+        engine.step(sample(*names, drafted=(1, 2), accepted=(1, 1), requested=(1, 2)))
+    engine.end(*names)
+    categories = engine.watch.state()["categories"]
+    assert (categories["a"]["acceptance"], categories["b"]["acceptance"]) == (1.0, 1.0)
+
+
+def test_replayed_drafts_count_while_nothing_is_drafted() -> None:
+    """As drafts of two tokens: eight rejected with weight 3, eight accepted with weight 1."""
+    engine = Engine(DriftWatch())
+    name = engine.begin()
+    scores = ReplayScores((8,) * 17, (5, 0) * 8 + (5,), 64, 0, 0.001, judged=(name,) * 17)
+    engine.step(sample(draft_length=2, requested_draft_length=0, replay_scores=scores))
+    engine.step(sample(draft_length=0, requested_draft_length=0, replay_scores=scores))
+    engine.end(name)
+    state = engine.watch.state()["categories"]["code"]
+    assert (state["requests"], state["acceptance"]) == (1, 0.25)
+
+
+def test_scores_without_request_ids_are_passed_over() -> None:
+    engine = Engine(DriftWatch())
+    scores = ReplayScores((8,), (5,), 64, 0, 0.001)
+    engine.step(sample(draft_length=0, requested_draft_length=0, replay_scores=scores))
+    assert engine.watch.state()["categories"] == {}
