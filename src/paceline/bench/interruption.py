@@ -1,31 +1,56 @@
-"""Ctrl-C and SIGTERM cancel a measurement, so that it can report what it has and clean up.
+"""Ctrl-C and SIGTERM end a measurement, so that it can report what it has and clean up.
 
 SIGINT is handled even where the process was started with SIGINT ignored, as shells do in the
-background: who sends it to a measurement means it.
+background: who sends it to a measurement means it. Everything here needs a task of the main
+thread's event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
-    """Await the work; SIGINT and SIGTERM cancel it. Needs the main thread."""
-    task = asyncio.current_task()
-    assert task is not None
+    """Await the work; every signal cancels it."""
+    with _handled_by(_current_task().cancel):
+        return await work
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[asyncio.Event]:
+    """An event that the first signal sets. A second signal cancels the current task."""
+    task, stop = _current_task(), asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            task.cancel()
+        stop.set()
+
+    with _handled_by(on_signal):
+        yield stop
+
+
+@contextmanager
+def _handled_by(on_signal: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, on_signal)
     try:
-        return await work
+        yield
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -110,9 +110,9 @@ def _carry_out(config: RunConfig, api_key: str | None) -> RunResult:
 
     import uvloop
 
+    from paceline.bench.interruption import stop_on_signals
     from paceline.bench.results.counters import CountersUnavailable
     from paceline.bench.run.config import BenchError
-    from paceline.bench.run.interruption import stop_on_signals
     from paceline.bench.run.measure import measure
     from paceline.bench.run.progress import terminal_progress
 

@@ -1,28 +1,22 @@
-"""Start a server by a command line, await its health, and stop it."""
+"""Start a server by a command line with the rates of a stretch of phases."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import shlex
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from yarl import URL
 
 from paceline.bench.run.config import BenchError
-from paceline.bench.server_process import stop_server
+from paceline.bench.server_process import free_ports, running
 
 PORT = "{port}"
 SPECULATIVE_CONFIG = "{speculative_config}"
-_POLL_S = 0.2
-_LAST_LOG_CHARS = 2000
-"""Shown of the output of a server that did not start."""
 
 
 def render_words(
@@ -65,56 +59,10 @@ async def started_server(
 
     Raises BenchError if it does not become healthy.
     """
-    port = _free_port()
+    port, _ = free_ports()
     words = render_words(command, port, rates, speculative_config)
+    server = URL(f"http://127.0.0.1:{port}")
+    health = str(server / "health")
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "server.log"
-        with log.open("wb") as output:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *words,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # Ctrl-C reaches the bench alone, which stops it
-                )
-            except OSError as error:
-                raise BenchError(f"--serve is {command!r}: cannot start it: {error}") from error
-        server = URL(f"http://127.0.0.1:{port}")
-        try:
-            await _wait_until_healthy(process, server, log, start_timeout_s)
+        async with running("--serve", words, command, health, Path(folder), start_timeout_s):
             yield server
-        finally:
-            await stop_server(process)
-
-
-async def _wait_until_healthy(
-    process: asyncio.subprocess.Process, server: URL, log: Path, start_timeout_s: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + start_timeout_s
-    timeout = aiohttp.ClientTimeout(total=5)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        while loop.time() < deadline_s:
-            if process.returncode is not None:
-                raise BenchError(
-                    f"the server of --serve exited with {process.returncode}:\n{_tail(log)}"
-                )
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with session.get(server / "health") as response:
-                    if response.status == 200:
-                        return
-            await asyncio.sleep(_POLL_S)
-    raise BenchError(
-        f"the server of --serve was not healthy within {start_timeout_s:g} s "
-        f"(--start-timeout):\n{_tail(log)}"
-    )
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace")[-_LAST_LOG_CHARS:]
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

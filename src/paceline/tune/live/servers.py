@@ -14,9 +14,10 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.bench.compare.servers import free_ports, running, serve_command
+from paceline.bench.compare.servers import serve_command
 from paceline.bench.load.client import StreamingClient
 from paceline.bench.run.server import fetch_model
+from paceline.bench.server_process import free_ports, running
 from paceline.tune.configuration import render_yaml, server_document
 from paceline.tune.live.block import LiveServer, LoadSettings
 from paceline.tune.live.governor import GovernorControl

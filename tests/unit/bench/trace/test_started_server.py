@@ -68,6 +68,6 @@ async def test_a_server_that_ends_at_once_shows_its_output() -> None:
 
 
 async def test_a_command_that_does_not_exist_is_named() -> None:
-    with pytest.raises(BenchError, match="cannot start it"):
+    with pytest.raises(BenchError, match=r"--serve: /nowhere/serve \{port\} cannot be started"):
         async with started_server("/nowhere/serve {port}", (), {}, 20.0):
             pass
