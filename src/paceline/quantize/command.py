@@ -6,6 +6,7 @@ when the command runs, so that `--help` stays fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -72,6 +73,11 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
     "--hardware", type=click.Choice(list(HARDWARE_CLASSES)),
     help="What the result is for.  [default: this machine]",
 )  # fmt: skip
+@click.option(
+    "--backend", type=click.Choice(["own", "llm-compressor"]), default="own", show_default=True,
+    help="Paceline's own methods, or llm-compressor in an environment of its own, which is created "
+    "first.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the samples.")
 def quantize(
     model: str,
@@ -82,11 +88,13 @@ def quantize(
     max_tokens: int,
     group_size: int | None,
     hardware: HardwareClass | None,
+    backend: str,
     seed: int,
 ) -> None:
     """Parse, quantize, report."""
     from paceline.engine.launch.hardware import read_hardware
     from paceline.quantize.errors import QuantizeError, WrongUsage
+    from paceline.quantize.llm_compressor.environment import default_folder
     from paceline.quantize.progress import TerminalProgress
     from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
 
@@ -110,6 +118,7 @@ def quantize(
             max_tokens=max_tokens,
             group_size=group_size,
             seed=seed,
+            environment=default_folder(os.environ) if backend == "llm-compressor" else None,
         )
         with TerminalProgress() as progress:
             document = run_quantization(

@@ -36,6 +36,8 @@ class QuantizeOptions:
     max_tokens: int
     group_size: int | None
     seed: int
+    environment: Path | None = None
+    """Folder of llm-compressor's environment; None quantizes with Paceline's own methods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ def run_quantization(
     check_free(options.out)
     source = read_source(options.model)
     scheme = SCHEMES[options.scheme]
-    refusal = why_unsupported(source, scheme)
+    refusal = "" if options.environment else why_unsupported(source, scheme)
     if refusal:
-        raise QuantizeError(refusal)
+        raise QuantizeError(f"{refusal}. Use --backend llm-compressor")
     job = prepare_job(options, source, scheme)
     _check_resources(options.out, job, machine)
     cautions = [*cautions, *find_cautions(job, _calibration_texts(job, source))]
@@ -86,11 +88,12 @@ def run_quantization(
         "scheme": scheme.name,
         "group_size": job.group_size,
         "seed": job.seed,
+        "backend": "own" if options.environment is None else "llm-compressor",
         "calibration": None if job.calibration is None else job.calibration.as_json(),
     }
     with open_output(options.out, inputs) as output:
-        made = _write(job, output, on_progress)
-        written = checksums(sorted(output.path.glob("model-*.safetensors")))
+        made = _write(job, output, options.environment, on_progress)
+        written = checksums(sorted(output.path.glob("model*.safetensors")))
         document = render_provenance(
             job,
             made,
@@ -121,13 +124,19 @@ def prepare_job(options: QuantizeOptions, source: SourceModel, scheme: Scheme) -
     return Job(source, scheme, group_size, used, options.seed)
 
 
-def _write(job: Job, output: OutputFolder, on_progress: OnProgress) -> Made:
+def _write(
+    job: Job, output: OutputFolder, environment: Path | None, on_progress: OnProgress
+) -> Made:
+    from paceline.quantize.llm_compressor.backend import quantize_with_llm_compressor
     from paceline.quantize.own.backend import own_quantization_config, quantize_own
 
-    made = quantize_own(job, output, on_progress)
+    if environment is None:
+        made, quantization = quantize_own(job, output, on_progress), own_quantization_config(job)
+    else:
+        made, quantization = quantize_with_llm_compressor(job, output, on_progress, environment)
     for path in job.source.other_files():
         shutil.copyfile(path, output.path / path.name)
-    config = {**job.source.config, "quantization_config": own_quantization_config(job)}
+    config = {**job.source.config, "quantization_config": quantization}
     (output.path / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return made
 
