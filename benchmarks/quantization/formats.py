@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ def main() -> None:
         result.write(
             {
                 "what": __doc__.splitlines()[0] if __doc__ else "",
-                "environment": describe_environment(sys.argv),
+                "environment": asdict(describe_environment(sys.argv)),
                 "options": {k: v for k, v in vars(options).items() if k not in ("json", "model")},
                 "models": models,
             }
