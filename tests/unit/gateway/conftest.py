@@ -25,9 +25,9 @@ SETTINGS = GatewaySettings(
     admin_port=0,
     max_body_bytes=100_000,
     body_timeout_s=0.8,
-    first_byte_timeout_s=5,
-    stall_timeout_s=5,
-    response_timeout_s=5,
+    first_byte_timeout_s=60,
+    stall_timeout_s=60,
+    response_timeout_s=60,
     drain_timeout_s=0.3,
     control_timeout_s=0.2,
 )
@@ -91,8 +91,8 @@ async def start_gateway(**changes: object) -> AsyncIterator[Served]:
         async with (
             engine,
             serve_gateway(replace(SETTINGS, **changes), source) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
         ):
             yield Served(gateway, engine, source, source.current, http, admin)
 
@@ -125,8 +125,11 @@ def chat(**changes: object) -> dict[str, object]:
     return {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **changes}
 
 
-async def until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
-    """Wait until the condition holds; TimeoutError after `within_s`."""
+async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Wait until the condition holds; TimeoutError after `within_s`.
+
+    The default is long enough for a busy machine, and shorter than the time limits of `SETTINGS`.
+    """
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.002)

@@ -56,7 +56,7 @@ async def test_an_engine_that_hangs_is_found_by_its_counters_too() -> None:
     ):
         body = {"model": MODEL, "prompt": "a", "max_tokens": 50, "stream": True}
         sending = asyncio.create_task(client.post("/v1/completions", json=body))
-        await until(lambda: hung == ["r0"], within_s=5)
+        await until(lambda: hung == ["r0"])
         assert "engine_timeout" in (await sending).text
 
 
@@ -70,7 +70,7 @@ async def test_whole_answers_of_an_engine_that_hangs_are_ended_too() -> None:
     ):
         body = {"model": MODEL, "prompt": "a", "max_tokens": 50}
         sending = asyncio.create_task(client.post("/v1/completions", json=body))
-        await until(lambda: hung == ["r0"], within_s=5)
+        await until(lambda: hung == ["r0"])
         answer = await sending
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "engine_timeout")
 

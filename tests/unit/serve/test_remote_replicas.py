@@ -66,7 +66,7 @@ async def test_only_remote_replicas_are_served_and_no_model_is_loaded(tmp_path: 
             async with asyncio.timeout(10):
                 name = f"127.0.0.1:{remote.port}"
                 starting = (name, "starting: /health answered 503")
-                await until(lambda: starting in messages, within_s=10)
+                await until(lambda: starting in messages)
                 assert not ready.done()
                 remote.health = 200
                 gateway = await ready
@@ -114,7 +114,7 @@ async def test_local_engines_and_remote_replicas_serve_together(
             async with asyncio.timeout(30):
                 gateway = await ready
                 both = {"engine-0": "ready", "far": "ready"}
-                await until(lambda: states(gateway) == both, within_s=20)
+                await until(lambda: states(gateway) == both)
                 async with httpx.AsyncClient(base_url=gateway.url) as http:
                     (model,) = (await http.get("/v1/models")).json()["data"]
                     assert model["id"] == "fake"

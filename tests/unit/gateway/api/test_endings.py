@@ -29,8 +29,8 @@ async def test_a_client_that_leaves_a_stream_aborts_it_at_the_engine(served: Ser
     async with served.http.stream("POST", CHAT, json=chat(stream=True)) as answer:
         await anext(answer.aiter_bytes())
         assert served.num_in_flight == 1
-    await until(lambda: served.engine.num_aborted == 1, within_s=1)
-    await until(lambda: served.num_in_flight == 0, within_s=1)
+    await until(lambda: served.engine.num_aborted == 1)
+    await until(lambda: served.num_in_flight == 0)
     assert await served.outcomes() == {"client_gone": 1}
 
 
@@ -39,10 +39,11 @@ async def test_a_client_that_leaves_before_the_first_byte_aborts_it(
     served: Served, is_stream: bool
 ) -> None:
     served.engine.mode = "hang"
-    with pytest.raises(httpx.ReadTimeout):
-        await served.http.post(CHAT, json=chat(stream=is_stream), timeout=0.1)
-    await until(lambda: served.engine.num_aborted == 1, within_s=1)
-    await until(lambda: served.num_in_flight == 0, within_s=1)
+    request = asyncio.create_task(served.http.post(CHAT, json=chat(stream=is_stream)))
+    await until(lambda: served.engine.num_begun == 1)
+    request.cancel()
+    await until(lambda: served.engine.num_aborted == 1)
+    await until(lambda: served.num_in_flight == 0)
     assert await served.outcomes() == {"client_gone": 1}
 
 
@@ -57,7 +58,7 @@ async def test_a_client_that_leaves_while_sending_reaches_no_engine(
     await writer.drain()
     await asyncio.sleep(0.02)
     writer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not await served.outcomes():  # noqa: ASYNC110 - the outcome is counted later
             await asyncio.sleep(0.01)
     assert await served.outcomes() == {"client_gone": 1}
@@ -214,7 +215,7 @@ async def test_a_client_that_does_not_read_holds_the_engine_back(serve: Serve) -
 def unread(port: int, body: bytes, num_requests: int = 1) -> socket.socket:
     """A connection on which requests were sent and no answer is read."""
     client = socket.socket()
-    client.settimeout(2)
+    client.settimeout(20)
     client.connect(("127.0.0.1", port))
     head = (
         b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
@@ -243,7 +244,7 @@ async def test_a_client_that_never_reads_is_reset(
         body = json.dumps(chat(stream=is_stream)).encode()
         with unread(served.gateway.port, body, num_requests) as client:
             await until(lambda: served.engine.num_begun > 0)
-            await until(lambda: served.num_in_flight == 0, within_s=10)
+            await until(lambda: served.num_in_flight == 0)
             await asyncio.sleep(1.0)  # longer than the stall limit
             with pytest.raises(ConnectionResetError):
                 await asyncio.to_thread(read_all, client)
@@ -267,7 +268,7 @@ async def test_stopping_does_not_wait_for_a_client_that_never_reads(serve: Serve
     async with serve(client_stall_timeout_s=60.0) as served:
         served.engine.mode = "flood"
         body = json.dumps(chat(stream=True)).encode()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             async with serve_gateway(SETTINGS, served.source) as gateway:
                 client = unread(gateway.port, body)
                 await until(lambda: served.engine.num_flooded > 0)

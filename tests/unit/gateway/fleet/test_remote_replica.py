@@ -86,7 +86,7 @@ async def test_a_server_that_returns_with_another_revision_is_read_before_it_ser
                 seen.update([replica.revision] if replica.state == "ready" else [])
                 return bool(seen)
 
-            await until(is_ready, within_s=5)
+            await until(is_ready)
             assert seen == {"7a2b"}
 
 

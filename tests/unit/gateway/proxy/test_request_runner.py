@@ -51,7 +51,7 @@ async def pair(failures: FailureSettings = FAILURES, **changes: Any) -> AsyncIte
             one,
             two,
             serve_gateway(replace(SETTINGS, failures=failures, **changes), source) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=10) as http,
+            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
         ):
             yield Pair(gateway, one, two, source, http)
 

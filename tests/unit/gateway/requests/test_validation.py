@@ -48,7 +48,7 @@ requests = st.dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests, st.sampled_from(ROUTES))
 def test_any_json_is_either_checked_or_refused(request: dict[str, object], route: Route) -> None:
     """Every refusal is a 400 with a message."""

@@ -86,7 +86,7 @@ async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator
         async with (
             serve_gateway(settings, FixedReplicas([])) as gateway,
             httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=10) as admin,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
         ):
             running = Running(gateway, mock_vllm, request_log, http, admin)
             await running.until_ready()

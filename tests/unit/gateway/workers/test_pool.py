@@ -92,12 +92,12 @@ async def test_the_key_of_a_replica_is_in_no_command_line_or_environment(tmp_pat
 async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path: Path) -> None:
     async with serving(tmp_path, "--tpot-ms", "20") as it:
         sending = [asyncio.create_task(it.send(max_tokens=50)) for _ in range(12)]
-        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 12, within_s=5)
+        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 12)
         answer = (await it.admin.delete("/admin/replicas?name=r0")).json()
         assert answer == {"name": "r0", "state": "draining", "in_flight": 12}
         await it.until_removed()
         assert await asyncio.gather(*sending) == [200] * 12
-        await until(lambda: {record.ending for record in it.records()} == {"finished"}, within_s=5)
+        await until(lambda: {record.ending for record in it.records()} == {"finished"})
         while (status := await it.send()) == 503:  # noqa: ASYNC110 - until the workers know
             await asyncio.sleep(0.02)
         assert status == 404  # no such model any more
@@ -123,13 +123,13 @@ async def test_a_hung_replica_is_reported_to_the_owner_of_the_engines(tmp_path: 
             httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
             httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
         ):
-            await until(lambda: gateway.fleet.replicas()[0].state == "ready", within_s=10)
+            await until(lambda: gateway.fleet.replicas()[0].state == "ready")
             await asyncio.sleep(0.1)
             body = chat(model="known", max_tokens=200, stream=True)
             sending = asyncio.create_task(http.post(CHAT, json=body))
-            await until(lambda: gateway.traffic.num_in_flight("r0") == 1, within_s=5)
+            await until(lambda: gateway.traffic.num_in_flight("r0") == 1)
             mock_vllm.stop()
-            await until(lambda: hung == ["r0"], within_s=10)
+            await until(lambda: hung == ["r0"])
             await sending
             states = gateway.traffic.breaker_states
             await until(lambda: states()["r0"].value == "open")

@@ -32,7 +32,7 @@ async def test_the_first_signal_ends_the_start(tmp_path: Path, number: signal.Si
     running = asyncio.create_task(
         serve(plan, on_progress=lambda *step: messages.append(step), on_ready=print)
     )
-    await until(lambda: len(workers()) == 2, within_s=10)
+    await until(lambda: len(workers()) == 2)
     for worker in workers():
         worker.suspend()
     os.kill(os.getpid(), number)

@@ -37,7 +37,7 @@ async def test_a_killed_worker_is_restarted_and_its_metrics_are_kept(
         assert await it.send_many(10) == [200] * 10
         await it.until_completed(30)
         await until(lambda: "was killed by SIGKILL; 0 requests in flight" in caplog.text)
-        await until(lambda: len(workers()) == 2, within_s=10)
+        await until(lambda: len(workers()) == 2)
         assert victim.pid not in [process.pid for process in workers()]
         workers()[0].suspend()  # whichever it is, the other one serves
         assert await it.send() == 200
@@ -51,7 +51,7 @@ async def test_requests_of_a_killed_worker_are_no_longer_in_flight(
 ) -> None:
     async with serving(tmp_path, "--tpot-ms", "50") as it:
         sending = [asyncio.create_task(it.send(max_tokens=100)) for _ in range(8)]
-        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 8, within_s=5)
+        await until(lambda: it.gateway.traffic.num_in_flight("r0") == 8)
         for process in workers():
             process.kill()
         results = await asyncio.gather(*sending, return_exceptions=True)
@@ -59,7 +59,7 @@ async def test_requests_of_a_killed_worker_are_no_longer_in_flight(
         await until(lambda: it.gateway.traffic.num_in_flight("r0") == 0)
         lost = [int(r.getMessage().split(";")[1].split()[0]) for r in caplog.records]
         assert sum(lost) == 8
-        await until(lambda: len(workers()) == 2, within_s=10)
+        await until(lambda: len(workers()) == 2)
         assert await it.send() == 200
 
 
@@ -97,13 +97,13 @@ async def test_a_cancelled_drain_ends_streams_with_an_error_event() -> None:
         serving_task = asyncio.create_task(serve_a_while())
         async with asyncio.timeout(30), httpx.AsyncClient(timeout=30) as http:
             gateway = await running
-            await until(lambda: gateway.fleet.replicas()[0].state == "ready", within_s=10)
+            await until(lambda: gateway.fleet.replicas()[0].state == "ready")
             await asyncio.sleep(0.2)  # until the workers know
             body = chat(model="known", max_tokens=1000, stream=True)
             sending = [
                 asyncio.create_task(http.post(gateway.url + CHAT, json=body)) for _ in "1234"
             ]
-            await until(lambda: gateway.traffic.num_in_flight("r0") == 4, within_s=5)
+            await until(lambda: gateway.traffic.num_in_flight("r0") == 4)
             must_stop.set()
             await asyncio.sleep(0.5)
             assert not serving_task.done()
@@ -150,11 +150,11 @@ async def test_a_failed_restart_of_a_worker_is_repeated(
     async with serving(tmp_path) as it:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         workers()[0].kill()
-        await until(lambda: caplog.text.count("could not be started") >= 2, within_s=5)
+        await until(lambda: caplog.text.count("could not be started") >= 2)
         assert "restarting in 0.4 s" in caplog.text
         assert await it.send_many(5) == [200] * 5
         monkeypatch.setattr(sys, "executable", python)
-        await until(lambda: len(workers()) == 2, within_s=10)
+        await until(lambda: len(workers()) == 2)
 
 
 async def test_a_metrics_request_does_not_wait_for_a_dead_worker(
@@ -190,9 +190,9 @@ async def test_a_hung_worker_is_killed_and_restarted(
         hanging.suspend()
         with monkeypatch.context() as patched:
             patched.setattr(worker_process, "_METRICS_PERIOD_S", 0.2)
-            await until(lambda: "hangs; killing it" in caplog.text, within_s=10)
+            await until(lambda: "hangs; killing it" in caplog.text)
         await until(lambda: "was killed by SIGKILL; 0 requests in flight" in caplog.text)
-        await until(lambda: len(workers()) == 2, within_s=10)
+        await until(lambda: len(workers()) == 2)
         assert hanging not in workers()
         assert await it.send_many(5) == [200] * 5
 
@@ -202,7 +202,7 @@ async def test_a_slow_start_is_not_taken_for_a_hang(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(worker_process, "_METRICS_PERIOD_S", 0.02)
 
     async def start_slowly() -> None:
-        await until(lambda: len(workers()) == 2, within_s=10)
+        await until(lambda: len(workers()) == 2)
         slow = workers()[0]
         slow.suspend()
         await asyncio.sleep(1)  # longer than seven unanswered requests take
@@ -239,7 +239,7 @@ async def test_a_worker_logs_to_the_stderr_of_its_parent(
             written += capfd.readouterr().err
             return "paceline: WARNING: request " in written
 
-        await until(has_logged, within_s=5)
+        await until(has_logged)
 
 
 @pytest.mark.parametrize(

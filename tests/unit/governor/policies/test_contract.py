@@ -66,7 +66,7 @@ def test_every_policy_class_belongs_to_a_definition() -> None:
 
 
 @pytest.mark.parametrize("name", BUILTIN_POLICIES)
-@pytest.mark.parametrize("max_draft_length", [1, MAX])
+@pytest.mark.parametrize("max_draft_length", [pytest.param(1, marks=pytest.mark.slow), MAX])
 def test_a_policy_keeps_its_contract(name: str, max_draft_length: int) -> None:
     check_policy(name, max_draft_length=max_draft_length, **parameters_of(name))
 

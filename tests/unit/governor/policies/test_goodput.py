@@ -24,12 +24,21 @@ from unit.governor.steady import (
     show_bursts,
 )
 
-NUM_STEPS = [5_000, pytest.param(24_000, marks=pytest.mark.slow)]
-"""Of 5,000 steps the budget is 25 and the start's allowance 12, so a share above 0.75 % is found;
-of 24,000, above 0.55 %."""
+SLOW = pytest.mark.slow
+BUDGET_CASES = [
+    (5_000, 16, 2e-5),
+    (5_000, 1, 2e-4),
+    *(
+        pytest.param(24_000, num_requests, token_s, marks=SLOW)
+        for num_requests in (1, 16)
+        for token_s in (2e-5, 2e-4)
+    ),
+]
+"""Steps, requests, and seconds to catch up by one token. Of 5,000 steps the budget is 25 and the
+start's allowance 12, so a share above 0.75 % is found; of 24,000, above 0.55 %."""
 
 
-@pytest.mark.parametrize("num_requests", [1, 4, 16, 64])
+@pytest.mark.parametrize("num_requests", [1, pytest.param(4, marks=SLOW), 16, 64])
 @pytest.mark.parametrize("text", [EASY, MIDDLING, HARD], ids=["easy", "middling", "hard"])
 @pytest.mark.parametrize("cost", [LARGE, SMALL], ids=["large", "small"])
 def test_goodput_comes_near_the_best_fixed_length(
@@ -54,7 +63,7 @@ def test_goodput_switches_off_when_drafting_loses() -> None:
     assert lengths.count(0) >= 0.95 * len(lengths)
 
 
-@pytest.mark.parametrize("num_requests", [1, 4, 16])
+@pytest.mark.parametrize("num_requests", [1, *(pytest.param(n, marks=SLOW) for n in (4, 16))])
 def test_goodput_comes_back_from_off(num_requests: int) -> None:
     """Off for long on hopeless text, then easy text: within 300 steps it drafts again.
 
@@ -74,11 +83,20 @@ def test_goodput_comes_back_from_off(num_requests: int) -> None:
     assert sum(shares) / len(shares) >= 0.95
 
 
-@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
-    ("cost", "loads"),
-    [(SMALL, (1,)), (SMALL, (1, 2)), (SMALL, (1, 64)), (LARGE, (1,)), (LARGE, (1, 2))],
-    ids=["small-1", "small-1-2", "small-1-64", "large-1", "large-1-2"],
+    ("cost", "loads", "is_async"),
+    [
+        pytest.param(SMALL, (1, 2), True, id="small-1-2-async"),
+        pytest.param(SMALL, (1, 64), False, id="small-1-64"),
+        pytest.param(LARGE, (1,), False, id="large-1"),
+        pytest.param(SMALL, (1,), False, marks=SLOW, id="small-1"),
+        pytest.param(SMALL, (1,), True, marks=SLOW, id="small-1-async"),
+        pytest.param(SMALL, (1, 2), False, marks=SLOW, id="small-1-2"),
+        pytest.param(SMALL, (1, 64), True, marks=SLOW, id="small-1-64-async"),
+        pytest.param(LARGE, (1,), True, marks=SLOW, id="large-1-async"),
+        pytest.param(LARGE, (1, 2), False, marks=SLOW, id="large-1-2"),
+        pytest.param(LARGE, (1, 2), True, marks=SLOW, id="large-1-2-async"),
+    ],
 )
 def test_goodput_explores_within_its_budget(
     cost: LinearCost, loads: tuple[int, ...], is_async: bool
@@ -100,8 +118,15 @@ def test_goodput_explores_within_its_budget(
     assert lost_s <= 0.005 * spent_s + 12 * longest_s
 
 
-@pytest.mark.parametrize(("before", "after"), [(16, 4), (4, 16)])
-@pytest.mark.parametrize("cost", [LARGE, SMALL], ids=["large", "small"])
+@pytest.mark.parametrize(
+    ("cost", "before", "after"),
+    [
+        pytest.param(LARGE, 16, 4, id="large-16-4"),
+        pytest.param(SMALL, 4, 16, id="small-4-16"),
+        pytest.param(LARGE, 4, 16, marks=SLOW, id="large-4-16"),
+        pytest.param(SMALL, 16, 4, marks=SLOW, id="small-16-4"),
+    ],
+)
 def test_goodput_is_back_at_once_when_the_load_changes_too(
     cost: LinearCost, before: int, after: int
 ) -> None:
@@ -130,9 +155,7 @@ class Blind:
         return self._policy.plan(replace(load, has_replay_scoring=False))
 
 
-@pytest.mark.parametrize("num_steps", NUM_STEPS)
-@pytest.mark.parametrize("num_requests", [1, 16])
-@pytest.mark.parametrize("catch_up_token_s", [2e-5, 2e-4])
+@pytest.mark.parametrize(("num_steps", "num_requests", "catch_up_token_s"), BUDGET_CASES)
 def test_catching_up_counts_as_exploration(
     num_steps: int, num_requests: int, catch_up_token_s: float
 ) -> None:
@@ -248,9 +271,7 @@ def test_with_replay_scoring_drafting_is_back_within_a_hundred_steps(num_request
     assert engine.share_of_best(log, num_requests, easy) >= 0.95
 
 
-@pytest.mark.parametrize("num_steps", NUM_STEPS)
-@pytest.mark.parametrize("num_requests", [1, 16])
-@pytest.mark.parametrize("catch_up_token_s", [2e-5, 2e-4])
+@pytest.mark.parametrize(("num_steps", "num_requests", "catch_up_token_s"), BUDGET_CASES)
 def test_replay_scoring_keeps_to_the_budget(
     num_steps: int, num_requests: int, catch_up_token_s: float
 ) -> None:

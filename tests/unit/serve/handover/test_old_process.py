@@ -104,7 +104,7 @@ async def test_the_old_server_continues_when_the_new_process_ends(
             if moment == "address bound":
                 assert new.bind()
             new.end()
-            await until(lambda: not is_free(old), within_s=5)
+            await until(lambda: not is_free(old))
             await assert_continues(old)
         new = NewProcess(old)
         with monkeypatch.context() as patch:
@@ -114,8 +114,8 @@ async def test_the_old_server_continues_when_the_new_process_ends(
         new.end()
         await assert_continues(old)
         os.kill(pids(folder)[0][0], signal.SIGKILL)
-        await until(lambda: len(pids(folder)) == 2, within_s=15)
-        await until(lambda: old.states()["engine-0"] == "ready", within_s=15)
+        await until(lambda: len(pids(folder)) == 2)
+        await until(lambda: old.states()["engine-0"] == "ready")
 
 
 def fail_for_take(taken: dict[str, int], *_: object) -> None:
@@ -153,7 +153,7 @@ async def test_a_process_that_hangs_before_it_owns_loses_the_engines(
         ((engine, _),) = pids(folder)
         assert is_alive(engine)
         new.end()
-        await until(lambda: not is_alive(engine), within_s=15)
+        await until(lambda: not is_alive(engine))
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
@@ -168,7 +168,7 @@ async def test_a_server_that_stops_after_released_ends_only_its_own_engines(
         ((engine, _),) = pids(folder)
     assert is_alive(engine) is is_bound
     new.end()
-    await until(lambda: not is_alive(engine), within_s=15)
+    await until(lambda: not is_alive(engine))
 
 
 @pytest.mark.parametrize("moment", ["lame duck", "drain", "ended"])
@@ -180,7 +180,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
         serving(plan_for(folder / "a", remote.url)) as old,
         httpx.AsyncClient(base_url=old.gateway.url) as http,
     ):
-        await until(lambda: old.states()["far"] == "ready", within_s=10)
+        await until(lambda: old.states()["far"] == "ready")
         new = NewProcess(old)
         await new.prepare()
         sending: asyncio.Task[httpx.Response] | None = None
@@ -197,7 +197,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
             assert new.bind()
         else:
             if moment == "drain":
-                await until(lambda: old.gateway.sockets[0].fileno() == -1, within_s=5)
+                await until(lambda: old.gateway.sockets[0].fileno() == -1)
             await new.take(is_prepared=True)
             assert new.bind()
             new.connection.send(Owned())
@@ -207,7 +207,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
         ((engine, _),) = pids(folder)
         assert is_alive(engine)
         new.end()
-        await until(lambda: not is_alive(engine), within_s=15)
+        await until(lambda: not is_alive(engine))
 
 
 async def test_a_process_that_hangs_before_take_is_named_and_given_up(

@@ -41,7 +41,7 @@ async def test_changes_after_the_offer_reach_the_new_server(
             assert answer.is_success, answer.text
         async with serving(plan_for(folder / "b", remote.url, old.ports), taken) as new:
             expected = {"engine-0": "draining", "far": "ready", "late": "ready"}
-            await until(lambda: new.states() == expected, within_s=10)
+            await until(lambda: new.states() == expected)
             third = await begin(new)
             assert third.offer.changes.governors["policies"] == {"engine-0": {"draft_length": 3}}
             third.close()
@@ -56,7 +56,7 @@ async def test_a_restart_waits_until_the_old_server_has_completed_its_requests(
         serving(plan_for(folder / "a", remote.url)) as old,
         httpx.AsyncClient(base_url=old.gateway.url) as http,
     ):
-        await until(lambda: old.states()["far"] == "ready", within_s=10)
+        await until(lambda: old.states()["far"] == "ready")
         remote.mode = "hang"  # after the warm-up
         body = {"model": "tiny", "prompt": "x"}
         sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=30))
@@ -77,8 +77,8 @@ async def test_a_restart_waits_until_the_old_server_has_completed_its_requests(
                 await begin(new)
             sending.cancel()
             await asyncio.wait_for(old.task, 10)
-            await until(lambda: len(pids(folder)) == 2, within_s=15)
-            await until(lambda: new.states()["engine-0"] == "ready", within_s=15)
+            await until(lambda: len(pids(folder)) == 2)
+            await until(lambda: new.states()["engine-0"] == "ready")
             (await begin(new)).close()
         taken.close()
 
@@ -99,8 +99,8 @@ async def test_a_restart_that_begins_after_the_offer_refuses_the_new_server(
             async with serving(plan_for(folder / "b", remote.url, old.ports), taken):
                 pass
         taken.close()
-        await until(lambda: len(pids(folder)) == 2, within_s=15)
-        await until(lambda: old.states()["engine-0"] == "draining", within_s=15)
+        await until(lambda: len(pids(folder)) == 2)
+        await until(lambda: old.states()["engine-0"] == "draining")
         (await begin(old)).close()  # the restart is over
         assert old.states()["engine-0"] == "draining"
         assert (await admin.patch("/admin/replicas", json={**drain, "draining": False})).is_success

@@ -34,7 +34,7 @@ async def test_a_new_server_continues_with_engines_governors_and_replicas(
         drain = {"name": "far", "draining": True}
         assert (await admin.patch("/admin/replicas", json=drain)).status_code == 200
         expected = {"engine-0": "ready", "far": "draining", "added": "ready"}
-        await until(lambda: old.states() == expected, within_s=10)
+        await until(lambda: old.states() == expected)
         fix = {"draft_length": 3}
         changed = await admin.patch("/admin/governor?replica=engine-0", json=fix)
         assert changed.status_code == 200, changed.text
@@ -52,8 +52,8 @@ async def test_a_new_server_continues_with_engines_governors_and_replicas(
             third.close()
 
             os.kill(engine, signal.SIGKILL)  # the restart has the new server's settings
-            await until(lambda: len(pids(folder)) == 2, within_s=15)
-            await until(lambda: new.states()["engine-0"] == "ready", within_s=15)
+            await until(lambda: len(pids(folder)) == 2)
+            await until(lambda: new.states()["engine-0"] == "ready")
             shown = (await admin.get("/admin/governor?replica=engine-0")).json()
             assert shown["replicas"]["engine-0"]["draft_length"] == 3
             assert not (folder / "a").exists()
@@ -143,8 +143,8 @@ async def test_an_engine_that_was_restarted_since_the_offer_is_not_taken(
     async with serving(plan_for(folder / "a", remote.url)) as old:
         taken = await begin(old)
         os.kill(pids(folder)[0][0], signal.SIGKILL)
-        await until(lambda: len(pids(folder)) == 2, within_s=15)
-        await until(lambda: old.states()["engine-0"] == "ready", within_s=15)
+        await until(lambda: len(pids(folder)) == 2)
+        await until(lambda: old.states()["engine-0"] == "ready")
         with pytest.raises(TakeOverFailed, match="engine-0 has ended or was restarted meanwhile"):
             async with serving(plan_for(folder / "b", remote.url, old.ports), taken):
                 pass
@@ -160,9 +160,9 @@ async def test_a_server_whose_engine_restarts_after_a_crash_is_not_taken_over_fr
     """Both servers would start it: the old one again, and the new one, which was not offered it."""
     async with serving(plan_for(folder / "a", remote.url)) as old:
         os.kill(pids(folder)[0][0], signal.SIGKILL)
-        await until(lambda: old.states()["engine-0"] != "ready", within_s=5)
+        await until(lambda: old.states()["engine-0"] != "ready")
         with pytest.raises(TakeOverFailed, match=r"engine-0 is \w+; take over when it is ready"):
             await begin(old)
-        await until(lambda: old.states()["engine-0"] == "ready", within_s=15)
+        await until(lambda: old.states()["engine-0"] == "ready")
         (await begin(old)).close()
         assert len(pids(folder)) == 2
