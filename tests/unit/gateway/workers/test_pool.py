@@ -1,9 +1,11 @@
-"""Several worker processes act as one gateway. Real processes and sockets."""
+"""Replicas and keys are the same in all worker processes. Real processes and sockets.
+
+Tests that change neither share a gateway in `test_shared_slots.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,81 +14,11 @@ from click.testing import CliRunner
 
 from paceline.cli import main
 from paceline.gateway import serve_gateway
-from paceline.gateway.settings import (
-    AdmissionSettings,
-    FailureSettings,
-    FleetSettings,
-    KeySettings,
-    ReplicaEntry,
-)
+from paceline.gateway.settings import FailureSettings, FleetSettings, KeySettings, ReplicaEntry
 from paceline.mock_vllm import spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.workers.conftest import WORKERS, workers
-from unit.gateway.workers.served import CHAT, connect, most_at_once, serving
-
-
-async def test_each_worker_serves(tmp_path: Path) -> None:
-    """While one worker is suspended, the other one accepts the connections."""
-    async with serving(tmp_path) as it:
-        processes = workers()
-        assert len(processes) == 2
-        for process in processes:
-            process.suspend()
-            assert await it.send_many(5) == [200] * 5
-            process.resume()
-        await it.until_completed(10)
-        assert [(await it.http.get(path)).status_code for path in ("/health", "/ready")] == [
-            200,
-            200,
-        ]
-
-
-async def test_workers_share_the_slots_of_a_replica(tmp_path: Path) -> None:
-    """Four slots in all, not four for each worker."""
-    admission = AdmissionSettings(max_in_flight=4)
-    async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
-        assert await it.send_many(24, max_tokens=10) == [200] * 24
-        assert most_at_once(it.records()) == 4
-
-
-async def test_workers_count_every_choice_of_a_request(tmp_path: Path) -> None:
-    """Four slots hold two requests with two choices each, wherever they arrive."""
-    admission = AdmissionSettings(max_in_flight=4)
-    async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
-        body = chat(model="known", max_tokens=10, n=2, temperature=1)
-        answers = await asyncio.gather(*(it.http.post(CHAT, json=body) for _ in range(12)))
-        assert [answer.status_code for answer in answers] == [200] * 12
-        assert most_at_once(it.records()) == 2
-
-
-async def test_a_worker_that_gets_all_requests_uses_all_slots(tmp_path: Path) -> None:
-    admission = AdmissionSettings(max_in_flight=4)
-    async with serving(tmp_path, "--tpot-ms", "10", admission=admission) as it:
-        idle, _ = workers()
-        idle.suspend()
-        connections = [
-            await connect(it.gateway) for _ in range(12)
-        ]  # the other worker accepts all of them
-        idle.resume()
-        body = json.dumps(chat(model="known", max_tokens=20, stream=True)).encode()
-        for _, writer in connections:
-            writer.write(
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-                % (len(body), body)
-            )
-        for reader, writer in connections:
-            assert b"data: [DONE]" in await reader.read()
-            writer.close()
-        assert most_at_once(it.records()) == 4
-
-
-async def test_the_key_of_a_replica_is_in_no_command_line_or_environment(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--api-key", "s3cret") as it:
-        assert await it.send() == 200
-        for process in workers():
-            assert "s3cret" not in " ".join(process.cmdline())
-            assert "s3cret" not in str(process.environ())
+from unit.gateway.workers.served import CHAT, serving
 
 
 async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path: Path) -> None:
