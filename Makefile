@@ -3,14 +3,17 @@
 #   make serve      environment (first time only), then the bundled pair on 127.0.0.1:8000
 #   make install    environment only; afterwards .venv/bin/paceline is the command
 #   make test       all of docs/testing.md but the slow tests: twenty minutes on two cores, once installed
-#   make test-slow  larger samples of what is random: before a release, and after a change of a
-#                   policy, an estimator or a sampler fix
+#   make test-slow  more cases and larger samples of what `make test` checks: before a release, and
+#                   after a change of a policy, an estimator, a sampler fix or of failure handling
 #   make check      the quick loop: lint, types, import direction, unit tests; seven minutes
 #   make chaos      replicas that are killed, hang or answer wrongly, clients that leave or never read
 #   make soak       the same for an hour or more, with raw results in benchmarks/results
 #
 # Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (the
 # index with the CPU build of torch, used when pip's configured indexes do not have it).
+
+# Many images set it; every process that a test starts would compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -65,7 +68,7 @@ $(CLIENTS_IN): $(DEV)
 serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
 
-# In `make test` lint and unit tests run beside the chaos tests, whose time limits are tight: `nice`
+# In `make test` the types are checked beside the chaos tests, whose time limits are tight: `nice`
 # leaves those the processor.
 lint: $(DEV)
 	@$(BIN)/ruff check src tests tools benchmarks
@@ -88,9 +91,10 @@ test-engine: $(DEV) $(CLIENTS_IN)
 test-clients: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
-# Minutes: what guards against bad luck with random numbers alone (marked `slow`).
-test-slow: $(DEV)
+# What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).
+test-slow: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests
+	@$(BIN)/python -m pytest -q --numprocesses 2 -m hypothesis --hypothesis-profile random tests/unit
 
 # Not part of `make test`. CASES=1000000 takes 11 to 28 minutes on two cores.
 CASES ?= 100000
@@ -124,10 +128,12 @@ soak: $(DEV)
 	@$(BIN)/python benchmarks/chaos_real.py
 	@$(BIN)/python benchmarks/chaos_real.py --fault hangs
 
-# All but the engine tests run beside each other, because most of them wait; each prints its output
-# when it ends. The engine tests compute on both cores, so they run alone.
+# Two at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients wait, and
+# the unit tests compute. Each prints its output when it ends. The engine tests compute on both
+# cores, so they run alone.
 test: $(DEV) $(CLIENTS_IN)
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target lint chaos test-clients test-unit
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-clients test-unit
 	@$(MAKE) --no-print-directory test-engine
 
 clean:
