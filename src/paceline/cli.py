@@ -15,6 +15,11 @@ import paceline
 _COMMANDS = {
     "audit": ("paceline.audit.command", "audit", "Is a served model's speculation lossless?"),
     "bench": ("paceline.bench.command", "bench", "Measure a served model."),
+    "capture": (
+        "paceline.capture_command",
+        "capture",
+        "Show and delete captured prompts.",
+    ),
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
     "draft": (
         "paceline.draft.command",

@@ -6,18 +6,15 @@ It sends requests to the admin port; the engines record.
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
+from paceline.admin_request import send_to_admin, server_options
 from paceline.finite_float import FiniteFloat
 
-_TIMEOUT_S = 30.0
-_MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _MIB = 1024 * 1024
 _EXAMPLES = """\b
 Examples:
@@ -34,25 +31,11 @@ Examples:
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the server; they are the same for every subcommand."""
     for option in (
-        click.option(
-            "--admin-url",
-            default="http://127.0.0.1:8001",
-            show_default=True,
-            metavar="URL",
-            help="Admin port of the server.",
-        ),
-        click.option(
-            "--admin-key",
-            envvar="PACELINE_ADMIN_KEY",
-            show_envvar=True,
-            metavar="KEY",
-            help="Key of the admin port; start, stop and delete need the role operate.",
-        ),
         click.option("--replica", metavar="NAME", help="One engine.  [default: all]"),
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
     ):
         command = option(command)
-    return command
+    return server_options(command)
 
 
 @click.group("record", epilog=_EXAMPLES, short_help="Record a running server for plan replay.")
@@ -112,32 +95,12 @@ def _send(
     method: str,
     body: Mapping[str, object] | None,
     *,
-    admin_url: str,
-    admin_key: str | None,
     replica: str | None,
     as_json: bool,
+    **server: Any,
 ) -> None:
-    url = f"{admin_url.rstrip('/')}/admin/recording"
-    if not url.startswith(("http://", "https://")):
-        raise click.UsageError(
-            f"--admin-url is {admin_url!r}; it must begin with http:// or https://"
-        )
-    if replica is not None:
-        url += f"?replica={urllib.parse.quote(replica)}"
-    headers = {"content-type": "application/json"}
-    if admin_key is not None:
-        headers["authorization"] = f"Bearer {admin_key}"
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            document = json.loads(answer.read(_MAX_ANSWER_BYTES))
-    except urllib.error.HTTPError as error:
-        raise click.ClickException(_message(error)) from None
-    except (OSError, ValueError) as error:
-        raise click.ClickException(
-            f"{url} cannot be reached ({error}). Give the admin port with --admin-url"
-        ) from None
+    query = "" if replica is None else f"?replica={urllib.parse.quote(replica)}"
+    document = send_to_admin(method, f"/admin/recording{query}", body, **server)
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return
@@ -161,12 +124,3 @@ def describe(state: Mapping[str, Any]) -> str:
     if state["ended"] is None:
         return f"not recording; there is an earlier file, {state['file']}"
     return f"not recording; ended ({state['ended']}) with {counted}: {state['file']}"
-
-
-def _message(error: urllib.error.HTTPError) -> str:
-    """The gateway's message, or the status of an answer that has none."""
-    try:
-        document = json.loads(error.read(_MAX_ANSWER_BYTES))
-        return str(document["error"]["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"{error.url} answered with status {error.code}"

@@ -260,6 +260,25 @@ class KeysSettings(_Frozen):
     lines are in the log."""
 
 
+class CaptureSettings(_Frozen):
+    """Capture of prompts, for training a draft on them. Off by default."""
+
+    folder: Path | None = None
+    """Folder for the prompts that clients send; without it none are kept. Its files are readable by
+    the server's user only."""
+    share: float = Field(default=0.05, gt=0, le=1)
+    """Share of the requests that are kept, drawn at random."""
+    answers: bool = False
+    """Whether the answers are kept too."""
+    max_bytes: int = Field(default=256 * 1024 * 1024, ge=16 * 1024 * 1024)
+    """Most disk space, in bytes; the oldest prompts are deleted for new ones."""
+    max_age_s: float = Field(default=604_800.0, ge=60)
+    """Age at which prompts are deleted, in seconds, while the server runs."""
+    redact: str | None = None
+    """`module:function` of an installed package. It gets every text and returns what is kept of it,
+    or `None` to keep nothing of the request."""
+
+
 class FleetSettings(_Frozen):
     """Health polls, load readings and DNS resolution of replicas."""
 
@@ -326,6 +345,8 @@ class Settings(_Frozen):
     """Circuit breakers, retries, continuation and stall detection."""
     keys: KeysSettings = KeysSettings()
     """API keys. `paceline keys` creates and revokes them."""
+    capture: CaptureSettings = CaptureSettings()
+    """Capture of prompts, for training a draft on them. Off by default."""
     fleet: FleetSettings = FleetSettings()
     """Health polls, load readings and DNS resolution of replicas."""
     replicas: Annotated[

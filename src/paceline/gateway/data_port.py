@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
+from paceline.gateway.capture.prompt_capture import PromptCapture
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.http.decoding_turns import DecodingTurns
@@ -95,8 +96,8 @@ class DataPort:
         """
         settings = self._settings
         return_large_blocks()
-        async with Upstreams(settings) as upstreams:
-            services = self._services(source, upstreams)
+        async with Upstreams(settings) as upstreams, self._capturing() as capture:
+            services = self._services(source, upstreams, capture)
             self.admissions = services.admissions
             self._app = DataApp(services)
             housekeeping = Housekeeping(source, self.traffic, upstreams, services.bytes_held)
@@ -109,7 +110,27 @@ class DataPort:
                 yield self._listening.task
                 self._app.is_stopping = True
 
-    def _services(self, source: LiveReplicas, upstreams: Upstreams) -> GatewayServices:
+    @contextlib.asynccontextmanager
+    async def _capturing(self) -> AsyncIterator[PromptCapture | None]:
+        """The capture of prompts, closed at the end; None where it is off."""
+        settings = self._settings
+        if settings.capture.folder is None:
+            yield None
+            return
+        capture = PromptCapture(
+            settings.capture, self._metrics.captured, num_processes=settings.workers
+        )
+        try:
+            yield capture
+        finally:
+            await asyncio.to_thread(capture.close)
+
+    def _services(
+        self,
+        source: LiveReplicas,
+        upstreams: Upstreams,
+        capture: PromptCapture | None = None,
+    ) -> GatewayServices:
         settings, failures = self._settings, self._settings.failures
         router = Router(
             source, self.traffic, self._breakers, settings.admission, self._peers, source
@@ -134,6 +155,7 @@ class DataPort:
                 failures.continuation_fraction, failures.continuation_reserve
             ),
             metrics=self._metrics,
+            capture=capture,
         )
 
     def _byte_budget(self) -> ByteBudget:

@@ -1,6 +1,6 @@
 """`Outcome`: the ways in which a request can end. Every request ends in exactly one of them.
 
-The value is also the metric label.
+`Continuation`: the same for a stream whose replica failed. The values are also metric labels.
 """
 
 from __future__ import annotations
@@ -45,3 +45,16 @@ class Outcome(StrEnum):
     """The gateway stopped before the request ended."""
     INTERNAL_ERROR = "internal_error"
     """A fault of the gateway itself."""
+
+
+class Continuation(StrEnum):
+    """What became of a stream whose replica failed after the stream had begun."""
+
+    RESUMED = "resumed"
+    """Another replica sent the next tokens."""
+    FAILED = "failed"
+    """The other replica failed before it sent any."""
+    NOT_CONTINUABLE = "not_continuable"
+    """Requests of this kind cannot be continued."""
+    GAVE_UP = "gave_up"
+    """No replica, time, attempt or budget was left."""

@@ -143,6 +143,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     from paceline.engine.launch.model_folder import ModelUnfit
     from paceline.engine.process.supervisor import EngineFailed
     from paceline.gateway import PortTaken, WorkerFailed
+    from paceline.gateway.capture.results import CaptureUnusable
     from paceline.gateway.keys.record import KeysUnusable
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
@@ -184,7 +185,9 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
                     taken=taken,
                 )
             )
-    except (EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed) as error:
+    except (
+        CaptureUnusable, EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed,
+    ) as error:  # fmt: skip
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0

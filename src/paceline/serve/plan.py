@@ -37,7 +37,12 @@ from paceline.engine.launch.speculation import (
     uses_model_runner_v2,
 )
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
-from paceline.gateway.settings import AdmissionSettings, FailureSettings, KeySettings
+from paceline.gateway.settings import (
+    AdmissionSettings,
+    CaptureSettings,
+    FailureSettings,
+    KeySettings,
+)
 from paceline.serve.worker_count import choose_num_workers
 
 BUNDLED_NAME = "paceline-demo"
@@ -172,6 +177,7 @@ def gateway_settings(settings: Settings, workers: int = 1) -> GatewaySettings:
         admission=AdmissionSettings(**dict(settings.admission)),
         failures=FailureSettings(**dict(settings.failures)),
         keys=KeySettings(**dict(settings.keys)),
+        capture=CaptureSettings(**dict(settings.capture)),
         fleet=fleet,
     )
 

@@ -19,9 +19,12 @@ PROMPT_FIELDS = (
     "turns",
     "reference",
     "id",
+    "at",
+    "model",
+    "answer",
 )
 """Of a prompt in a file. `category` is another name of `task`; `reference` and `id` are for the
-user's own scripts."""
+user's own scripts; `at`, `model` and `answer` are in the prompts that a gateway captures."""
 _TURN_FIELDS = ("content", "think_s", "max_tokens")
 
 

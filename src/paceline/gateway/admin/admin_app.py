@@ -1,4 +1,4 @@
-"""The ASGI application of the admin port: metrics, governors, recordings and replicas.
+"""The ASGI application of the admin port: metrics, governors, recordings, capture and replicas.
 
 Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
 stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests). A key has a
@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from paceline.gateway.admin.audit import AuditEntry, AuditLog
+from paceline.gateway.admin.capture_admin import delete_capture, describe_capture
 from paceline.gateway.admin.change_gate import ChangeGate
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_change_check import check_governor_change
@@ -51,6 +52,7 @@ _METHODS: Mapping[str, Mapping[str, Role]] = {
     "/metrics": _READ,
     "/admin/governor": {**_READ, "PATCH": Role.OPERATE},
     "/admin/recording": {**_READ, "POST": Role.OPERATE, "DELETE": Role.OPERATE},
+    "/admin/capture": {**_READ, "DELETE": Role.OPERATE},
     "/admin/replicas": {
         **_READ, "POST": Role.ADMIN, "PATCH": Role.OPERATE, "DELETE": Role.ADMIN,
     },
@@ -128,6 +130,8 @@ class AdminApp:
             await self._answer_replicas(scope, receive, send, entry)
         elif path == "/admin/recording":
             await self._answer_recording(scope, receive, send, entry)
+        elif path == "/admin/capture":
+            await self._answer_capture(method, send, entry)
         elif method == "PATCH":
             change = check_governor_change(await self._read(scope, receive, entry))
             with self._gate.change():
@@ -154,6 +158,16 @@ class AdminApp:
                 answers = await self._command_engines(scope, command, "recording_refused")
             entry.status = 200
         await send_json(send, 200, {"replicas": _by_name(answers)})
+
+    async def _answer_capture(self, method: str, send: Send, entry: AuditEntry) -> None:
+        settings = self._settings.capture
+        if method in _READ:
+            content = await describe_capture(settings)
+        else:
+            with self._gate.change():
+                content = await delete_capture(settings)
+            entry.status = 200
+        await send_json(send, 200, content)
 
     async def _send_metrics(self, send: Send) -> None:
         replicas = self._fleet.replicas()

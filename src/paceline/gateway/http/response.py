@@ -32,6 +32,8 @@ class ClientResponse:
         """The head was sent."""
         self.is_complete = False
         """The end was sent."""
+        self.whole_body = b""
+        """An engine's answer that was sent in one piece."""
 
     async def whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """Send a JSON answer that is complete.
@@ -49,6 +51,7 @@ class ClientResponse:
         """Send an engine's answer in one piece; it counts as delivered."""
         await self.whole(200, body)
         self.delivered.commit(AnswerPart(body, usage=usage))
+        self.whole_body = body
 
     async def begin_stream(self) -> None:
         self._is_stream = True

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from paceline.config import ConfigError, load_settings
 from paceline.gateway.keys.file import change_text, read_text
@@ -34,6 +35,8 @@ Examples:
   paceline keys create --tenant acme
       Prints the key; it cannot be shown again
   paceline keys create --tenant acme --grant priority --expires 90d
+  paceline keys create --tenant clinic --no-capture
+      Its prompts are not kept where capture is on
   paceline keys create --admin --tenant ops
       A key for the admin port (keys.admin_key_file)
   paceline keys create --admin --tenant watch --role read
@@ -85,6 +88,9 @@ def keys() -> None:
     help="An engine field that is refused by default and that this key may use; repeatable.",
 )
 @click.option(
+    "--no-capture", is_flag=True, help="Never keep prompts sent with this key (capture.folder)."
+)
+@click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
     help="With --admin, what the key may do: read; operate (also governors and draining); admin "
@@ -100,6 +106,7 @@ def keys() -> None:
 def create(
     tenant: str,
     grants: tuple[str, ...],
+    no_capture: bool,
     role: str | None,
     expires: str | None,
     admin: bool,
@@ -108,8 +115,9 @@ def create(
 ) -> None:
     """Create a key. Prints the key to standard output, and its description to standard error."""
     path = _path(admin, file, config)
-    if admin and grants:
-        raise click.UsageError("--grant is for the data port; leave it out with --admin")
+    if admin and (grants or no_capture):
+        given = "--grant" if grants else "--no-capture"
+        raise click.UsageError(f"{given} is for the data port; leave it out with --admin")
     if role is not None and not admin:
         raise click.UsageError("--role is for the admin port; add --admin, or leave it out")
     now = datetime.now(UTC).replace(microsecond=0)
@@ -123,6 +131,7 @@ def create(
             created_at=now,
             expires_at=expires_at,
             granted_fields=tuple(sorted(set(grants))),
+            captured=False if no_capture else msgspec.UNSET,
             role=Role(role or Role.ADMIN) if admin else None,
         )
     except ValueError as error:
@@ -158,6 +167,8 @@ def show(admin: bool, file: Path | None, config: Path | None) -> None:
         if record.expires_at is not None and record.expires_at <= now:
             expires += " (expired)"
         may = (record.role or Role.ADMIN) if admin else " ".join(record.granted_fields) or "-"
+        if record.captured is False:
+            may += " (not captured)"
         rows.append((record.id, record.tenant, record.created_at.isoformat(), expires, may))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

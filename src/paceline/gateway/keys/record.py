@@ -48,6 +48,8 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     expires_at: _Moment | None = None
     granted_fields: tuple[str, ...] = ()
     """Engine fields that its holder may use in addition to those that every client may use."""
+    captured: bool | msgspec.UnsetType = msgspec.UNSET
+    """False: requests with this key are never captured. Left out otherwise."""
     role: Role | None = None
     """What a key of the admin port may do; None for everything, and for keys of the data port."""
 

@@ -26,6 +26,8 @@ class Tenant:
     """Public part of the key; may be logged."""
     role: Role = Role.ADMIN
     """What it may do on the admin port; without meaning on the data port."""
+    may_be_captured: bool = True
+    """Whether its prompts may be captured, where that is on."""
 
 
 class KeyRing:
@@ -52,7 +54,13 @@ class KeyRing:
         if record.expires_at is not None and record.expires_at.timestamp() <= now_s:
             return unauthorized(f"This API key expired at {record.expires_at.isoformat()}.")
         role = Role.ADMIN if record.role is None else record.role
-        return Tenant(record.tenant, frozenset(record.granted_fields), record.id, role)
+        return Tenant(
+            record.tenant,
+            frozenset(record.granted_fields),
+            record.id,
+            role,
+            may_be_captured=record.captured is not False,
+        )
 
     def __len__(self) -> int:
         return len(self._records)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from paceline.gateway.admission import RefusalReason as AdmissionReason
+from paceline.gateway.capture.results import CaptureResult
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.metrics.replica_metrics import (
     CategoryMetric,
@@ -23,7 +24,7 @@ from paceline.gateway.metrics.replica_metrics import (
     from_load,
 )
 from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
-from paceline.gateway.outcomes import Outcome
+from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.usage import Usage
@@ -198,19 +199,6 @@ CATEGORY_METRICS = (
 )
 
 
-class Continuation(StrEnum):
-    """What became of a stream whose replica failed after the stream had begun."""
-
-    RESUMED = "resumed"
-    """Another replica sent the next tokens."""
-    FAILED = "failed"
-    """The other replica failed before it sent any."""
-    NOT_CONTINUABLE = "not_continuable"
-    """Requests of this kind cannot be continued."""
-    GAVE_UP = "gave_up"
-    """No replica, time, attempt or budget was left."""
-
-
 class GatewayMetrics:
     """The metrics of one gateway process, in their own registry."""
 
@@ -299,6 +287,12 @@ class GatewayMetrics:
             "that the client received, where their ids are recorded.",
             registry=registry,
         )
+        self._captured = Counter(
+            "paceline_captured_requests_total",
+            "Requests drawn for the capture of prompts, by what became of them.",
+            ["result"],
+            registry=registry,
+        )
         self._worker_restarts = Counter(
             "paceline_worker_restarts_total",
             "Restarts of worker processes that had ended by themselves.",
@@ -308,6 +302,7 @@ class GatewayMetrics:
         _start_at_zero(self._retries, _RETRIED_OUTCOMES)
         _start_at_zero(self._continuations, Continuation)
         _start_at_zero(self._not_admitted, AdmissionReason)
+        _start_at_zero(self._captured, CaptureResult)
 
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()
@@ -349,6 +344,10 @@ class GatewayMetrics:
 
     def admission_refused(self, reason: AdmissionReason) -> None:
         self._not_admitted.labels(reason.value).inc()
+
+    def captured(self, result: CaptureResult) -> None:
+        """A request was drawn for the capture. Any thread may call it."""
+        self._captured.labels(result.value).inc()
 
     def worker_restarted(self) -> None:
         self._worker_restarts.inc()

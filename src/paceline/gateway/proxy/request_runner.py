@@ -24,9 +24,8 @@ from paceline.gateway.http.client_watch import ClientWatch
 from paceline.gateway.http.errors import INTERNAL, STOPPING, Problem, Refusal
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.keys.ring import Tenant
-from paceline.gateway.metrics.metrics import Continuation
 from paceline.gateway.metrics.request_times import RequestTimes
-from paceline.gateway.outcomes import Outcome
+from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.proxy.answer import Answer
 from paceline.gateway.proxy.attempt import RequestContext
 from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
@@ -147,7 +146,7 @@ class RequestRunner:
                 end = None
                 while (lease := await self._choose_replica(slot, end)) is not None:
                     end = await self._attempt(lease)
-                return await self._finish(end)
+                return await self._finish(end, request, tenant)
 
     # The steps
 
@@ -243,11 +242,15 @@ class RequestRunner:
                 return COMPLETED
         return end
 
-    async def _finish(self, end: AttemptEnd | None) -> Outcome:
-        """Step 8: send the problem, unless the answer is complete; returns the outcome."""
+    async def _finish(
+        self, end: AttemptEnd | None, request: CheckedRequest, tenant: Tenant | None
+    ) -> Outcome:
+        """Step 8: send the problem, or offer a complete answer to the capture; the outcome."""
         assert end is not None
         if end.problem is not None:
             await self._reply.problem(end.problem)
+        else:
+            self._offer_to_capture(request, tenant)
         return end.outcome
 
     # The choice of replicas
@@ -308,6 +311,15 @@ class RequestRunner:
         return True
 
     # Ends
+
+    def _offer_to_capture(self, request: CheckedRequest, tenant: Tenant | None) -> None:
+        """Offer the prompt to the capture, with the answer as far as it was recorded."""
+        capture, reply = self._services.capture, self._reply
+        if capture is None or not capture.draws(request, tenant):
+            return
+        delivered = reply.delivered
+        is_recorded = delivered.finish_reason is not None and delivered.lost is None
+        capture.offer(request, text=delivered.text if is_recorded else None, body=reply.whole_body)
 
     async def _send(self, problem: Problem) -> None:
         if problem.closes_connection and not self._reply.has_begun:

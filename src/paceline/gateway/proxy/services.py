@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.gateway.admission import AdmissionQueues
+from paceline.gateway.capture.prompt_capture import PromptCapture
 from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.http.decoding_turns import DecodingTurns
 from paceline.gateway.keys.access import DataAccess
@@ -38,3 +39,5 @@ class GatewayServices:
     continuations: RetryBudget
     """For attempts that continue a stream."""
     metrics: GatewayMetrics
+    capture: PromptCapture | None = None
+    """None where no prompts are kept."""

@@ -5,6 +5,7 @@ does so from the configuration). Nothing here reads a file or the environment.
 """
 
 from paceline.gateway.settings.admission import AdmissionSettings
+from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
 from paceline.gateway.settings.gateway import GatewaySettings, is_loopback
@@ -14,6 +15,7 @@ from paceline.gateway.settings.replica_entry import ReplicaEntry
 
 __all__ = [
     "AdmissionSettings",
+    "CaptureSettings",
     "FailureSettings",
     "FleetSettings",
     "GatewaySettings",

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field, fields
 
 from paceline.gateway.settings.admission import AdmissionSettings
+from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
 from paceline.gateway.settings.json_limits import JsonLimits
@@ -91,6 +92,8 @@ class GatewaySettings:
     """Circuit breakers, retries and stall detection."""
     keys: KeySettings = field(default_factory=KeySettings)
     """Files of the API keys, of the admin keys, and of the secret of the cache salts."""
+    capture: CaptureSettings = field(default_factory=CaptureSettings)
+    """Which prompts are kept; none by default."""
     fleet: FleetSettings = field(default_factory=FleetSettings)
     """Remote replicas, and how they are polled."""
 

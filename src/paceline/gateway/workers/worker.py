@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 
+from paceline.gateway.capture.results import CaptureUnusable
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.metrics.metrics import GatewayMetrics
@@ -55,7 +56,7 @@ async def run_worker(parent: socket.socket, listener: socket.socket) -> int:
     worker = _Worker(channel, setup)
     try:
         await worker.serve(listener)
-    except KeysUnusable as error:
+    except (CaptureUnusable, KeysUnusable) as error:
         channel.send(WorkerUnfit(str(error)))
         return 1
     finally:

@@ -31,6 +31,8 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any] | None, Role]] = {
     "recording": ("GET", "/admin/recording", None, Role.READ),
     "record": ("POST", "/admin/recording", {"action": "start"}, Role.OPERATE),
     "delete recording": ("DELETE", "/admin/recording", None, Role.OPERATE),
+    "capture": ("GET", "/admin/capture", None, Role.READ),
+    "delete capture": ("DELETE", "/admin/capture", None, Role.OPERATE),
     "drain": ("PATCH", "/admin/replicas", {"name": "r0", "draining": False}, Role.OPERATE),
     "add": ("POST", "/admin/replicas", ADDED, Role.ADMIN),
     "remove": ("DELETE", "/admin/replicas?name=added", None, Role.ADMIN),

@@ -160,3 +160,17 @@ def test_every_help_has_examples(command: tuple[str, ...]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "paceline keys create --tenant acme" in result.output
+
+
+def test_a_key_may_opt_out_of_the_capture() -> None:
+    key = create("--tenant", "clinic", "--no-capture")
+    found = holder("api-keys", key)
+    assert isinstance(found, Tenant)
+    assert not found.may_be_captured
+    assert "(not captured)" in run("list").stdout
+    other = holder("api-keys", create("--tenant", "acme"))
+    assert isinstance(other, Tenant)
+    assert other.may_be_captured
+    assert '"captured"' not in Path("api-keys").read_text().splitlines()[1]
+    refused = run("create", "--admin", "--tenant", "ops", "--no-capture")
+    assert "--no-capture is for the data port" in refused.stderr

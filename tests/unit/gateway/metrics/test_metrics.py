@@ -5,11 +5,10 @@ from __future__ import annotations
 from paceline.gateway.admission import RefusalReason
 from paceline.gateway.metrics.metrics import (
     REPLICA_METRICS,
-    Continuation,
     GatewayMetrics,
 )
 from paceline.gateway.metrics.request_times import RequestTimes
-from paceline.gateway.outcomes import Outcome
+from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.usage import Usage
 
@@ -21,6 +20,7 @@ NAMES = {
     "paceline_draft_drift_evidence_fraction", "paceline_draft_drift_lost_tokens_per_second",
     "paceline_draft_drift_reference_acceptance",
     "paceline_buffered_bytes",
+    "paceline_captured_requests_total",
 
     "paceline_governor_accepted_fraction", "paceline_governor_accepted_tokens_total",
     "paceline_governor_draft_length", "paceline_governor_draft_length_ceiling",

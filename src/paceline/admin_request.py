@@ -1,0 +1,81 @@
+"""Requests of the command line to the admin port of a running server."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+_TIMEOUT_S = 30.0
+_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options `--admin-url` and `--admin-key`, which choose the server."""
+    for option in (
+        click.option(
+            "--admin-url",
+            default="http://127.0.0.1:8001",
+            show_default=True,
+            metavar="URL",
+            help="Admin port of the server.",
+        ),
+        click.option(
+            "--admin-key",
+            envvar="PACELINE_ADMIN_KEY",
+            show_envvar=True,
+            metavar="KEY",
+            help="Key of the admin port; changes need the role operate.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def send_to_admin(
+    method: str,
+    path: str,
+    body: Mapping[str, object] | None,
+    *,
+    admin_url: str,
+    admin_key: str | None,
+) -> dict[str, Any]:
+    """The answer to a request. `path` begins with a slash and may have a query.
+
+    Raises `click.UsageError` for a wrong URL, and `click.ClickException` with the server's message
+    when it refuses or cannot be reached.
+    """
+    url = f"{admin_url.rstrip('/')}{path}"
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(
+            f"--admin-url is {admin_url!r}; it must begin with http:// or https://"
+        )
+    headers = {"content-type": "application/json"}
+    if admin_key is not None:
+        headers["authorization"] = f"Bearer {admin_key}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            document: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        raise click.ClickException(_message(error)) from None
+    except (OSError, ValueError) as error:
+        raise click.ClickException(
+            f"{url} cannot be reached ({error}). Give the admin port with --admin-url"
+        ) from None
+    return document
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    """The gateway's message, or the status of an answer that has none."""
+    try:
+        document = json.loads(error.read(_MAX_ANSWER_BYTES))
+        return str(document["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{error.url} answered with status {error.code}"
