@@ -118,8 +118,9 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     4. No attempt of this kind, or no budget left: GIVE_UP.
     5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
-    6. The attempt timed out, or an error that repeats has occurred: GIVE_UP. The next replica would
-       be the one that timed out or failed.
+    6. The attempt timed out before the client had bytes, or an error that repeats has occurred:
+       GIVE_UP. The next replica would be the one that timed out or failed. A stream that has begun
+       waits for it instead: a hung replica comes back, or is restarted.
     7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
     """
     is_refused = end.outcome is Outcome.ENGINE_REFUSED
@@ -151,7 +152,8 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
         return _give_up(RetryReason.NO_BUDGET_LEFT)
     if end.has_other_replica:
         return Decision(step, RetryReason.REPLICA_FAILED)
-    if end.outcome is Outcome.TIMED_OUT or end.num_repeating_errors:
+    timed_out_unseen = end.outcome is Outcome.TIMED_OUT and not end.has_client_bytes
+    if timed_out_unseen or end.num_repeating_errors:
         return _give_up(RetryReason.NO_REPLICA)
     if end.waited_s < settings.replica_wait_s:
         return Decision(Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA)

@@ -147,8 +147,13 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
         ({"outcome": Outcome.TIMED_OUT}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
         (
             {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
-            Step.GIVE_UP,
+            Step.WAIT_FOR_REPLICA,
             RetryReason.NO_REPLICA,
+        ),
+        (
+            {"outcome": Outcome.TIMED_OUT, "has_other_replica": False, "waited_s": 1e9},
+            Step.GIVE_UP,
+            RetryReason.NO_REPLICA_CAME,
         ),
         (
             {
