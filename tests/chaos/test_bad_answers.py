@@ -7,6 +7,7 @@ not.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,19 @@ BREAKS = ("reset", "half_close", "tear", "bad_chunking", "stall")
 """Faults that end an answer too early or stop it."""
 
 
-@pytest.mark.parametrize("after_tokens", [None, 0, 9])
-@pytest.mark.parametrize("kind", [*BREAKS, "no_done", "error_event"])
+def faults() -> Iterator[Any]:
+    """Each kind in the middle of a stream, and two of them before the head and after it too.
+
+    The other combinations are slow tests.
+    """
+    for kind in (*BREAKS, "no_done", "error_event"):
+        for after_tokens in (None, 0, 9):
+            is_default = after_tokens == 9 or kind in ("reset", "error_event")
+            marks = () if is_default else pytest.mark.slow
+            yield pytest.param(kind, after_tokens, marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "after_tokens"), list(faults()))
 async def test_broken_streams_are_continued(
     fleet: Fleet, kind: str, after_tokens: int | None
 ) -> None:
@@ -83,7 +95,7 @@ def patient_fleet() -> Iterator[Fleet]:
         yield running
 
 
-@pytest.mark.parametrize("after_tokens", [0, 9])
+@pytest.mark.parametrize("after_tokens", [pytest.param(0, marks=pytest.mark.slow), 9])
 async def test_a_line_of_10_mb_is_passed_to_the_client(
     patient_fleet: Fleet, after_tokens: int
 ) -> None:

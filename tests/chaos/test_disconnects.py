@@ -56,7 +56,7 @@ async def test_disconnecting_aborts_the_request(fleet: Fleet, moment: Moment, st
 @pytest.mark.parametrize("stream", [True, False])
 async def test_disconnecting_in_the_queue(fleet: Fleet, stream: bool) -> None:
     """The gateway removes the request from its queue and never sends it to a replica."""
-    requests = [expected_request(number) for number in range(4)]
+    requests = [expected_request(number, max_tokens=120) for number in range(4)]
     sending = asyncio.create_task(send_all(fleet, requests, name=f"a{stream}"))
     await asyncio.to_thread(wait_until, lambda: fleet.gateway.num_in_flight == len(requests))
     queued = expected_request(4, stream=stream)

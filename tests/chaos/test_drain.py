@@ -14,10 +14,14 @@ from chaos.gateway_process import HTTP
 from chaos.transcript import Ending
 
 
-@pytest.mark.parametrize("stream", [True, False])
-async def test_requests_in_flight_are_completed(stream: bool) -> None:
-    with running_fleet(2, "--tpot-ms", "20") as fleet:
-        requests = [expected_request(number, stream=stream) for number in range(16)]
+async def test_requests_in_flight_are_completed() -> None:
+    """Streamed and not; all of them take 2 s."""
+    with running_fleet(2, "--tpot-ms", "20", "--eos-every-tokens", "0") as fleet:
+        requests = [
+            expected_request(number, max_tokens=100, stream=stream, eos_every_tokens=0)
+            for stream in (True, False)
+            for number in range(8)
+        ]
         sending = asyncio.create_task(send_all(fleet, requests, name="drain"))
         await asyncio.to_thread(wait_until, lambda: fleet.gateway.num_in_flight == len(requests))
         fleet.gateway.process.send_signal(signal.SIGTERM)

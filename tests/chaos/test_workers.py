@@ -35,7 +35,7 @@ def workers_of(fleet: Fleet) -> list[psutil.Process]:
     return [child for child in children if program in " ".join(child.cmdline())]
 
 
-@pytest.mark.parametrize("after_tokens", [None, 7])
+@pytest.mark.parametrize("after_tokens", [pytest.param(None, marks=pytest.mark.slow), 7])
 async def test_sigkill_of_a_replica(fleet: Fleet, after_tokens: int | None) -> None:
     """None: before the head of the answer."""
     conditions = {"times": 1} if after_tokens is None else {"after_tokens": after_tokens}
@@ -126,8 +126,10 @@ def num_restarts(fleet: Fleet) -> float:
 
 async def test_sigterm_completes_the_running_streams() -> None:
     config = {**CONFIG, "server": {"workers": 2, "drain_timeout_s": 20}}
-    with running_fleet(1, "--tpot-ms", "20", config=config) as fleet:
-        requests = [expected_request(number) for number in range(10, 18)]  # all of them long
+    with running_fleet(1, "--tpot-ms", "20", "--eos-every-tokens", "0", config=config) as fleet:
+        requests = [  # all of them take 2 s
+            expected_request(number, max_tokens=100, eos_every_tokens=0) for number in range(8)
+        ]
         sending = asyncio.create_task(send_all(fleet, requests, name="workers-drain"))
         await asyncio.to_thread(wait_until, lambda: fleet.gateway.num_in_flight == len(requests))
         workers = workers_of(fleet)

@@ -81,7 +81,7 @@ def num_moved(fleet: Fleet, streams: Sequence[WaitingStream]) -> int:
     return sum(len(fleet.records_of(one.reader.request_id)) > 1 for one in streams)
 
 
-@pytest.mark.parametrize("bytes_per_read", [700, 65536])
+@pytest.mark.parametrize("bytes_per_read", [pytest.param(700, marks=pytest.mark.slow), 65536])
 async def test_a_replica_hangs(fleet: Fleet, bytes_per_read: int) -> None:
     """The streams of fast readers show that it hangs; all its streams are cut."""
     name = f"hang-{bytes_per_read}"

@@ -14,7 +14,7 @@ from chaos.upgrades.rolling import LAME_DUCK_S, Load, restart_replicas, successo
 NUM_CLIENTS = 16
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 async def test_no_client_notices_a_rolling_upgrade(workers: int) -> None:
     """First the gateway, then the replicas. Every answer is complete, token by token."""
     config = {"server": {"workers": workers, "lame_duck_s": LAME_DUCK_S}}
