@@ -20,6 +20,8 @@ os.environ.update(EAGER_ENVIRONMENT)  # torch reads it when it is imported
 _SHARED = {
     "test_tenants.py": "paceline serve",
     "test_serve.py": "paceline serve",
+    "test_vllm_command.py": "vllm serve",
+    "test_gateway_engine.py": "vllm serve",
 }
 """Files of one group, in order: the files that end the server come last."""
 _SHARED_FOLDERS = {
@@ -32,8 +34,7 @@ _LONGEST_FIRST = (
     "test_verdicts.py",
     "test_continuation.py",
     "test_replay_scoring.py",
-    "test_gateway_engine.py",
-    "test_vllm_command.py",
+    "vllm serve",
     "test_drafters.py",
     "vLLM in the test process",
 )

@@ -19,8 +19,12 @@ FAILS = 1e-6
 FIXED_THREE = {"policy": "fixed", "draft_length": 3}
 
 
+@pytest.mark.slow
 def test_stock_vllm_fails_the_same_test() -> None:
-    """Without the plugin (VLLM_PLUGINS=""), vLLM #55005: no distribution but the target's."""
+    """Without the plugin (VLLM_PLUGINS=""), vLLM #55005: no distribution but the target's.
+
+    `in_process/test_cpu_sampler.py` finds the same fault in the sampler alone.
+    """
     sampling = SamplingCase(temperature=1.0, top_k=0, top_p=1.0)
     with EngineHost(bundled_pair(), plugins="") as engine:
         result = draw_until_rejected(

@@ -3,7 +3,8 @@
 Twenty prompts, greedy and sampled requests with different parameters in one batch, a new draft
 length in every step and stretches at 0, after which the draft model catches up. A right sampler
 fails a test with probability 1/1000 at most; with fixed seeds the result does not change from run
-to run on one machine.
+to run on one machine. The tests with a bias of 5 % draw four times as many verdicts as those with
+10 %.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 from losslessness.engine_host import EngineHost
-from losslessness.verdicts.arms import ARMS, short_prompts, start_arm
+from losslessness.verdicts.arms import ARMS, VerdictArm, short_prompts, start_arm
 from losslessness.verdicts.power import power
 from losslessness.verdicts.rounds import (
     FOUND_ABOVE,
@@ -27,42 +28,46 @@ pytestmark = pytest.mark.engine
 
 
 FAULTS = "losslessness.verdicts.faults"
+BIASES = [0.10, pytest.param(0.05, marks=pytest.mark.slow)]
+"""Of the acceptance threshold."""
 
 
 @dataclass(frozen=True)
 class Arm:
     name: str
+    definition: VerdictArm
     engine: EngineHost
     prompts: list[list[int]]
-    num_verdicts: int
 
 
 @pytest.fixture(scope="module", params=ARMS)
 def arm(request: pytest.FixtureRequest) -> Iterator[Arm]:
     """One engine per drafter; the tests of wrong samplers inject their faults into it."""
     with start_arm(request.param) as engine:
-        num_verdicts = ARMS[request.param].num_verdicts
-        yield Arm(request.param, engine, short_prompts(engine), num_verdicts)
+        yield Arm(request.param, ARMS[request.param], engine, short_prompts(engine))
 
 
-def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm) -> None:
-    """As many verdicts as find a bias of 5 % with probability 0.95, and none is found.
+@pytest.mark.parametrize("bias", BIASES)
+def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm, bias: float) -> None:
+    """As many verdicts as find this bias with probability 0.95, and none is found.
 
     The recorded log-probabilities are those of teacher forcing, so the logits are right too.
     """
-    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=arm.num_verdicts)
+    verdicts = draw_until_found(
+        arm.engine, arm.prompts, num_verdicts=arm.definition.num_verdicts_for(bias)
+    )
     evidence = verdicts.evidence()
     assert evidence.e_value < FOUND_ABOVE, evidence
-    for factor in (0.95, 1.05):
+    for factor in (1.0 - bias, 1.0 + bias):
         found = power(
             verdicts.ratios, threshold_factor=factor, found_above=FOUND_ABOVE, num_runs=100
         )
         assert found >= 0.95, (factor, found, len(verdicts.ratios))
     kinds = evidence.num if arm.name == "sampled drafts" else evidence.num.keys() - {"draft"}
     assert min(evidence.num[kind] for kind in kinds) > 50
-    assert verdicts.counts["greedy_tokens"] > 1000
+    assert verdicts.counts["greedy_tokens"] > (1000 if bias == 0.05 else 500)
     assert verdicts.largest_greedy_gap < NEAR_TIE_NATS["float32"]
-    errors = forced_logprob_errors(arm.engine, verdicts.requests[::5])
+    errors = forced_logprob_errors(arm.engine, verdicts.requests[::3])
     assert len(errors) > 1000
     assert max(errors) < NEAR_TIE_NATS["float32"]
     state = arm.engine.state()
@@ -70,14 +75,16 @@ def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm) -> None:
     assert state["sampled_speculation"] == "on"
 
 
-@pytest.mark.parametrize("factor", [0.95, 1.05])
-def test_a_bias_of_five_percent_is_found(arm: Arm, factor: float) -> None:
-    """Acceptance thresholds 5 % too low and 5 % too high.
+@pytest.mark.parametrize("direction", [-1, 1], ids=["too low", "too high"])
+@pytest.mark.parametrize("bias", BIASES)
+def test_a_bias_is_found(arm: Arm, bias: float, direction: int) -> None:
+    """Acceptance thresholds that are too low and too high by this share.
 
     Up to twice as many verdicts as above, so that chance does not decide on any machine.
     """
-    arm.engine.call(f"{FAULTS}:scale_thresholds", factor)
-    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=2 * arm.num_verdicts)
+    arm.engine.call(f"{FAULTS}:scale_thresholds", 1.0 + direction * bias)
+    num_verdicts = 2 * arm.definition.num_verdicts_for(bias)
+    verdicts = draw_until_found(arm.engine, arm.prompts, num_verdicts=num_verdicts)
     evidence = verdicts.evidence()
     arm.engine.call(f"{FAULTS}:restore")
     assert evidence.e_value > FOUND_ABOVE, evidence
@@ -98,7 +105,10 @@ def test_other_wrong_samplers_are_found(arm: Arm) -> None:
     for fault, arguments in faults.items():
         arm.engine.call(f"{FAULTS}:{fault}", *arguments)
         verdicts = draw_until_found(
-            arm.engine, arm.prompts, num_verdicts=arm.num_verdicts, starts_small=True
+            arm.engine,
+            arm.prompts,
+            num_verdicts=arm.definition.num_verdicts_for(0.05),
+            starts_small=True,
         )
         evidence = verdicts.evidence()
         arm.engine.call(f"{FAULTS}:restore")

@@ -1,7 +1,7 @@
-"""The server that two files of this folder share: a start takes 25 s of processor time.
+"""The servers that files of this folder share: a start takes 25 s of processor time.
 
-`engine.conftest` puts these files into one worker, in an order in which the tests that kill the
-server come last.
+`engine.conftest` puts files that share a server into one worker, in an order in which the tests
+that kill it come last.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from collections.abc import Iterator
 import pytest
 
 from engine.serving.paceline_server import Serving, serve_with_keys
+from engine.serving.vllm_server import VllmServer, serve_vllm
 
 
 @pytest.fixture(scope="session")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """`paceline serve` for two tenants."""
     with serve_with_keys(tmp_path_factory.mktemp("serve")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """`vllm serve` with AdaptiveScheduler and the bundled pair."""
+    with serve_vllm(tmp_path_factory.mktemp("v")) as started:
         yield started

@@ -1,9 +1,9 @@
 """Streams continue token for token when parts of a real engine are killed under them.
 
-Two engines with the bundled pair and continuous streams of every kind: the engine core, the API
-server and the whole process group are killed; no process of that engine is left, and it starts
-again. `benchmarks/chaos_real.py` also stops engines, under more streams, with clients that read
-slowly and with streams during the restart.
+Two engines with the bundled pair and continuous streams of every kind: the engine core is killed,
+and in `make test-slow` the API server and the whole process group; no process of that engine is
+left, and it starts again. `benchmarks/chaos_real.py` also stops engines, under more streams, with
+clients that read slowly and with streams during the restart.
 """
 
 from __future__ import annotations
@@ -50,7 +50,14 @@ def run(gateway: GatewayProcess) -> FaultRun:
     return FaultRun(gateway, LOAD, prompts(2))
 
 
-@pytest.mark.parametrize("victim", Victim)
+@pytest.mark.parametrize(
+    "victim",
+    [
+        Victim.CORE,
+        pytest.param(Victim.API_SERVER, marks=pytest.mark.slow),
+        pytest.param(Victim.GROUP, marks=pytest.mark.slow),
+    ],
+)
 async def test_streams_survive_a_kill(
     gateway: GatewayProcess, run: FaultRun, victim: Victim
 ) -> None:

@@ -6,12 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,9 +18,7 @@ import pytest_asyncio
 from clients.real_clients import CLIENTS, run_session
 from clients.real_sessions import FAILING, STEPS, find_faults
 
-from paceline import demo
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from engine.serving.vllm_server import MAX_MODEL_LEN, MODEL, VllmServer
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
 from paceline.recording.reading import read_recording
 
@@ -35,10 +28,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-MODEL = "tiny"
-MAX_MODEL_LEN = 512
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-DRAFTING = {"method": "draft_model", "num_speculative_tokens": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +42,34 @@ class OneReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """A real vLLM server process."""
-
-    process: subprocess.Popen[bytes]
-    socket: Path
-    control: Path
-    log: Path
-
-
-@dataclass(frozen=True, slots=True)
 class Stack:
     """The gateway, the engine, and an HTTP client for each of their ports."""
 
-    engine: Engine
+    engine: VllmServer
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
     direct: httpx.AsyncClient
 
-    async def num_running(self) -> float:
-        """Running and waiting requests, by the engine's own metrics."""
+    async def metric(self, *names: str) -> float:
+        """The sum of some of the engine's own metrics."""
         text = (await self.direct.get("/metrics")).text
         return sum(
             float(line.split()[-1])
             for line in text.splitlines()
-            if line.startswith(("vllm:num_requests_running{", "vllm:num_requests_waiting{"))
+            if line.startswith(tuple(f"vllm:{name}{{" for name in names))
         )
 
-    async def until_running(self, enough: Callable[[float], bool], within_s: float) -> None:
-        for _ in range(int(within_s / 0.02)):
+    async def num_running(self) -> float:
+        """Running and waiting requests."""
+        return await self.metric("num_requests_running", "num_requests_waiting")
+
+    async def until_running(self, enough: Callable[[float], bool]) -> None:
+        for _ in range(1500):
             num = await self.num_running()
             if enough(num):
                 return
             await asyncio.sleep(0.02)
-        pytest.fail(f"{num:g} requests run after {within_s:g} s")
+        pytest.fail(f"{num:g} requests still run")
 
     async def until_draft_length(self, length: int) -> None:
         """Wait for the first step that was planned with this length."""
@@ -97,49 +81,12 @@ class Stack:
         pytest.fail(f"draft_length stays {shown['draft_length']}, {length} was set")
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    """In Paceline's thread layout; in vLLM's own, on two cores, streams stall for up to 2 s."""
-    layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1024**3))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        socket, control = folder / "engine.sock", folder / "control.sock"
-        command = [
-            sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry",
-            "--model", str(demo.target_path()), "--served-model-name", MODEL,
-            "--uds", str(socket), *layout.vllm_args,
-            "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", "8",
-            "--speculative-config", json.dumps({**DRAFTING, "model": str(demo.draft_path())}),
-            "--scheduler-cls", "paceline.engine.AdaptiveScheduler",
-            "--additional-config", json.dumps({"paceline": {
-                "control_socket": str(control), "recording_file": str(folder / "r.jsonl"),
-            }}),
-            # so small a model would fill a JSON answer with blanks to its last token
-            "--structured-outputs-config",
-            json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
-        ]  # fmt: skip
-        environment = {
-            **os.environ,
-            **layout.environment,
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-        }
-        with (folder / "engine.log").open("wb") as log:
-            process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            _wait_until_healthy(process, socket, folder / "engine.log")
-            yield Engine(process, socket, control, folder / "engine.log")
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stack(engine: Engine) -> AsyncIterator[Stack]:
-    replica = Replica("r0", str(engine.socket), MODEL, "ready", engine.control, MAX_MODEL_LEN)
+async def stack(vllm_server: VllmServer) -> AsyncIterator[Stack]:
+    engine = vllm_server
+    replica = Replica(
+        "r0", str(engine.socket), MODEL, "ready", engine.control_socket, MAX_MODEL_LEN
+    )
     settings = GatewaySettings(port=0, admin_port=0, drain_timeout_s=2)
     transport = httpx.AsyncHTTPTransport(uds=str(engine.socket))
     async with (
@@ -149,19 +96,6 @@ async def stack(engine: Engine) -> AsyncIterator[Stack]:
         httpx.AsyncClient(base_url="http://engine", transport=transport) as direct,
     ):
         yield Stack(engine, http, admin, direct)
-
-
-def _wait_until_healthy(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    transport = httpx.HTTPTransport(uds=str(socket))
-    with httpx.Client(base_url="http://engine", transport=transport) as client:
-        for _ in range(4000):
-            if process.poll() is not None:
-                pytest.fail(f"the engine ended: {log.read_text()[-3000:]}")
-            with suppress(httpx.TransportError):
-                if client.get("/health").status_code == 200:
-                    return
-            time.sleep(0.1)
-    pytest.fail(f"the engine did not get ready: {log.read_text()[-3000:]}")
 
 
 def chat(**changes: object) -> dict[str, object]:
@@ -192,12 +126,22 @@ async def test_streamed_and_plain_answers_are_the_same(stack: Stack) -> None:
     assert "paceline_time_per_output_token_seconds_count 1.0" in metrics
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+REPRESENTATIVES = ("openai-python", "ai-sdk")
+"""One client per language. All of them run against the scripted engine in `tests/clients`."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow)
+        for name in CLIENTS
+    ],
+)
 async def test_a_real_client_works_with_the_real_engine(stack: Stack, name: str) -> None:
     base_url = str(stack.http.base_url).rstrip("/") + "/v1"
     results = await run_session(CLIENTS[name], base_url, MODEL, "unused", *STEPS, failing=FAILING)
     assert find_faults(CLIENTS[name], results, FAILING) == []
-    await stack.until_running(lambda num: num == 0, within_s=2)
+    await stack.until_running(lambda num: num == 0)
 
 
 @pytest.mark.parametrize(
@@ -280,13 +224,16 @@ async def test_values_at_the_limits_never_stop_the_engine(stack: Stack, name: st
 
 @pytest.mark.parametrize("is_stream", [True, False])
 async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bool) -> None:
+    """Its requests end before their last token."""
     long = chat(max_tokens=450, min_tokens=450, stream=is_stream)
+    before = await stack.metric("generation_tokens_total")
     requests = [asyncio.ensure_future(stack.http.post(CHAT, json=long)) for _ in range(4)]
-    await stack.until_running(lambda num: num == 4, within_s=20)
+    await stack.until_running(lambda num: num == 4)
     for request in requests:
         request.cancel()
     await asyncio.wait(requests)
-    await stack.until_running(lambda num: num == 0, within_s=2)
+    await stack.until_running(lambda num: num == 0)
+    assert await stack.metric("generation_tokens_total") - before < 4 * 450
     (replica,) = (await stack.admin.get("/admin/replicas")).json()["replicas"]
     assert replica["in_flight"] == 0
 
@@ -326,7 +273,7 @@ async def test_the_governor_is_set_under_load(stack: Stack) -> None:
 async def test_an_engine_records_its_requests_and_steps(stack: Stack) -> None:
     """Tokens as in the answers' usage; drafts of 2 tokens; the file is deleted on command."""
     await stack.admin.patch("/admin/governor", json={"draft_length": 2})
-    await stack.until_running(lambda num: num == 0, within_s=10)
+    await stack.until_running(lambda num: num == 0)
     started = await stack.admin.post("/admin/recording", json={"action": "start"})
     assert started.status_code == 200, started.text
     usages = []

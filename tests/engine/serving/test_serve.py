@@ -77,8 +77,12 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
     assert set(state["seams"].values()) == {"ok"}
 
 
+@pytest.mark.slow
 def test_restarts_an_engine_that_was_killed(serving: Serving) -> None:
-    """The engine core alone: 503 while down, then back. `test_continuation` kills other parts."""
+    """The engine core alone, of the only engine: 503 while down, then back.
+
+    `test_continuation.py` kills the engine core of one of two.
+    """
     before = serving.server.descendants()
     os.kill(serving.process("^VLLM::EngineCore"), signal.SIGKILL)
     down = serving.wait_status(503, within_s=GONE_WITHIN_S)
@@ -126,7 +130,9 @@ def test_killing_paceline_and_its_guard_leaves_no_engine(serving: Serving) -> No
     assert_gone(processes)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_ending_while_the_engine_starts_leaves_nothing(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,10 @@ class VerdictArm:
     num_verdicts: int
     """They find a bias of 5 % with probability 0.95; chosen from recorded ratios, and asserted by
     the test with the ratios of each run."""
+
+    def num_verdicts_for(self, bias: float) -> int:
+        """As many as find this bias with the same probability: the number falls with its square."""
+        return math.ceil(self.num_verdicts * (0.05 / bias) ** 2)
 
 
 ARMS: Mapping[str, VerdictArm] = {
