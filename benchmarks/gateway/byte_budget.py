@@ -53,6 +53,8 @@ _STREAMS, _ANSWERS = "streams", "answers"
 """The models of the two servers."""
 _BODY_BYTES = 8 * MIB - 1024
 _NUM_FILES = 8192
+_RETURNED_AFTER_S = 25.0
+"""The gateway returns memory to the system ten to twenty seconds after requests have ended."""
 
 
 def main() -> int:
@@ -112,7 +114,7 @@ def _measure(load: Load, arguments: argparse.Namespace) -> dict[str, Any]:
         asyncio.run(load(fleet, arguments, found))
         found["peak_bytes"] = _peak_bytes(fleet)
         wait_until(lambda: fleet.gateway.num_in_flight == 0, within_s=60)
-        time.sleep(2.0)
+        time.sleep(_RETURNED_AFTER_S)
         found["after_bytes"] = fleet.gateway.rss_bytes()
         found["buffered_after"] = _buffered_bytes(fleet)
     refusal_ms = sorted(found.pop("refusal_ms"))

@@ -48,7 +48,9 @@ async def test_responses_with_long_prompts_are_no_hang() -> None:
 
 async def test_an_engine_that_hangs_is_found_by_its_counters_too() -> None:
     settings = MockVllmSettings(model=MODEL, tpot_ms=10)
-    failures = FailureSettings(silence_s=0.3, first_silence_s=30, max_attempts=1)
+    failures = FailureSettings(
+        silence_s=0.3, first_silence_s=30, max_attempts=1, replica_wait_s=0.01
+    )
     faults = [Fault(FaultKind.HANG, after_tokens=3)]
     async with (
         MockVllm(settings, faults=faults) as engine,

@@ -55,7 +55,9 @@ async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
     assert "broken source" in caplog.text
 
 
-def test_memory_is_returned_once_after_a_marked_decline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_returned_once_after_a_decline_that_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     returned: list[str] = []
     monkeypatch.setattr(
         "paceline.gateway.housekeeping.return_freed_memory", lambda: returned.append("all")
@@ -63,16 +65,16 @@ def test_memory_is_returned_once_after_a_marked_decline(monkeypatch: pytest.Monk
     budget = ByteBudget(2**40)
     leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FixedReplicas([R0])
     housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), budget)
-    small, large = budget.request(None), budget.request(None)
-    small.resize(2**20)
-    large.resize(2**25)
-    small.release()
-    housekeeping.run_once()
-    assert not returned
-    large.release()
-    housekeeping.run_once()
-    housekeeping.run_once()
-    assert returned == ["all"]
+    numbers_returned = []
+    for num_bytes in (2**25, 2**25, 2**25 - 2**20, 2**25, 0, 0, 0):  # of the last round of a period
+        for _ in range(9):
+            housekeeping.run_once()
+        request = budget.request(None)
+        request.resize(num_bytes)
+        housekeeping.run_once()
+        numbers_returned.append(len(returned))
+        request.release()
+    assert numbers_returned == [0, 0, 0, 0, 0, 1, 1]
 
 
 class FailingOnce(FixedReplicas):

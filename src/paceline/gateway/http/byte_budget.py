@@ -40,26 +40,23 @@ class ByteBudget:
         self._max_tenant_bytes = max_tenant_bytes
         self._retry_after_s = retry_after_s
         self._by_tenant: Counter[str] = Counter()
-        self._highest_bytes = 0
+        self._most_bytes = 0
         self.num_bytes = 0
 
     def request(self, tenant: str | None) -> ReservedBytes:
         """A reservation for one request, not begun; `tenant` is None without keys."""
         return ReservedBytes(self, tenant)
 
-    def take_decline(self, least_bytes: int) -> bool:
-        """Whether the reserved bytes are at least this many below their highest number since this
-        was last true."""
-        if self._highest_bytes - self.num_bytes < least_bytes:
-            return False
-        self._highest_bytes = self.num_bytes
-        return True
+    def take_most_bytes(self) -> int:
+        """The highest number of reserved bytes since the last call."""
+        most_bytes, self._most_bytes = self._most_bytes, self.num_bytes
+        return most_bytes
 
     def _change(self, tenant: str | None, by: int) -> None:
         if by > 0:
             self._check(tenant, by)
         self.num_bytes += by
-        self._highest_bytes = max(self._highest_bytes, self.num_bytes)
+        self._most_bytes = max(self._most_bytes, self.num_bytes)
         self._on_change(by)
         if tenant is not None:
             self._by_tenant[tenant] += by

@@ -176,15 +176,15 @@ class Upstreams:
         return session, "http://engine" if replica.is_unix else replica.address.rstrip("/")
 
 
-async def _in_parts(body: bytes) -> AsyncIterator[memoryview]:
+async def _in_parts(body: bytes) -> AsyncIterator[bytes]:
     """The body, part by part as the replica reads it.
 
     aiohttp would hand the whole body to the connection, which keeps it until the replica has read
-    it, even after the request has ended: for ever if the replica hangs.
+    it, even after the request has ended: for ever if the replica hangs. The parts are copies: a
+    view in the connection's buffer would keep the whole body as well.
     """
-    whole = memoryview(body)
     for start in range(0, len(body), _SENT_BYTES):
-        yield whole[start : start + _SENT_BYTES]
+        yield body[start : start + _SENT_BYTES]
 
 
 def _bounded_socket(address: aiohttp.AddrInfoType) -> socket.socket:

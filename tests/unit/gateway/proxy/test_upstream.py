@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from paceline.gateway.proxy import upstream
 from paceline.gateway.proxy.upstream import (
     Broken,
     NotSent,
@@ -156,6 +157,15 @@ async def test_a_request_that_ends_releases_a_body_that_its_hung_replica_does_no
         await asyncio.gather(post, return_exceptions=True)
         has_ended.set()
         assert await num_received < len(body)
+
+
+async def test_a_part_that_waits_to_be_sent_keeps_no_more_than_itself() -> None:
+    """A view of the body, left in the buffer of a connection, would keep all of it."""
+    body = b"x" * 200_000
+    parts = [part async for part in upstream._in_parts(body)]
+    assert b"".join(parts) == body
+    assert {type(part) for part in parts} == {bytes}
+    assert max(map(len, parts)) <= 64 * 1024
 
 
 async def test_a_long_body_arrives_whole_and_with_its_length() -> None:

@@ -46,7 +46,9 @@ async def test_an_idle_replica_is_not_reported_as_removed_before_all_workers_kno
 
 async def test_a_hung_replica_is_reported_to_the_owner_of_the_engines(tmp_path: Path) -> None:
     hung: list[str] = []
-    failures = FailureSettings(silence_s=0.3, first_silence_s=0.3, max_attempts=1, max_open_s=30)
+    failures = FailureSettings(
+        silence_s=0.3, first_silence_s=0.3, max_attempts=1, max_open_s=30, replica_wait_s=0.01
+    )
     with spawn_mock_vllm("--model", "known", "--tpot-ms", "10") as mock_vllm:
         fleet = FleetSettings(entries=(ReplicaEntry(url=mock_vllm.url, name="r0"),), warm_up=False)
         settings = replace(WORKERS, fleet=fleet, failures=failures)
