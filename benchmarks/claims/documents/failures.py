@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.claims.claim import Claim, ReadResult, claim
 
 DOCUMENT = "docs/experiments/failures.md"
+_MIB = 1024 * 1024
 NOT_MEASURED = {
     "setting": (
         "vLLM 0.32 replicas",
@@ -15,8 +16,21 @@ NOT_MEASURED = {
         "kills 1.05 s apart",
         "10,000 clients of a gateway",
         "beyond the 1.5 s that this gateway",
+        "each just below 8 MiB",
+        "with one token per 10 ms",
+        "decodes bodies of 8 MiB",
+        "refused with a 503",
+        "left 25 s after",
     ),
-    "target": ("target 99.9 %", "targets: 100 ms at p99, 1 s at most", "target 1 MiB"),
+    "target": (
+        "target 99.9 %",
+        "targets: 100 ms at p99, 1 s at most",
+        "target 1 MiB",
+        "(target 50 ms)",
+        "(target 512 MiB)",
+        "(target 64 MiB)",
+        "target 100 ms",
+    ),
     "observed": ("with kills every 0.7 s, 7 of 5,224 streams",),
 }
 
@@ -27,6 +41,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _killed_mock_replicas(read("soak-kills-2026-11-21.json"))
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-21.json"))
+    yield from _budget(read("byte-budget-2026-11-23.json"))
+    yield from _pauses(read("body-pauses-2026-11-23.json"))
     yield from _bad_input(read)
 
 
@@ -107,6 +123,66 @@ def _memory(result: Mapping[str, Any]) -> Iterator[Claim]:
     )
     yield claim(
         "{timed_out} requests got a {status}", timed_out=result["answers"]["504"], status="504"
+    )
+
+
+def _budget(result: Mapping[str, Any]) -> Iterator[Claim]:
+    settings = result["settings"]
+    yield claim(
+        "A gateway with a budget of {budget:.0f} MiB",
+        budget=settings["budget_bytes"] / _MIB,
+    )
+    yield claim("gets {clients:,} bodies", **settings)
+    yield claim("{clients:,} clients that read", **settings)
+    yield claim(
+        "bodies of {body:.0f} MiB, {rate:.0f} clients per second",
+        body=settings["body_bytes"] / _MIB,
+        rate=settings["clients_per_s"],
+    )
+    loads = {name: _load_figures(load) for name, load in result["loads"].items()}
+    for row in (
+        "| served | {bodies[served]} | | {both[served]} |",
+        "| refused with a 503 | {bodies[refused]} | | {both[refused]} |",
+        "| refused within, 99th percentile (target 50 ms) | **{bodies[p99_ms]:.0f} ms** | "
+        "| {both[p99_ms]:.0f} ms |",
+        *(
+            f"| {head} | {{bodies[{key}]:.0f}} MiB | {{readers[{key}]:.0f}} MiB "
+            f"| {{both[{key}]:.0f}} MiB |"
+            for head, key in (
+                ("memory before", "before"),
+                ("highest, above that (target 512 MiB)", "peak"),
+                ("left 25 s after the load, above that (target 64 MiB)", "after"),
+            )
+        ),
+    ):
+        yield claim(row, **loads)
+
+
+def _load_figures(load: Mapping[str, Any]) -> dict[str, Any]:
+    before = load["before_bytes"]
+    return {
+        "served": load["statuses"].get("200"),
+        "refused": load["statuses"].get("503"),
+        "p99_ms": load["refusals_ms"]["p99"],
+        "before": before / _MIB,
+        "peak": (load["peak_bytes"] - before) / _MIB,
+        "after": (load["after_bytes"] - before) / _MIB,
+    }
+
+
+def _pauses(result: Mapping[str, Any]) -> Iterator[Claim]:
+    pauses = result["pauses"]
+    worst = max(pauses, key=lambda one: max(one["longest_ms"]))
+    yield claim(
+        "is **{longest:.0f} ms** (`{kind}`, in one of {num_rounds} rounds of {num_kinds} kinds",
+        longest=max(worst["longest_ms"]),
+        kind=worst["bodies"],
+        num_rounds=len(worst["longest_ms"]),
+        num_kinds=len(pauses),
+    )
+    yield claim(
+        "it is {control:.0f} ms",
+        control=max(max(one["control_longest_ms"]) for one in pauses),
     )
 
 
