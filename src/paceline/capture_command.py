@@ -19,7 +19,7 @@ _EXAMPLES = """\b
 Examples:
   paceline capture status
   paceline capture delete
-      Every prompt kept so far; to keep no more, take capture.folder out of the settings
+      Every prompt kept so far; to keep no more, set capture.share to 0
 """
 
 
@@ -59,15 +59,17 @@ def _print(
 
 def describe(state: Mapping[str, Any]) -> str:
     """The status in words."""
-    if not state["capturing"]:
+    if "folder" not in state:
         return "not capturing: capture.folder is not set"
     size = f"{state['bytes'] / _MIB:.1f} of {state['max_bytes'] / _MIB:.0f} MiB"
-    oldest = "nothing yet"
+    oldest = "nothing yet" if state["capturing"] else "nothing"
     if state["oldest_s"] is not None:
         oldest = (
             f"{size} in {state['num_files']} files, the oldest {state['oldest_s'] / 3600:.1f} of "
             f"{state['max_age_s'] / 3600:.1f} h old"
         )
+    if not state["capturing"]:
+        return f"not capturing: capture.share is 0; still kept: {oldest}, in {state['folder']}"
     redaction = f"redacted by {state['redact']}" if state["redact"] else "not redacted"
     kind = "prompts and answers" if state["answers"] else "prompts"
     share = f"{state['share']:.1%} of the requests"

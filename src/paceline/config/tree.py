@@ -266,8 +266,9 @@ class CaptureSettings(_Frozen):
     folder: Path | None = None
     """Folder for the prompts that clients send; without it none are kept. Its files are readable by
     the server's user only."""
-    share: float = Field(default=0.05, gt=0, le=1)
-    """Share of the requests that are kept, drawn at random."""
+    share: float = Field(default=0.05, ge=0, le=1)
+    """Share of the requests that are kept, drawn at random. With 0 no more are kept, and those in
+    the folder are still deleted at their age."""
     answers: bool = False
     """Whether the answers are kept too."""
     max_bytes: int = Field(default=256 * 1024 * 1024, ge=16 * 1024 * 1024)

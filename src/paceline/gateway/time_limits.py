@@ -50,8 +50,7 @@ KEY_CHECK_PERIOD_S = 1.0
 """How often the gateway checks the key file for changes: a revoked key keeps working for at most
 this long. Chosen empirically: a check costs microseconds."""
 CAPTURE_TIDY_PERIOD_S = 10.0
-"""How often a gateway without new prompts deletes captured ones that are too old. Chosen
-empirically."""
+"""How often a gateway deletes captured prompts that are too old. Chosen empirically."""
 CAPTURE_CLOSE_S = 2.0
 """A gateway that stops waits this long for prompts that are still redacted and written. Chosen
 empirically."""

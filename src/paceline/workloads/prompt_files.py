@@ -20,8 +20,11 @@ def load_prompt_file(path: Path) -> list[Prompt]:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, object]]:
-    """Place and parsed value of every line that is not blank."""
-    for number, line in enumerate(read_file(path).splitlines(), start=1):
+    """Place and parsed value of every line that is not blank.
+
+    Only a newline ends a line: JSON allows U+2028 and other separators within a string.
+    """
+    for number, line in enumerate(read_file(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
             try:

@@ -22,6 +22,13 @@ def test_own_prompts_need_no_task_and_no_limit(tmp_path: Path) -> None:
     ]
 
 
+def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+    """JSON allows U+0085, U+2028 and U+2029 within a string."""
+    path = tmp_path / "own.jsonl"
+    path.write_bytes('{"prompt": "a\u0085b\u2028c\u2029d"}\r\n{"prompt": "e"}\n'.encode())
+    assert [prompt.text for prompt in load_prompt_file(path)] == ["a\u0085b\u2028c\u2029d", "e"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

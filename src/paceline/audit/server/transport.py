@@ -65,7 +65,8 @@ class HttpTransport:
     async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """See `Transport`."""
         text = (await self._send("POST", path, {**body, "stream": True})).decode("utf-8", "replace")
-        lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        # Only newlines end a line: JSON allows U+2028 and other separators within a string.
+        lines = [line[5:].strip() for line in text.split("\n") if line.startswith("data:")]
         return [_object(line.encode(), path) for line in lines if line != "[DONE]"]
 
     async def get(self, path: str) -> dict[str, Any]:

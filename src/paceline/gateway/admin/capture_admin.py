@@ -27,7 +27,7 @@ async def describe_capture(settings: CaptureSettings) -> dict[str, object]:
         raise _failed(settings.folder, error) from None
     oldest_s = min((segment.begun_s for segment in segments), default=None)
     return {
-        "capturing": True,
+        "capturing": settings.share > 0,
         "folder": str(settings.folder),
         "share": settings.share,
         "answers": settings.answers,
@@ -41,11 +41,13 @@ async def describe_capture(settings: CaptureSettings) -> dict[str, object]:
 
 
 async def delete_capture(settings: CaptureSettings) -> dict[str, object]:
-    """Delete all captured prompts. Raises a `Refusal` with a 400 if capture is off, and with a 503
-    if they cannot be deleted."""
+    """Delete all captured prompts. Raises a `Refusal` with a 400 if no folder is set, and with a
+    503 if they cannot be deleted."""
     if settings.folder is None:
         raise invalid(
-            "capture.folder is not set, so this server keeps no prompts.", code="capture_refused"
+            "capture.folder is not set, so this server knows of no prompts. Set it, with "
+            "capture.share: 0 to keep no more, and restart the server.",
+            code="capture_refused",
         )
     folder = CaptureFolder(settings.folder)
     try:

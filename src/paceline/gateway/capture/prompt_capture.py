@@ -17,10 +17,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from paceline.gateway.capture.records import (
     Redact,
+    encode_line,
     read_answer,
     read_capture,
     redacted,
@@ -60,6 +59,7 @@ class PromptCapture:
         num_processes: int = 1,
         draw: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the thread. `count` is called from both threads. `num_processes` share the folder.
 
@@ -71,6 +71,7 @@ class PromptCapture:
         self._count = count
         self._draw = draw
         self._clock = clock
+        self._monotonic = monotonic
         self._redact = None if settings.redact is None else load_redaction(settings.redact)
         folder = CaptureFolder(settings.folder)
         bounds = CaptureBounds(settings.max_bytes, settings.max_age_s, num_processes)
@@ -122,12 +123,18 @@ class PromptCapture:
         self._thread.join(CAPTURE_CLOSE_S)
 
     def _run(self) -> None:
+        """Keep what is offered; between two requests, tidy the folder where that is due."""
+        tidy_at_s = self._monotonic() + CAPTURE_TIDY_PERIOD_S
         try:
             while True:
-                try:
-                    offered = self._queue.get(timeout=CAPTURE_TIDY_PERIOD_S)
-                except queue.Empty:
+                wait_s = tidy_at_s - self._monotonic()
+                if wait_s <= 0:
                     self._tidy()
+                    tidy_at_s = self._monotonic() + CAPTURE_TIDY_PERIOD_S
+                    continue
+                try:
+                    offered = self._queue.get(timeout=wait_s)
+                except queue.Empty:
                     continue
                 if offered is None:
                     return
@@ -145,7 +152,7 @@ class PromptCapture:
                 captured = redacted(captured, self._redact)
             if captured is None:
                 return CaptureResult.REDACTED
-            line = msgspec.json.encode(captured) + b"\n"
+            line = encode_line(captured)
         except Exception as error:  # noqa: BLE001 - the hook may raise anything
             # The error's text may quote a prompt.
             logger.error("capture: redaction failed: %s", type(error).__name__)

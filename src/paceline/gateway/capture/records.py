@@ -5,7 +5,7 @@ chat template takes them) or `prompt`; with `capture.answers` also `answer`. The
 key, no address and no request id in it.
 
 The category is the label that the client gave as `paceline_category` in `vllm_xargs`, else the kind
-of sampling, as in recordings.
+of sampling, as in recordings. No redaction hook sees it: a label is one word (`is_category`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ _BEYOND_TEXT = frozenset({"tools", "functions", "documents", "chat_template", "p
 """Fields that add to the prompt something which a line does not hold."""
 _STRUCTURED = frozenset({"response_format", "structured_outputs"})
 _MESSAGE_KEYS = frozenset({"role", "content", "type", "id", "status"})
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+"""Roles that are kept. Others could hold any text, and no redaction hook sees a role."""
+_LINE_ENDS = {text.encode(): b"\\u%04x" % ord(text) for text in ("\u0085", "\u2028", "\u2029")}
+"""Characters that JSON allows in a string and some readers of lines take for the end of a line."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -111,6 +115,14 @@ def redacted(captured: CapturedPrompt, redact: Redact) -> CapturedPrompt | None:
     return msgspec.structs.replace(captured, messages=messages, prompt=prompt, answer=answer)
 
 
+def encode_line(captured: CapturedPrompt) -> bytes:
+    """The line in UTF-8, with its end. Raises UnicodeEncodeError for half a surrogate pair."""
+    line = msgspec.json.encode(captured)
+    for character, escape in _LINE_ENDS.items():
+        line = line.replace(character, escape)
+    return line + b"\n"
+
+
 def read_answer(body: bytes) -> str | None:
     """The text of an answer that was not streamed; None if it is not one choice of text."""
     try:
@@ -129,7 +141,7 @@ def _read_messages(messages: Sequence[Any]) -> tuple[Message, ...] | None:
 
 
 def _read_message(message: Mapping[str, Any]) -> Message | None:
-    """A message of text; None for one with tool calls or a kind of its own."""
+    """A message of text; None for one with tool calls, a kind or a role of its own."""
     used = {name for name, value in message.items() if value not in (None, [], "")}
     if not used <= _MESSAGE_KEYS or message.get("type", "message") != "message":
         return None
@@ -138,7 +150,7 @@ def _read_message(message: Mapping[str, Any]) -> Message | None:
         parts = [part.get("text") for part in content]
         texts = [text for text in parts if isinstance(text, str)]
         content = "\n".join(texts) if len(texts) == len(parts) else None
-    if not isinstance(role, str) or not isinstance(content, str):
+    if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
         return None
     return Message(role, content)
 

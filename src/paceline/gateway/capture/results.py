@@ -10,7 +10,7 @@ class CaptureResult(StrEnum):
 
     WRITTEN = "written"
     NOT_TEXT = "not_text"
-    """Its prompt is not only text: token ids, tools, several prompts."""
+    """Its prompt is not only text: token ids, tools, several prompts, a role of its own."""
     TOO_LARGE = "too_large"
     QUEUE_FULL = "queue_full"
     """Requests came faster than they could be redacted and written."""

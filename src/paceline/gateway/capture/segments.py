@@ -14,6 +14,7 @@ Anyone may delete segments at any time: a process that writes one notices, and b
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -138,15 +139,23 @@ class SegmentWriter:
         self._num_bytes = 0
 
     def write(self, line: bytes, now_s: float) -> None:
-        """Write a line, which must not be longer than a segment. Raises OSError."""
+        """Write a line, which must not be longer than a segment. Raises OSError.
+
+        A line that cannot be written whole is cut off the segment: the files can be concatenated.
+        """
         if self._descriptor is None or not self._may_continue(len(line), now_s):
             self.close()
             self._folder.keep_within(self._bounds, now_s)
             self._descriptor = self._folder.open_segment(now_s)
             self._begun_s, self._num_bytes = now_s, 0
         left = memoryview(line)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._num_bytes)
+            raise
         self._num_bytes += len(line)
 
     def tidy(self, now_s: float) -> None:

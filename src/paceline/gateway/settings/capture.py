@@ -18,7 +18,8 @@ class CaptureSettings:
     folder: Path | None = None
     """Folder of the captured prompts; None keeps none."""
     share: float = 0.05
-    """Share of the requests that are kept, drawn at random."""
+    """Share of the requests that are kept, drawn at random; 0 keeps no more, while the folder stays
+    within its bounds."""
     answers: bool = False
     """Whether the answers are kept too."""
     max_bytes: int = 256 * 1024 * 1024
@@ -30,10 +31,10 @@ class CaptureSettings:
     nothing of the request."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
+        if not 0 <= self.share <= 1:
             raise ValueError(
-                f"capture.share is {self.share}; it must be more than 0 and at most 1; leave out "
-                "capture.folder to capture nothing"
+                f"capture.share is {self.share}; it must be at least 0, which keeps no more "
+                "prompts, and at most 1"
             )
         if self.max_bytes < MIN_BYTES:
             raise ValueError(

@@ -27,7 +27,15 @@ STATE = {
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"capturing": False}, "not capturing: capture.folder is not set"),
+        (
+            {"capturing": False, "share": 0.0},
+            "not capturing: capture.share is 0; still kept: 3.0 of 256 MiB in 2 files, the oldest "
+            "2.0 of 168.0 h old, in /var/kept",
+        ),
+        (
+            {"capturing": False, "share": 0.0, "oldest_s": None},
+            "not capturing: capture.share is 0; still kept: nothing, in /var/kept",
+        ),
         (
             {},
             "capturing prompts of 5.0% of the requests, not redacted: 3.0 of 256 MiB in 2 files, "
@@ -42,6 +50,10 @@ STATE = {
 )
 async def test_the_status_in_words(changes: dict[str, Any], text: str) -> None:
     assert describe({**STATE, **changes}) == text
+
+
+async def test_the_status_without_a_folder_in_words() -> None:
+    assert describe({"capturing": False}) == "not capturing: capture.folder is not set"
 
 
 async def run(served: Served, *arguments: str) -> Result:
@@ -62,9 +74,21 @@ async def test_the_command_shows_and_deletes(serve: Serve, tmp_path: Path) -> No
         assert os.listdir(tmp_path) == []
 
 
+async def test_with_a_share_of_0_the_kept_prompts_are_shown_and_deleted(
+    serve: Serve, tmp_path: Path
+) -> None:
+    async with serve(capture=CaptureSettings(folder=tmp_path, share=0.0)) as served:
+        (tmp_path / "prompts-1795400000000-1.jsonl").write_text("{}\n")
+        shown = json.loads((await run(served, "status", "--json")).stdout)
+        assert (shown["capturing"], shown["num_files"]) == (False, 1)
+        assert (await run(served, "delete")).exit_code == 0
+        assert os.listdir(tmp_path) == []
+
+
 async def test_a_server_without_a_capture_refuses_to_delete(serve: Serve) -> None:
     async with serve() as served:
         refused = await run(served, "delete")
         assert refused.exit_code == 1
         assert "capture.folder is not set" in refused.stderr
+        assert "capture.share: 0" in refused.stderr
         assert "not capturing" in (await run(served, "status")).stdout

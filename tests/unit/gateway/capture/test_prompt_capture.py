@@ -90,6 +90,36 @@ def test_answers_are_kept_where_that_is_set(start: Start, tmp_path: Path) -> Non
     assert [line.get("answer") for line in lines(tmp_path)] == ["streamed", "whole", None]
 
 
+def test_old_prompts_are_deleted_while_requests_keep_coming(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook takes a minute, so the thread never waits for a request."""
+    now_s, seen = [1000.0], []
+    old = tmp_path / "prompts-970000-1.jsonl"
+
+    def take_a_minute(text: str) -> None:
+        seen.append(old.exists())
+        now_s[0] += 60.0
+
+    monkeypatch.setattr(prompt_capture, "load_redaction", lambda name: take_a_minute)
+    old.write_text("{}\n")
+    settings = CaptureSettings(folder=tmp_path, redact="planted:take_a_minute", max_age_s=60.0)
+    capture = PromptCapture(settings, counted, clock=lambda: now_s[0], monotonic=lambda: now_s[0])
+    capture.offer(completion())
+    capture.offer(completion())
+    capture.close()
+    assert seen == [True, False]
+
+
+def test_a_share_of_0_draws_nothing_and_deletes_what_is_too_old(
+    start: Start, tmp_path: Path
+) -> None:
+    old = tmp_path / "prompts-970000-1.jsonl"
+    old.write_text("{}\n")
+    assert not start(share=0.0).draws(completion(), None)
+    assert not old.exists()
+
+
 def test_a_share_of_the_requests_is_drawn(start: Start) -> None:
     draws = iter([0.05, 0.2, 0.0999, 0.1])
     capture = start(lambda: next(draws), share=0.1)

@@ -14,6 +14,7 @@ from paceline.gateway.capture.records import (
     CapturedPrompt,
     Message,
     category_of,
+    encode_line,
     read_answer,
     read_capture,
     redacted,
@@ -66,6 +67,22 @@ def test_a_line_of_a_response_has_messages() -> None:
     assert line(checked(RESPONSES, input=items))["messages"] == [USER]
 
 
+def test_nothing_within_a_line_ends_it() -> None:
+    """Some readers split at U+0085, U+2028 and U+2029, which JSON allows in a string."""
+    text = "a\u0085b\u2028c\u2029d\x1ee\x0bf\x0cg\r\nh é 日本 😀"
+    captured = CapturedPrompt(at=AT, model="m", category="greedy", prompt=text, answer=text)
+    encoded = encode_line(captured)
+    assert len(encoded.decode().splitlines()) == 1
+    assert encoded.endswith(b"}\n")
+    assert msgspec.json.decode(encoded, type=CapturedPrompt) == captured
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool", "function"])
+def test_chats_with_known_roles_are_kept(role: str) -> None:
+    message = {"role": role, "content": "hello"}
+    assert line(checked(CHAT, messages=[message]))["messages"] == [message]
+
+
 def test_a_file_of_lines_can_be_given_to_the_tools_that_read_prompts(tmp_path: Path) -> None:
     """`paceline draft train --prompts FILE`, for example."""
     requests = checked(CHAT, messages=[USER]), checked(COMPLETIONS, prompt="def f")
@@ -89,11 +106,13 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         (CHAT, chat(tools=[TOOL])),
         (CHAT, {"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}]}),
         (CHAT, {"messages": [USER, {"role": "tool", "content": "4", "tool_call_id": "c"}]}),
+        (CHAT, {"messages": [USER, {"role": "Ada Lovelace", "content": "hi"}]}),
+        (RESPONSES, {"input": [{"role": "Ada Lovelace", "content": "hi"}]}),
         (RESPONSES, {"input": [{"type": "function_call_output", "call_id": "c", "output": "4"}]}),
     ],
 )
 def test_a_prompt_that_is_not_only_text_is_not_kept(route: Route, body: dict[str, Any]) -> None:
-    """A line could not hold all of it."""
+    """A line could not hold all of it, or a hook would not see it: a role may be any text."""
     assert read_capture(checked(route, **body), AT) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 from pathlib import Path
 
@@ -76,6 +77,21 @@ def test_the_bytes_on_disk_never_exceed_the_bound(folder: CaptureFolder) -> None
     assert total >= 600
     text = b"".join(one.path.read_bytes() for one in folder.segments())
     assert set(text.split(b"\n")) == {b"x" * 19, b""}
+
+
+def test_a_line_that_was_written_in_part_is_cut_off(folder: CaptureFolder) -> None:
+    """A limit on the size of files stops a write halfway, as a full disk does."""
+    writer = SegmentWriter(folder, BOUNDS)
+    writer.write(b"whole\n", 1000.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            writer.write(b"more than fits\n", 1001.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    writer.write(b"next\n", 1002.0)
+    assert b"".join(one.path.read_bytes() for one in folder.segments()) == b"whole\nnext\n"
 
 
 def test_a_line_is_deleted_when_it_reaches_the_age(folder: CaptureFolder) -> None:
