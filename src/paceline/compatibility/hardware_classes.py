@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 HardwareClass = Literal[
     "cpu-amx",
     "cpu-avx512-vnni",
+    "cpu-avx512",
     "cpu-other",
     "gpu-volta",
     "gpu-turing",
@@ -26,7 +27,8 @@ HARDWARE_CLASSES: Final[tuple[HardwareClass, ...]] = get_args(HardwareClass)
 DESCRIPTIONS: dict[HardwareClass, str] = {
     "cpu-amx": "a CPU with AMX",
     "cpu-avx512-vnni": "a CPU with AVX-512 VNNI and without AMX",
-    "cpu-other": "a CPU without AVX-512 VNNI",
+    "cpu-avx512": "a CPU with AVX-512 and without VNNI",
+    "cpu-other": "a CPU without AVX-512",
     "gpu-volta": "a Volta GPU (compute capability 7.0)",
     "gpu-turing": "a Turing GPU (compute capability 7.5)",
     "gpu-ampere": "an Ampere GPU (compute capability 8.0 to 8.7)",
@@ -56,7 +58,9 @@ def class_of_cpu(cpu_flags: Set[str]) -> HardwareClass:
     """
     if "amx_tile" in cpu_flags:
         return "cpu-amx"
-    return "cpu-avx512-vnni" if "avx512_vnni" in cpu_flags else "cpu-other"
+    if "avx512_vnni" in cpu_flags:
+        return "cpu-avx512-vnni"
+    return "cpu-avx512" if "avx512f" in cpu_flags else "cpu-other"
 
 
 def class_of_gpu(capability: tuple[int, int] | None) -> HardwareClass:

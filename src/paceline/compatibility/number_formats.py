@@ -59,6 +59,8 @@ class FormatRow:
     """Formats of the arithmetic that the kernel is compiled for; empty: all."""
     kernels: tuple[str, ...] = ()
     """Classes of vLLM, one of which computes the linear layers; empty: not known."""
+    dense_only: bool = False
+    """Whether the row holds for models without experts only; others get its reason as a caution."""
 
     def __post_init__(self) -> None:
         if self.status not in get_args(Status):
@@ -95,11 +97,13 @@ def judge_format(
     hardware: HardwareClass,
     release: str,
     dtype: str | None = None,
+    has_experts: bool | None = None,
 ) -> FormatVerdict:
     """Return whether the format called `name` may be served. Never raises.
 
     `release` is a version of vLLM such as "0.32.0"; `dtype` the format of the arithmetic, None or
-    "auto" where it is not decided yet.
+    "auto" where it is not decided yet; `has_experts` says whether the model has layers of experts,
+    None where it is not known.
     """
     where = DESCRIPTIONS[hardware]
     if name in (UNQUANTIZED, "auto"):
@@ -114,6 +118,9 @@ def judge_format(
             None,
             caution=f"{what} is {name}, {known} on {where} with vLLM {release}",
         )
+    if row.dense_only and has_experts is not False:
+        caution = f"{what} is {name}: vLLM {release} {row.reason}"
+        return FormatVerdict(name, hardware, row, caution=caution)
     if not row.is_usable:
         return FormatVerdict(
             name,

@@ -21,7 +21,8 @@ late, and some do nothing without a word. A combination without a row is served,
 
 `works`; `slow`: correct, but slower than unquantized weights; `fails`; `no effect`: loads, and
 leaves the weights as they are; `wrong`: runs, and answers with other tokens. The last three are
-refused. *tried*: run on such hardware; *source*: read in the source of the release. No GPU was
+refused; a row for models without experts refuses only a local model without them, and is a caution
+for others. *tried*: run on such hardware; *source*: read in the source of the release. No GPU was
 tried.
 
 | hardware class | |
@@ -44,6 +45,8 @@ def render_page() -> str:
 def _render_row(row: FormatRow) -> str:
     evidence = row.evidence
     verdict = row.status.replace("_", " ")
+    if row.dense_only:
+        verdict += " on a model without experts"
     if row.instead:
         verdict += f": {row.reason}. Instead: {', '.join(row.instead)}"
     elif row.status == "slow":

@@ -58,7 +58,7 @@ def test_a_refusal_without_an_alternative_is_no_row() -> None:
     ],
 )
 def test_formats_that_fail_or_do_nothing_are_refused(name: str, hardware: HardwareClass) -> None:
-    verdict = judge_format("weights", name, hardware, "0.32.0")
+    verdict = judge_format("weights", name, hardware, "0.32.0", has_experts=False)
     assert name in verdict.refusal
     assert DESCRIPTIONS[hardware] in verdict.refusal
     assert "instead" in verdict.refusal
@@ -103,6 +103,28 @@ def test_the_kv_cache_may_be_fp8_where_the_cpu_has_avx512() -> None:
     assert judge_format("kv_cache", "fp8", "cpu-other", "0.32.0").refusal
 
 
+def test_avx512_without_vnni_serves_4_bit_weights_and_an_fp8_kv_cache_without_caution() -> None:
+    hardware = class_of_cpu({"avx2", "avx512f"})
+    for verdict in (
+        judge_format("kv_cache", "fp8", hardware, "0.32.0"),
+        judge_format("weights", "w4a16", hardware, "0.32.0"),
+    ):
+        assert (verdict.refusal, verdict.caution) == ("", "")
+        assert verdict.row is not None
+    assert "without VNNI" in judge_format("weights", "w8a8-int8", hardware, "0.32.0").caution
+
+
+@pytest.mark.parametrize("has_experts", [True, None])
+def test_what_does_nothing_on_dense_models_is_a_caution_for_others(
+    has_experts: bool | None,
+) -> None:
+    verdict = judge_format(
+        "weights", "online-nvfp4_per_token", "gpu-blackwell", "0.32.0", has_experts=has_experts
+    )
+    assert not verdict.refusal
+    assert "quantizes only the experts" in verdict.caution
+
+
 @pytest.mark.parametrize("release", ["0.33.0", "1.0"])
 def test_what_nobody_tried_is_served_with_a_caution(release: str) -> None:
     verdict = judge_format("weights", "w8a16", "cpu-amx", release)
@@ -118,6 +140,7 @@ def test_an_unquantized_model_is_not_judged() -> None:
 def test_processors_are_classed_by_what_multiplies_int8() -> None:
     assert class_of_cpu({"avx512f", "avx512_vnni", "amx_tile"}) == "cpu-amx"
     assert class_of_cpu({"avx512f", "avx512_vnni"}) == "cpu-avx512-vnni"
+    assert class_of_cpu({"avx512f"}) == "cpu-avx512"
     assert class_of_cpu({"avx2"}) == "cpu-other"
 
 

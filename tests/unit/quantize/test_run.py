@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from paceline.compatibility.stored_formats import stored_format
 from paceline.quantize.errors import QuantizeError, WrongUsage
@@ -102,6 +104,23 @@ def test_calibration_decides_what_is_stored(tiny: Path, prompts: Path, tmp_path:
     name = "model.layers.0.mlp.up_proj.weight_packed"
     assert a[name].equal(b[name])
     assert not a[name].equal(c[name])
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "gptq"])
+def test_stored_tensors_that_no_layer_loads_are_kept(
+    tiny: Path, prompts: Path, tmp_path: Path, scheme: str
+) -> None:
+    """Older checkpoints store the frequencies of the rotary embedding."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    frequencies = torch.arange(8, dtype=torch.float32)
+    weights = model / "model.safetensors"
+    save_file(load_file(weights) | {name: frequencies}, weights, metadata={"format": "pt"})
+    calibration = prompts if SCHEMES[scheme].needs_calibration else None
+    run(options(model, tmp_path / "out", scheme, calibration, num_samples=1))
+    made = load_file(tmp_path / "out" / "model-00001-of-00003.safetensors")
+    assert made[name].equal(frequencies)
 
 
 def test_calibration_that_a_scheme_does_not_use_is_checked_and_reported(

@@ -10,7 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from paceline.compatibility.experts import has_experts
+from paceline.compatibility.hardware_classes import HardwareClass
 from paceline.compatibility.number_formats import FormatVerdict, find_row, judge_format
 from paceline.compatibility.stored_formats import UNQUANTIZED, stored_format
 from paceline.engine.launch.command import last_value
@@ -19,6 +22,7 @@ from paceline.engine.launch.model_folder import ModelUnfit
 
 _DTYPES = {"float": "float32", "half": "float16"}
 """Other names that vLLM has for a dtype."""
+_MIXED_GPUS = "the visible GPUs are of different classes, and one of them cannot serve this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +49,73 @@ def choose_formats(
     """Return what the formats require. Raises ModelUnfit for one that this machine cannot serve.
 
     `dtype` and `kv_cache_dtype` are the settings, which `vllm_args` override; `draft` is the folder
-    or name of a draft model, None without one.
+    or name of a draft model, None without one. If the visible GPUs are of different classes, it is
+    not known which of them computes what: a format that one of them cannot serve is a caution.
     """
     given = last_value(vllm_args, "--dtype") or dtype
     effective = _DTYPES.get(given, given)
     kv_format = last_value(vllm_args, "--kv-cache-dtype") or kv_cache_dtype
     release = hardware.vllm_release or "of an unknown release"
-    weights = [
-        _judge_weights(hardware, release, model, effective, vllm_args if index == 0 else ())
-        for index, model in enumerate((target, draft))
-        if model is not None
-    ]
-    kv_cache = judge_format("kv_cache", kv_format, hardware.hardware_class, release)
-    for verdict, where in (
-        *((verdict, model) for model, verdict in weights),
-        (kv_cache, "engine.kv_cache_dtype"),
-    ):
-        if verdict.refusal:
-            raise ModelUnfit(f"{where}: {verdict.refusal}")
-    verdicts = [verdict for _, verdict in weights]
+    classes = hardware.hardware_classes
+    weights: list[FormatVerdict] = []
+    reasons: list[str] = []
+    for hardware_class in classes:
+        judged = [
+            (model, _judge_weights(hardware_class, release, model, effective, model_args))
+            for model, model_args in ((target, vllm_args), (draft, ()))
+            if model is not None
+        ]
+        weights += [verdict for _, verdict in judged]
+        kv_cache = judge_format("kv_cache", kv_format, hardware_class, release)
+        for where, verdict in (*judged, ("engine.kv_cache_dtype", kv_cache)):
+            if verdict.refusal and len(classes) == 1:
+                raise ModelUnfit(f"{where}: {verdict.refusal}")
+            if verdict.refusal:
+                reasons.append(f"{_MIXED_GPUS}: {where}: {verdict.refusal}")
+            if verdict.caution:
+                reasons.append(verdict.caution)
+    row = weights[0].row if len(classes) == 1 else None
     return ServedFormats(
-        kernel_dtypes=_common_dtypes(verdicts),
-        expected_kernels=() if verdicts[0].row is None else verdicts[0].row.kernels,
-        reasons=tuple(verdict.caution for verdict in (*verdicts, kv_cache) if verdict.caution),
+        kernel_dtypes=_common_dtypes(weights),
+        expected_kernels=() if row is None else row.kernels,
+        reasons=tuple(dict.fromkeys(reasons)),
     )
 
 
 def _judge_weights(
-    hardware: Hardware, release: str, model: str, dtype: str, vllm_args: tuple[str, ...]
-) -> tuple[str, FormatVerdict]:
-    """Return the model, and the verdict on its stored format or on its format made in loading."""
-    name = _stored_format(model)
+    hardware_class: HardwareClass,
+    release: str,
+    model: str,
+    dtype: str,
+    vllm_args: tuple[str, ...],
+) -> FormatVerdict:
+    """Return the verdict on a model's stored format, or on its format made in loading."""
+    config = _read_config(model)
+    name = UNQUANTIZED if config is None else stored_format(config)
     online = last_value(vllm_args, "--quantization", "-q")
     if name == UNQUANTIZED and online is not None:
-        found = find_row("weights", f"online-{online}", hardware.hardware_class, release)
+        found = find_row("weights", f"online-{online}", hardware_class, release)
         name = UNQUANTIZED if found is None else f"online-{online}"
-    return model, judge_format("weights", name, hardware.hardware_class, release, dtype)
+    return judge_format(
+        "weights",
+        name,
+        hardware_class,
+        release,
+        dtype,
+        has_experts=None if config is None else has_experts(config),
+    )
 
 
-def _stored_format(model: str) -> str:
-    """Return the format of a model on this disk; `none` for one that vLLM will fetch."""
+def _read_config(model: str) -> dict[str, Any] | None:
+    """Return the configuration of a model on this disk; None for one that vLLM will fetch."""
     file = Path(model) / "config.json"
     if not file.is_file():
-        return UNQUANTIZED
+        return None
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return UNQUANTIZED  # `check_model` reports it
-    return stored_format(config) if isinstance(config, dict) else UNQUANTIZED
+        return None  # `check_model` reports it
+    return config if isinstance(config, dict) else None
 
 
 def _common_dtypes(verdicts: Sequence[FormatVerdict]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from paceline.compatibility.hardware_classes import HardwareClass, class_of_cpu, class_of_gpu
+from paceline.engine.launch.visible_gpus import QUERY, Capability, visible_capabilities
 
 _NVIDIA_SMI_TIMEOUT_S = 10
 """It answers within a second; a driver that hangs must not keep the server from starting."""
@@ -41,8 +42,9 @@ class Hardware:
     """Free or reclaimable, within the control group's limit."""
     openmp_library: Path | None
     """Intel's OpenMP runtime for LD_PRELOAD; None where it is not installed."""
-    gpu_capability: tuple[int, int] | None = None
-    """CUDA compute capability of the first GPU; None without one, or where it cannot be read."""
+    gpu_capabilities: tuple[Capability, ...] = ()
+    """The different CUDA compute capabilities of the visible GPUs, lowest first; empty without a
+    GPU, or where they cannot be read."""
     vllm_release: str = ""
     """Version of the installed vLLM; empty if it is not installed."""
 
@@ -52,10 +54,15 @@ class Hardware:
 
     @property
     def hardware_class(self) -> HardwareClass:
-        """The column of the table of number formats."""
-        if self.device == "gpu":
-            return class_of_gpu(self.gpu_capability)
-        return class_of_cpu(self.cpu_flags)
+        """The column of the table of number formats, of the oldest visible GPU or of the CPU."""
+        return self.hardware_classes[0]
+
+    @property
+    def hardware_classes(self) -> tuple[HardwareClass, ...]:
+        """The classes of all visible GPUs, oldest first; one class on a CPU. Never empty."""
+        if self.device == "cpu":
+            return (class_of_cpu(self.cpu_flags),)
+        return tuple(dict.fromkeys(map(class_of_gpu, self.gpu_capabilities or (None,))))
 
     @property
     def num_cores(self) -> int:
@@ -76,7 +83,7 @@ def read_hardware() -> Hardware:
         cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
         available_memory_bytes=_available_memory_bytes(),
         openmp_library=_openmp_library(),
-        gpu_capability=None if is_cpu else _gpu_capability(),
+        gpu_capabilities=() if is_cpu else _gpu_capabilities(),
         vllm_release=_vllm_release(),
     )
 
@@ -104,16 +111,6 @@ def parse_available_bytes(meminfo: str) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def parse_gpu_capability(listing: str) -> tuple[int, int] | None:
-    """Return the lowest compute capability that `nvidia-smi` lists, one "9.0" a line; else None."""
-    found = []
-    for line in listing.split():
-        major, _, minor = line.partition(".")
-        if major.isdigit() and minor.isdigit():
-            found.append((int(major), int(minor)))
-    return min(found, default=None)
 
 
 def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int, ...]:
@@ -159,15 +156,14 @@ def _vllm_release() -> str:
     return _installed_vllm()[1]
 
 
-def _gpu_capability() -> tuple[int, int] | None:
-    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+def _gpu_capabilities() -> tuple[Capability, ...]:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
+            QUERY, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return parse_gpu_capability(done.stdout)
+        return ()
+    return visible_capabilities(done.stdout, os.environ)
 
 
 def _openmp_library() -> Path | None:

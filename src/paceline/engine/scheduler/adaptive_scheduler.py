@@ -21,7 +21,11 @@ from paceline.engine.compat.executor import find_executor
 from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.governor_start import start_governor
-from paceline.engine.scheduler.kernel_check import check_kernels, quantization_of
+from paceline.engine.scheduler.kernel_check import (
+    check_kernels,
+    is_quantization_stored,
+    quantization_of,
+)
 from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 
@@ -54,6 +58,7 @@ class _Governed:
             find_executor(),
             quantization_of(self.vllm_config),  # type: ignore[attr-defined]
             settings.expected_kernels,
+            is_stored=is_quantization_stored(self.vllm_config),  # type: ignore[attr-defined]
         )
         self.governor = start_governor(self, kernels)
         self.pacing = _start_pacing(self, settings.time_per_output_token_ms)

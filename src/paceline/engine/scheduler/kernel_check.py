@@ -1,8 +1,10 @@
 """Check at the start of an engine that its linear layers run the kernels that they should.
 
 A format that vLLM cannot run on a machine may load without an error and leave the weights as they
-are. Such an engine must not serve: its operator believes in a speed and a memory use that it does
-not have.
+are. An engine that was to quantize while loading (`--quantization`) must not serve then: its
+operator believes in a speed and a memory use that it does not have. A quantization that the
+checkpoint's own configuration names may be for the KV cache only; such an engine serves, with a
+warning.
 """
 
 from __future__ import annotations
@@ -21,20 +23,27 @@ _UNQUANTIZED = "Unquantized"
 
 
 def check_kernels(
-    executor: Executor | None, quantization: str | None, expected: Sequence[str]
+    executor: Executor | None,
+    quantization: str | None,
+    expected: Sequence[str],
+    *,
+    is_stored: bool = False,
 ) -> dict[str, int]:
     """Log the kernels of all workers and return the number of layers by kernel.
 
     `quantization` is vLLM's name of the method in use, `expected` the kernels that the table of
-    formats names; empty if it names none. Raises ValueError where the quantization has no effect.
+    formats names; empty if it names none. `is_stored`: the checkpoint's configuration names the
+    quantization. Raises ValueError where a quantization that is not stored has no effect.
     Kernels that cannot be read are logged and not judged: serving matters more.
     """
     kernels = _read(executor)
     if not kernels:
         return kernels
-    refusal = why_without_effect(kernels, quantization)
-    if refusal:
-        raise ValueError(refusal)
+    without_effect = why_without_effect(kernels, quantization, is_stored=is_stored)
+    if without_effect and not is_stored:
+        raise ValueError(without_effect)
+    if without_effect:
+        logger.warning("Kernels: %s", without_effect)
     logger.info("Kernels: %s", render_kernels(kernels))
     surprise = why_unexpected(kernels, expected)
     if surprise:
@@ -42,14 +51,21 @@ def check_kernels(
     return kernels
 
 
-def why_without_effect(kernels: Mapping[str, int], quantization: str | None) -> str:
-    """Return why the engine must not serve: no layer is quantized although vLLM was to; else ""."""
+def why_without_effect(
+    kernels: Mapping[str, int], quantization: str | None, *, is_stored: bool
+) -> str:
+    """Return that no layer is quantized although vLLM was to, and what to do about it; else ""."""
     if quantization is None or not all(name.startswith(_UNQUANTIZED) for name in kernels):
         return ""
-    return (
+    finding = (
         f"the quantization method is {quantization}, but all {sum(kernels.values())} linear layers "
-        f"are unquantized ({render_kernels(kernels)}): it has no effect on this model. Remove "
-        "--quantization, or serve a folder made by `paceline quantize`"
+        f"are unquantized ({render_kernels(kernels)})"
+    )
+    if is_stored:
+        return f"{finding}: the checkpoint's quantization_config applies to no weights"
+    return (
+        f"{finding}: it has no effect on this model. Remove --quantization, or serve a folder made "
+        "by `paceline quantize`"
     )
 
 
@@ -95,3 +111,9 @@ def quantization_of(vllm_config: Any) -> str | None:
     """Return vLLM's name of the quantization method in use; None if it does not quantize."""
     found = getattr(vllm_config.model_config, "quantization", None)
     return None if found is None else str(found)
+
+
+def is_quantization_stored(vllm_config: Any) -> bool:
+    """Return whether the model's own configuration names the quantization method."""
+    architecture = getattr(vllm_config.model_config, "model_arch_config", None)
+    return bool(getattr(architecture, "quantization_config", None))

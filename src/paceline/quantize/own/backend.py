@@ -158,11 +158,15 @@ class _Calibrated:
         return scales
 
     def _other_tensors(self, index: int, layer: Any) -> dict[str, torch.Tensor]:
-        """Return the norms and biases as the layer has them now, in the format of the source."""
+        """Return the norms and biases as the layer has them now, in the format of the source.
+
+        A stored tensor that the layer does not load, such as the `rotary_emb.inv_freq` of older
+        checkpoints, is returned unchanged.
+        """
         source = read_layer(self._job.source, index)
         now = layer.state_dict()
         return {
-            name: now[name].to(tensor.dtype).clone()
+            name: now.get(name, tensor).to(tensor.dtype).clone()
             for name, tensor in source.items()
             if name.removesuffix(".weight") not in LINEARS
         }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.engine.launch.format_gate import ServedFormats, choose_formats
-from paceline.engine.launch.hardware import Hardware, parse_gpu_capability
+from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit
 
 VNNI = Hardware(
@@ -23,7 +23,7 @@ VNNI = Hardware(
     openmp_library=None,
     vllm_release="0.32.0",
 )
-HOPPER = replace(VNNI, device="gpu", gpu_capability=(9, 0))
+HOPPER = replace(VNNI, device="gpu", gpu_capabilities=((9, 0),))
 
 
 def model(folder: Path, bits: int | None, input_bits: int = 16) -> str:
@@ -120,7 +120,27 @@ def test_models_that_vllm_fetches_are_left_to_it() -> None:
     assert choose(VNNI, "someone/model", draft="someone/draft") == ServedFormats((), (), ())
 
 
-def test_the_lowest_of_several_gpus_counts() -> None:
-    assert parse_gpu_capability("9.0\n8.9\n") == (8, 9)
-    assert parse_gpu_capability("") is None
-    assert parse_gpu_capability("NVIDIA-SMI has failed") is None
+def test_gpus_of_one_class_refuse_and_gpus_of_several_classes_warn(tmp_path: Path) -> None:
+    int8 = model(tmp_path / "m", 8, 8)
+    two_blackwells = replace(HOPPER, gpu_capabilities=((10, 0), (12, 0)))
+    with pytest.raises(ModelUnfit, match="INT8"):
+        choose(two_blackwells, int8)
+    turing_and_blackwell = replace(HOPPER, gpu_capabilities=((7, 5), (10, 0)))
+    formats = choose(turing_and_blackwell, int8)
+    assert formats.expected_kernels == ()
+    (reason,) = formats.reasons
+    assert "GPUs are of different classes" in reason
+    assert f"{int8}: the number format is w8a8-int8: on a Blackwell GPU" in reason
+
+
+@pytest.mark.parametrize("method", ["int8_per_channel_weight_only", "nvfp4_per_token"])
+@pytest.mark.parametrize("hardware", [VNNI, HOPPER])
+def test_a_format_for_experts_is_a_caution_unless_the_model_is_known_to_be_dense(
+    tmp_path: Path, hardware: Hardware, method: str
+) -> None:
+    mixture = tmp_path / "mixture"
+    mixture.mkdir()
+    (mixture / "config.json").write_text(json.dumps({"num_local_experts": 8}))
+    for target in (str(mixture), "someone/mixture"):
+        (reason,) = choose(hardware, target, "--quantization", method).reasons
+        assert "quantizes only the experts" in reason

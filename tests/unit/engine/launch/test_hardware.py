@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.engine.launch.hardware import (
@@ -42,3 +44,10 @@ def test_this_machine_can_be_read() -> None:
     hardware = read_hardware()
     assert 1 <= hardware.num_cores <= len(hardware.cpu_ids)
     assert hardware.available_memory_bytes > 0
+
+
+def test_the_class_is_that_of_the_oldest_visible_gpu() -> None:
+    gpu = replace(read_hardware(), device="gpu", gpu_capabilities=((8, 0), (8, 6), (9, 0)))
+    assert gpu.hardware_class == "gpu-ampere"
+    assert gpu.hardware_classes == ("gpu-ampere", "gpu-hopper")
+    assert replace(gpu, gpu_capabilities=()).hardware_classes == ("gpu-other",)

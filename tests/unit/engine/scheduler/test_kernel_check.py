@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.kernel_check import check_kernels, why_unexpected
+from paceline.engine.scheduler.kernel_check import (
+    check_kernels,
+    is_quantization_stored,
+    why_unexpected,
+)
 
 PLAIN = {"UnquantizedLinearMethod": 24}
 INT8 = {"CPUInt8ScaledMMLinearKernel (oneDNN)": 24}
@@ -29,6 +34,23 @@ class Workers:
 def test_a_quantization_without_effect_is_refused() -> None:
     with pytest.raises(ValueError, match="all 24 linear layers are unquantized"):
         check_kernels(Workers(PLAIN), "int8_per_channel_weight_only", ())
+
+
+def test_a_checkpoint_that_quantizes_its_kv_cache_only_is_served_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such as compressed-tensors with a kv_cache_scheme and no weight groups."""
+    with caplog.at_level(logging.WARNING, "vllm.paceline.scheduler"):
+        assert check_kernels(Workers(PLAIN), "compressed-tensors", (), is_stored=True) == PLAIN
+    (message,) = caplog.messages
+    assert "applies to no weights" in message
+
+
+@pytest.mark.parametrize("stored", [None, {"quant_method": "compressed-tensors"}])
+def test_a_stored_quantization_differs_from_one_made_in_loading(stored: Any) -> None:
+    architecture = SimpleNamespace(quantization_config=stored)
+    config = SimpleNamespace(model_config=SimpleNamespace(model_arch_config=architecture))
+    assert is_quantization_stored(config) == (stored is not None)
 
 
 @pytest.mark.parametrize("quantization", [None, "compressed-tensors"])
