@@ -1,8 +1,10 @@
 """Read the user's prompts, render them with the target's chat template, and split off a held-out
 part.
 
-The hash of a prompt's text decides whether it is held out. So a prompt stays where it is when
-others are added, and a prompt that occurs twice is never on both sides.
+A client of a chat sends all messages so far with every request, so later requests of a conversation
+contain the earlier ones. The hash of how a conversation begins (its messages up to the first of the
+user, or the text of a plain prompt) decides whether it is held out. So all requests of a
+conversation are on one side, and stay there when other prompts are added.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from paceline.workloads import Prompt, WorkloadError, load_prompt_file
 
 HELD_OUT_PER_THOUSAND = 200
 """Chosen: a fifth keeps most of the prompts for training; the interval of the gain shrinks with the
-square root of the number of held-out prompts."""
+square root of the number of held-out conversations."""
 MIN_HELD_OUT = 8
 MIN_TRAINED = 8
-"""Chosen: with fewer prompts, a bootstrap interval over prompts is not to be trusted."""
+"""Conversations. Chosen: with fewer, a bootstrap interval over them is not to be trusted."""
 _KEY_CHARS = 16
 
 
@@ -56,15 +58,19 @@ class PromptSet:
 
     def split(self) -> tuple[list[EncodedPrompt], list[EncodedPrompt]]:
         """(for training, held out). DraftError if one of them is too small."""
-        held_out = [p for p in self.prompts if is_held_out(p.key, HELD_OUT_PER_THOUSAND)]
-        trained = [p for p in self.prompts if not is_held_out(p.key, HELD_OUT_PER_THOUSAND)]
-        if len(held_out) < MIN_HELD_OUT or len(trained) < MIN_TRAINED:
+        conversations = {p.conversation for p in self.prompts}
+        reserved = {c for c in conversations if is_held_out(c, HELD_OUT_PER_THOUSAND)}
+        num_trained = len(conversations) - len(reserved)
+        if len(reserved) < MIN_HELD_OUT or num_trained < MIN_TRAINED:
             raise DraftError(
-                f"of {len(self.prompts)} different prompts, {len(held_out)} are held out to "
-                f"measure the gain and {len(trained)} are for training; at least {MIN_HELD_OUT} "
-                f"and {MIN_TRAINED} are needed. A hash of the text holds out one prompt in five: "
-                "give more prompts with --prompts (100 or more are usually enough)"
+                f"of {len(self.prompts)} different prompts, {len(reserved)} conversations are held "
+                f"out to measure the gain and {num_trained} are for training; at least "
+                f"{MIN_HELD_OUT} and {MIN_TRAINED} are needed. A hash of the first messages holds "
+                "out one conversation in five: give more prompts with --prompts (those of 100 or "
+                "more conversations are usually enough)"
             )
+        trained = [p for p in self.prompts if p.conversation not in reserved]
+        held_out = [p for p in self.prompts if p.conversation in reserved]
         return trained, held_out
 
 
@@ -93,7 +99,10 @@ def read_prompts(
         different.setdefault(_key(prompt), prompt)
     encoded = [
         EncodedPrompt(
-            key, _encode(prompt, tokenizer, path), prompt.max_tokens or default_max_tokens
+            key=key,
+            conversation=_conversation(prompt),
+            token_ids=_encode(prompt, tokenizer, path),
+            max_tokens=prompt.max_tokens or default_max_tokens,
         )
         for key, prompt in list(different.items())[:limit]
     ]
@@ -121,7 +130,21 @@ def digest_of(prompts: Sequence[EncodedPrompt]) -> str:
 
 
 def _key(prompt: Prompt) -> str:
-    content = {"messages": prompt.messages, "prompt": prompt.text}
+    return _digest(prompt.messages, prompt.text)
+
+
+def _conversation(prompt: Prompt) -> str:
+    """Digest of the messages up to the first of the user, or of the text of a plain prompt."""
+    messages = prompt.messages
+    if messages is None:
+        return _digest(None, prompt.text)
+    roles = [message["role"] for message in messages]
+    end = roles.index("user") + 1 if "user" in roles else len(roles)
+    return _digest(messages[:end], None)
+
+
+def _digest(messages: Sequence[Mapping[str, Any]] | None, plain_text: str | None) -> str:
+    content = {"messages": messages, "prompt": plain_text}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARS]
 

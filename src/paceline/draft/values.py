@@ -55,6 +55,8 @@ class EncodedPrompt:
 
     key: str
     """Digest of the text; equal for equal prompts."""
+    conversation: str
+    """Digest of how the conversation begins; equal for all requests of one conversation."""
     token_ids: tuple[int, ...]
     """With the chat template applied; never empty."""
     max_tokens: int
@@ -66,6 +68,8 @@ class Answer:
     """The target's own answer to one prompt, and what it would have written after its end."""
 
     key: str
+    """Of the prompt."""
+    conversation: str
     """Of the prompt."""
     sampling: Sampling
     prompt_ids: tuple[int, ...]

@@ -67,6 +67,48 @@ def test_added_prompts_move_no_other_to_the_other_side(pair: TinyPair, tmp_path:
     assert not {prompt.key for prompt in trained} & {prompt.key for prompt in held_out}
 
 
+def chat(number: int, num_turns: int, system: str = "w0") -> dict[str, Any]:
+    """The last request of a conversation, as a chat client sends it."""
+    messages = [{"role": "system", "content": system}]
+    for turn in range(num_turns):
+        messages.append({"role": "user", "content": f"w{number} w{turn}"})
+        messages.append({"role": "assistant", "content": f"w{turn}"})
+    return {"messages": messages[:-1]}
+
+
+def test_all_requests_of_a_conversation_are_on_one_side(pair: TinyPair, tmp_path: Path) -> None:
+    """As a gateway captures them: every request is a line with all messages so far."""
+    lines = [chat(number, turns) for turns in (1, 2, 3) for number in range(90)]
+    found = read(write(tmp_path / "p.jsonl", *lines), pair)
+    assert len({prompt.key for prompt in found.prompts}) == 270
+    trained, held_out = found.split()
+    assert not {p.conversation for p in trained} & {p.conversation for p in held_out}
+    for side in (trained, held_out):
+        begins = [prompt.token_ids[:4] for prompt in side]
+        assert {begins.count(begin) for begin in begins} == {3}
+
+
+def test_conversations_differ_by_system_message_and_first_user_message(
+    pair: TinyPair, tmp_path: Path
+) -> None:
+    items = [
+        chat(1, 1), chat(1, 3), chat(2, 1), chat(1, 1, system="w9"),
+        {"messages": chat(1, 1)["messages"][1:]}, {"prompt": "w1 w0"}, {"prompt": "w1 w0 w2"},
+        {"messages": [{"role": "system", "content": "w0"}]},
+    ]  # fmt: skip
+    found = read(write(tmp_path / "p.jsonl", *items), pair)
+    first, later, *others = (prompt.conversation for prompt in found.prompts)
+    assert first == later
+    assert len({first, *others}) == 7
+
+
+def test_many_requests_of_few_conversations_are_refused(pair: TinyPair, tmp_path: Path) -> None:
+    lines = [chat(number, turns) for turns in range(1, 9) for number in range(12)]
+    found = read(write(tmp_path / "p.jsonl", *lines), pair)
+    with pytest.raises(DraftError, match=r"of 96 different prompts, \d conversations are held out"):
+        found.split()
+
+
 def test_too_few_prompts_for_a_split_are_refused(pair: TinyPair, tmp_path: Path) -> None:
     few = read(write_prompts(tmp_path / "few.jsonl", 12), pair)
     with pytest.raises(DraftError, match=r"of 12 different prompts, .* give more prompts"):

@@ -1,8 +1,9 @@
 """Acceptance figures with 95 % intervals, and the paired difference of two drafts.
 
-Tokens of one prompt resemble each other, so whole prompts are drawn with replacement (a cluster
-bootstrap). The difference of two drafts is resampled with the same prompts for both. The levels are
-expanded for few prompts (`paceline.bench.results.bootstrap`).
+Tokens of one conversation resemble each other, also over its requests, so whole conversations are
+drawn with replacement (a cluster bootstrap). The difference of two drafts is resampled with the
+same conversations for both. The levels are expanded for few conversations
+(`paceline.bench.results.bootstrap`).
 """
 
 from __future__ import annotations
@@ -57,9 +58,8 @@ def counts_under(counts: Sequence[PromptCounts], sampling: Sampling) -> list[Pro
 
 
 def estimate_figures(counts: Sequence[PromptCounts]) -> AcceptanceFigures:
-    """The figures of one draft. DraftError if too few prompts were drafted for."""
-    by_prompt = _by_prompt(counts)
-    table = np.array(list(by_prompt.values()))
+    """The figures of one draft. DraftError if too few conversations were drafted for."""
+    table = np.array(list(_by_conversation(counts).values()))
     values, resampled = _figures(table.sum(axis=0)[None]), _figures(_resample(table))
     return _collect(values, resampled, len(table))
 
@@ -68,7 +68,7 @@ def estimate_difference(
     candidate: Sequence[PromptCounts], present: Sequence[PromptCounts]
 ) -> AcceptanceFigures:
     """Candidate minus present. Both must be counted on the same answers."""
-    new, old = _by_prompt(candidate), _by_prompt(present)
+    new, old = _by_conversation(candidate), _by_conversation(present)
     if list(new) != list(old):
         raise ValueError("the two drafts were measured on different prompts")
     new_table, old_table = np.array(list(new.values())), np.array(list(old.values()))
@@ -77,41 +77,42 @@ def estimate_difference(
     return _collect(values, resampled, len(new_table))
 
 
-def _by_prompt(counts: Sequence[PromptCounts]) -> dict[str, list[float]]:
-    """A row per prompt: drafts, token sum, tokens, accepted and reached at each position."""
+def _by_conversation(counts: Sequence[PromptCounts]) -> dict[str, list[float]]:
+    """A row per conversation: drafts, token sum, tokens, accepted and reached at each position."""
     totals: dict[str, DraftCounts] = {}
     for one in counts:
-        before = totals.get(one.key)
-        totals[one.key] = one.counts if before is None else before + one.counts
+        before = totals.get(one.conversation)
+        totals[one.conversation] = one.counts if before is None else before + one.counts
     if len(totals) < MIN_UNITS:
         raise DraftError(
-            f"{len(totals)} prompts have answers of two or more tokens; at least {MIN_UNITS} are "
-            "needed for an interval. Give more prompts, or raise --max-tokens"
+            f"{len(totals)} prompts of different conversations have answers of two or more tokens; "
+            f"at least {MIN_UNITS} are needed for an interval. Give more prompts, or raise "
+            "--max-tokens"
         )
     return {
-        key: [
+        conversation: [
             c.num_drafts,
             c.token_acceptance_sum,
             c.num_tokens,
             *c.accepted_per_position,
             *c.reached_per_position,
         ]
-        for key, c in totals.items()
+        for conversation, c in totals.items()
     }
 
 
 def _resample(table: Floats) -> Floats:
-    """Sums over resampled prompts, (NUM_RESAMPLES, num_columns); the same draws for equal sizes."""
-    num_prompts = len(table)
+    """Sums over resampled rows, (NUM_RESAMPLES, num_columns); the same draws for equal sizes."""
+    num_rows = len(table)
     draws = np.random.default_rng(_SEED).multinomial(
-        num_prompts, np.full(num_prompts, 1 / num_prompts), size=NUM_RESAMPLES
+        num_rows, np.full(num_rows, 1 / num_rows), size=NUM_RESAMPLES
     )
     sums: Floats = draws @ table
     return sums
 
 
 def _figures(sums: Floats) -> Floats:
-    """Figures (num_rows, 3 + 2 * max_draft_length) from sums in the columns of `_by_prompt`."""
+    """Figures (num_rows, 3 + 2 * max_draft_length) from sums, columns as in `_by_conversation`."""
     drafts = sums[:, :1]
     accepted, reached = np.split(sums[:, 3:], 2, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -128,8 +129,8 @@ def _figures(sums: Floats) -> Floats:
         )
 
 
-def _collect(values: Floats, resampled: Floats, num_prompts: int) -> AcceptanceFigures:
-    levels = expanded_levels(num_prompts)
+def _collect(values: Floats, resampled: Floats, num_conversations: int) -> AcceptanceFigures:
+    levels = expanded_levels(num_conversations)
     max_draft_length = (values.shape[1] - 3) // 2
     estimates = [
         _estimate(value, column, levels)

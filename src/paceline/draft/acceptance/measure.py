@@ -25,7 +25,7 @@ _MAX_BATCH_LOGITS = 32 * 1024**2
 class PromptCounts:
     """What one draft is counted with on one answer."""
 
-    key: str
+    conversation: str
     """Of the prompt."""
     sampling: Sampling
     counts: DraftCounts
@@ -76,7 +76,7 @@ def measure_drafts(
                     num_tokens=answer.num_tokens,
                     max_draft_length=max_draft_length,
                 )
-                found[index].append(PromptCounts(answer.key, answer.sampling, counts))
+                found[index].append(PromptCounts(answer.conversation, answer.sampling, counts))
         completed += len(batch)
         progress.update(completed)
     return found

@@ -1,7 +1,8 @@
 """The file of the target's answers: JSON lines, one per batch, after a header.
 
 The header says what the answers are of; a file of other prompts, another target or another sampling
-is refused. A line that was cut off by a crash is dropped, so a batch is on disk or absent.
+is refused. A line that was cut off by a crash or a full disk is dropped, the header too, so a batch
+is on disk or absent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
 
@@ -26,10 +27,10 @@ class AnswerFile:
         self._header = json.loads(json.dumps(header))
         self._prompts = {prompt.key: prompt for prompt in prompts}
         self.batches: dict[int, list[Answer]] = {}
-        if path.exists():
+        if path.exists() and not self._has_cut_header():
             self._read()
         else:
-            self._write_line(self._header)
+            self._write_line(self._header, mode="wb")
 
     def append(self, batch: int, answers: Sequence[Answer]) -> None:
         """Add the answers of one batch."""
@@ -43,6 +44,13 @@ class AnswerFile:
             }
         )
         self.batches[batch] = list(answers)
+
+    def _has_cut_header(self) -> bool:
+        """Whether the file is the beginning of this header's line, or empty."""
+        line = _line_of(self._header)
+        with self._path.open("rb") as file:
+            found = file.read(len(line))
+        return len(found) < len(line) and line.startswith(found)
 
     def _read(self) -> None:
         content = self._path.read_bytes()
@@ -64,18 +72,35 @@ class AnswerFile:
         for row in rows:
             sampling = Sampling(*row["sampling"])
             self.batches[row["batch"]] = [
-                Answer(key, sampling, self._prompts[key].token_ids, tuple(token_ids), num_tokens)
+                self._answer(key, sampling, token_ids, num_tokens)
                 for key, num_tokens, token_ids in row["answers"]
             ]
 
-    def _write_line(self, value: Mapping[str, Any]) -> None:
+    def _answer(
+        self, key: str, sampling: Sampling, token_ids: Sequence[int], num_tokens: int
+    ) -> Answer:
+        prompt = self._prompts[key]
+        return Answer(
+            key=key,
+            conversation=prompt.conversation,
+            sampling=sampling,
+            prompt_ids=prompt.token_ids,
+            token_ids=tuple(token_ids),
+            num_tokens=num_tokens,
+        )
+
+    def _write_line(self, value: Mapping[str, Any], mode: Literal["ab", "wb"] = "ab") -> None:
         try:
-            with self._path.open("ab") as file:
-                file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+            with self._path.open(mode) as file:
+                file.write(_line_of(value))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise DraftError(f"cannot write {self._path}: {error.strerror}") from error
+
+
+def _line_of(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
 def _first_difference(found: Any, wanted: Mapping[str, Any]) -> str:

@@ -70,6 +70,7 @@ def generate_answers(
     return [
         Answer(
             key=prompt.key,
+            conversation=prompt.conversation,
             sampling=sampling,
             prompt_ids=prompt.token_ids,
             token_ids=tuple(text[: end + num_after_end]),

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from paceline.bench.results.files import write_bytes
 from paceline.distillation.checkpoint import load_state, save_state
 from paceline.distillation.losses import LOSSES
 from paceline.distillation.optimizer import build_optimizers, descend
@@ -85,8 +86,9 @@ def distil(
     """Train `student` in place, continuing from a state in `folder`; returns the final state.
 
     Writes `state.pt` every minute, when interrupted and at the end, and a line to `log.jsonl` per
-    step. Both models are on one device; `student` has float32 weights and computes in bfloat16.
-    Raises Interrupted after a signal, with the state on disk.
+    step; lines of steps after the state that is continued are dropped. Both models are on one
+    device; `student` has float32 weights and computes in bfloat16. Raises Interrupted after a
+    signal, with the state on disk.
     """
     path = folder / "state.pt"
     optimizers = build_optimizers(student, plan.rate_scale)
@@ -96,7 +98,8 @@ def distil(
     student.eval().requires_grad_(True)
     saved_at = clock()
     batches = batches_from(answers, seed=plan.seed, step=state.step)
-    with (folder / "log.jsonl").open("a") as log:
+    _cut_log(folder / "log.jsonl", state.step)
+    with (folder / "log.jsonl").open("ab", buffering=0) as log:
         while not state.is_complete:
             if stop.is_set:
                 _save(path, student, optimizers, state)
@@ -151,10 +154,38 @@ def _steps_that_fit(minutes: float, state: TrainingState) -> int:
     return max(state.step, round(minutes * 60 / (state.seconds / state.step)))
 
 
+def _cut_log(path: Path, last_step: int) -> None:
+    """Keep the lines up to `last_step`: a killed process has logged steps that are repeated."""
+    if not path.exists():
+        return
+    lines = path.read_bytes().splitlines(keepends=True)
+    try:
+        write_bytes(path, b"".join(line for line in lines if _step_of(line) <= last_step))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path | str, error: OSError) -> DraftError:
+    return DraftError(
+        f"cannot write {path}: {error.strerror}. Free space and continue with --resume from the "
+        "last checkpoint"
+    )
+
+
+def _step_of(line: bytes) -> float:
+    """The number of the step; infinite for a line that was cut off."""
+    try:
+        return int(json.loads(line)["step"])
+    except ValueError:
+        return math.inf
+
+
 def _log(log: Any, state: TrainingState) -> None:
     line = {"step": state.step, "loss": state.last_loss, "seconds": round(state.seconds, 3)}
-    log.write(json.dumps(line) + "\n")
-    log.flush()
+    try:
+        log.write(json.dumps(line).encode() + b"\n")
+    except OSError as error:
+        raise _unwritable(log.name, error) from error
 
 
 def _save(

@@ -18,7 +18,7 @@ class Promotion:
 def decide_promotion(gain: Estimate) -> Promotion:
     """Promote if the 95 % interval of the gain in acceptance rate lies above 0.
 
-    `gain` is candidate minus present draft, paired by held-out prompt, over all samplings.
+    `gain` is candidate minus present draft, paired by held-out conversation, over all samplings.
     """
     interval = f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
     if gain.low > 0:

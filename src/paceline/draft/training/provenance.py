@@ -26,7 +26,7 @@ class Comparison:
     present: AcceptanceFigures
     candidate: AcceptanceFigures
     difference: AcceptanceFigures
-    """Candidate minus present, paired by prompt."""
+    """Candidate minus present, paired by conversation."""
 
 
 @dataclass(frozen=True, slots=True)

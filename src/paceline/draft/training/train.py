@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from paceline.bench.results.files import write_document
 from paceline.draft.acceptance import (
     PromptCounts,
     counts_under,
@@ -39,7 +38,12 @@ from paceline.draft.training.examples import trainable
 from paceline.draft.training.promotion import Promotion, decide_promotion
 from paceline.draft.training.provenance import FILE_NAME, Comparison, DraftOrigin, render_provenance
 from paceline.draft.training.start import chosen_layers, cut_from_target, shrink_config
-from paceline.draft.training.work_folder import check_disk, open_work_folder, write_draft
+from paceline.draft.training.work_folder import (
+    check_disk,
+    open_work_folder,
+    write_draft,
+    write_result,
+)
 from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
 from paceline.engine.model_revision import revision_of_folder
 
@@ -110,7 +114,7 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
     overall, by_sampling = _compare(options, prepared, answers, load, progress, stop)
     promotion = decide_promotion(overall.difference.acceptance_rate)
     folder = options.out / "draft"
-    write_document(
+    write_result(
         folder / FILE_NAME,
         render_provenance(
             _origin(options, prepared),
@@ -164,6 +168,10 @@ def _prepare(options: TrainOptions) -> _Prepared:
     target_revision = revision_of_folder(target)
     start_revision = revision_of_folder(start) if start else None
     small = load_config(start) if start else shrink_config(config, options.num_layers)
+    num_answer_tokens = len(options.samplings) * sum(
+        prompt.max_tokens + num_after_end for prompt in prompts.prompts
+    )
+    check_disk(options.out, num_parameters(small), num_answer_tokens)
     open_work_folder(
         options.out,
         {
@@ -172,6 +180,7 @@ def _prepare(options: TrainOptions) -> _Prepared:
             "present_revision": revision_of_folder(present) if present else None,
             "layers": None if start else options.num_layers,
             "prompts_sha256": prompts.sha256,
+            "held_out_by": "conversation",
             "temperatures": [sampling.temperature for sampling in options.samplings],
             "max_draft_length": options.max_draft_length,
             "max_tokens": options.max_tokens,
@@ -183,10 +192,6 @@ def _prepare(options: TrainOptions) -> _Prepared:
         },
         resume=options.resume,
     )
-    num_answer_tokens = len(options.samplings) * sum(
-        prompt.max_tokens + num_after_end for prompt in prompts.prompts
-    )
-    check_disk(options.out, num_parameters(small), num_answer_tokens)
     return _Prepared(
         device=device,
         target=target,

@@ -20,6 +20,9 @@ from paceline.bench.results.files import write_document
 from paceline.draft.values import DraftError
 
 _SETTINGS = "settings.json"
+_ANSWERS = "answers.jsonl"
+_STATE = "state.pt"
+_DRAFT = "draft"
 _STATE_COPIES = 2 * 3 * 4
 """Bytes per weight of a checkpoint and the one that replaces it: float32 weights and at most two
 values of an optimizer for each."""
@@ -32,7 +35,7 @@ _MARGIN = 1.1
 def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
     """Create the folder, or check that it holds the same training and may be continued.
 
-    DraftError says which setting differs, or that --resume is missing.
+    DraftError says which setting differs, that --resume is missing, or that nothing can be written.
     """
     path = folder / _SETTINGS
     wanted = json.loads(json.dumps(settings))
@@ -42,11 +45,12 @@ def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
     except (OSError, ValueError) as error:
         raise DraftError(f"cannot use {folder}: {error}") from error
     if found is None:
-        if any(folder.iterdir()):
+        # A killed process may leave the scratch file of its settings.
+        if any(not path.name.startswith(f".{_SETTINGS}.") for path in folder.iterdir()):
             raise DraftError(
                 f"{folder} is not empty and holds no training; name an empty or a new folder"
             )
-        write_document(path, wanted)
+        write_result(path, wanted)
         return
     if not resume:
         raise DraftError(
@@ -61,13 +65,18 @@ def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
 
 
 def check_disk(folder: Path, num_parameters: int, num_answer_tokens: int) -> None:
-    """Raise DraftError unless the disk of `folder` has room for what the training writes."""
+    """Raise DraftError unless the disk of `folder` has room for what the training writes.
+
+    Creates nothing; `folder` need not exist.
+    """
     needed = _MARGIN * (
         num_parameters * (_STATE_COPIES + _DRAFT_COPIES)
         + num_answer_tokens * _ANSWER_BYTES_PER_TOKEN
     )
-    needed -= sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    free = shutil.disk_usage(folder).free
+    written = (folder / _ANSWERS, folder / _STATE, *(folder / _DRAFT).glob("*"))
+    needed -= sum(path.stat().st_size for path in written if path.is_file())
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     if needed > free:
         raise DraftError(
             f"the disk of {folder} has {_gigabytes(free)} free, and the training needs "
@@ -76,9 +85,21 @@ def check_disk(folder: Path, num_parameters: int, num_answer_tokens: int) -> Non
         )
 
 
+def write_result(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document whole; DraftError if the disk refuses it."""
+    try:
+        write_document(path, document)
+    except OSError as error:
+        raise DraftError(
+            f"cannot write {path}: {error.strerror}. Free space and repeat the command with "
+            "--resume"
+        ) from error
+
+
 def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
     """Write the draft in bfloat16 with the tokenizer's files; replaces the folder whole."""
     import torch
+    from safetensors import SafetensorError
 
     scratch = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -93,9 +114,12 @@ def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
             path.chmod(0o644)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(scratch, folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise DraftError(f"cannot write the draft to {folder}: {error}") from error
+        raise DraftError(
+            f"cannot write the draft to {folder}: {error}. Free space and repeat the command with "
+            "--resume"
+        ) from error
 
 
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")

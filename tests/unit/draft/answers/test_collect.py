@@ -17,7 +17,7 @@ from paceline.draft.values import Answer, DraftError, EncodedPrompt, Interrupted
 from unit.draft.conftest import TinyPair
 
 REQUEST = AnswerRequest(
-    prompts=[EncodedPrompt(f"k{n}", (4 + n, 5 + n), 4) for n in range(7)],
+    prompts=[EncodedPrompt(f"k{n}", f"c{n}", (4 + n, 5 + n), 4) for n in range(7)],
     samplings=[Sampling(0.0), Sampling(1.0)],
     stop_ids={1},
     num_after_end=2,
@@ -103,6 +103,24 @@ def test_answers_of_something_else_are_refused(
     open_file(tmp_path / "answers.jsonl")
     with pytest.raises(DraftError, match=message):
         open_file(tmp_path / "answers.jsonl", replace(REQUEST, **change))
+
+
+@pytest.mark.parametrize("num_bytes", [0, 1, -1])
+def test_a_header_that_was_cut_off_is_written_again(tmp_path: Path, num_bytes: int) -> None:
+    """By a crash or a full disk: nothing, one byte, or all but the line break is on disk."""
+    path = tmp_path / "answers.jsonl"
+    open_file(path)
+    header = path.read_bytes()
+    path.write_bytes(header[:num_bytes])
+    assert open_file(path).batches == {}
+    assert path.read_bytes() == header
+
+
+def test_answers_keep_the_conversations_of_their_prompts(target: Any, tmp_path: Path) -> None:
+    """Those that are generated and those that are read."""
+    path = tmp_path / "answers.jsonl"
+    for answers in (run(path, lambda: target), run(path, lambda: target)):
+        assert {(a.key, a.conversation) for a in answers} == {(f"k{n}", f"c{n}") for n in range(7)}
 
 
 @pytest.mark.parametrize("content", ["not JSON\n", "no line break", '{"a": 1}\ncut'])

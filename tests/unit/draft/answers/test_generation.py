@@ -15,7 +15,9 @@ from paceline.draft.values import EncodedPrompt, Sampling
 from unit.draft.conftest import TinyPair
 
 PROMPTS = tuple(
-    EncodedPrompt(str(number), tuple(4 + (number * step) % 90 for step in range(1, 2 + number)), 12)
+    EncodedPrompt(
+        str(number), "c", tuple(4 + (number * step) % 90 for step in range(1, 2 + number)), 12
+    )
     for number in range(1, 7)
 )
 

@@ -102,7 +102,7 @@ def test_the_script_is_valid_bash_and_names_the_gpus(plan: Eagle3Plan, tmp_path:
 
 
 def test_rows_mark_the_answer_and_leave_out_what_follows_its_end() -> None:
-    rows = list(render_rows([Answer("k", Sampling(0.0), (5, 6), (7, 1, 9), 2)]))
+    rows = list(render_rows([Answer("k", "c", Sampling(0.0), (5, 6), (7, 1, 9), 2)]))
     assert [json.loads(row) for row in rows] == [
         {"input_ids": [5, 6, 7, 1], "loss_mask": [0, 0, 1, 1]}
     ]

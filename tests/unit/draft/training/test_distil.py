@@ -25,7 +25,7 @@ from unit.draft.conftest import TinyPair
 
 CPU = torch.device("cpu")
 ANSWERS = [
-    Answer(f"{n}", Sampling(0.0), (4 + n, 9, 5 + n), tuple(range(10 + n, 18 + n)), 8)
+    Answer(f"{n}", f"{n}", Sampling(0.0), (4 + n, 9, 5 + n), tuple(range(10 + n, 18 + n)), 8)
     for n in range(12)
 ]
 
@@ -137,6 +137,19 @@ def test_checkpoints_are_written_every_minute(
     assert saved == [2, 4, 5]
 
 
+def test_steps_that_a_killed_process_repeats_are_logged_once(
+    pair: TinyPair, teacher: Any, tmp_path: Path
+) -> None:
+    """Killed in step 5, after the checkpoint of step 2: the line of step 5 is cut off."""
+    run(new_student(pair), teacher, tmp_path / "whole", plan(4))
+    with pytest.raises(Interrupted):
+        run(new_student(pair), teacher, tmp_path / "part", plan(4), _StopAfter(2))
+    with (tmp_path / "part" / "log.jsonl").open("a") as log:
+        log.write('{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 0.5}\n{"ste')
+    run(new_student(pair), teacher, tmp_path / "part", plan(4))
+    assert losses(tmp_path / "part") == losses(tmp_path / "whole")
+
+
 def test_a_full_disk_is_an_error_that_says_how_to_continue(
     pair: TinyPair, teacher: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +159,15 @@ def test_a_full_disk_is_an_error_that_says_how_to_continue(
     monkeypatch.setattr(distil_module, "save_state", fail)
     with pytest.raises(DraftError, match=r"No space left on device.*--resume"):
         run(new_student(pair), teacher, tmp_path / "run", plan(1))
+
+
+def test_a_log_that_cannot_be_written_is_an_error_that_says_how_to_continue(
+    pair: TinyPair, teacher: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distil_module, "_cut_log", lambda path, last_step: None)
+    (tmp_path / "log.jsonl").symlink_to("/dev/full")
+    with pytest.raises(DraftError, match=r"log\.jsonl: No space left on device.*--resume"):
+        run(new_student(pair), teacher, tmp_path, plan(1))
 
 
 def test_an_unstable_training_ends_with_an_error_and_keeps_its_checkpoint(

@@ -16,6 +16,7 @@ def answer(prompt: int, tokens: int, after_end: int = 2) -> Answer:
     """Token ids are the lengths, so that a row can be recognised."""
     return Answer(
         key=f"{prompt} {tokens}",
+        conversation="c",
         sampling=GREEDY,
         prompt_ids=tuple(range(100, 100 + prompt)),
         token_ids=tuple(range(200, 200 + tokens + after_end)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,3 +123,14 @@ def test_faults_are_one_sentence_before_anything_is_written(pair: TinyPair, tmp_
     result = invoke(pair, out, "--layers", "2")
     assert (result.exit_code, "fewer than the 2 of the target" in result.output) == (1, True)
     assert not out.exists()
+
+
+def test_a_full_disk_is_refused_before_the_folder_is_made(
+    pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the same command works once there is room."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    out = tmp_path / "deep" / "out"
+    result = invoke(pair, out, "--draft", str(pair.draft))
+    assert (result.exit_code, "has 0.00 GB free" in result.output) == (1, True)
+    assert list(tmp_path.iterdir()) == []

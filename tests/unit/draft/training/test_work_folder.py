@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from safetensors import SafetensorError
 
-from paceline.draft.training.work_folder import check_disk, open_work_folder
+from paceline.draft.training import work_folder
+from paceline.draft.training.work_folder import check_disk, open_work_folder, write_draft
 from paceline.draft.values import DraftError
 
 SETTINGS = {"loss": "tv", "temperatures": (0.0, 1.0)}
@@ -34,6 +36,32 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DraftError, match="is not empty and holds no training"):
         open_work_folder(tmp_path, SETTINGS, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_the_scratch_file_of_a_killed_process_does_not_lock_the_folder(tmp_path: Path) -> None:
+    (tmp_path / ".settings.json.k1ll3d").write_text("{")
+    open_work_folder(tmp_path, SETTINGS, resume=False)
+    assert (tmp_path / "settings.json").is_file()
+
+
+def test_a_disk_that_fills_up_is_an_error_that_says_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the settings or the provenance, and while the weights are written."""
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def refuse_weights(folder: Path) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(work_folder, "write_document", refuse)
+    with pytest.raises(DraftError, match=r"settings\.json: No space left.*--resume"):
+        open_work_folder(tmp_path / "out", SETTINGS, resume=False)
+    model = SimpleNamespace(to=lambda dtype: SimpleNamespace(save_pretrained=refuse_weights))
+    with pytest.raises(DraftError, match=r"No space left.*--resume"):
+        write_draft(model, tmp_path, tmp_path / "draft")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_computed(
