@@ -17,16 +17,15 @@ from paceline.audit.checks.greedy import GreedyResult, check_greedy
 from paceline.audit.checks.sampled import SampledCheck, SampledResult
 from paceline.audit.checks.shrinking import shrink
 from paceline.audit.prompts import PROMPTS, REPETITIVE
-from paceline.audit.server.server import Server
+from paceline.audit.server.server import MIN_DRAFTED, Server
 from paceline.audit.server.transport import ServerError
 from paceline.audit.server.truth import Truth
 from paceline.audit.statistics.evidence import Evidence
 from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+from paceline.audit.statistics.noise import TYPICAL_NATS
 from paceline.audit.values import AuditError
 from paceline.audit.verdict import Decision, decide
 
-_DEVIATION_PER_MEDIAN = 1.48
-"""Standard deviation of normal noise, per median of its size."""
 _ACCEPTANCE_SHARE = 0.25
 """Of the time: acceptance is not part of the verdict."""
 
@@ -61,6 +60,8 @@ class Audit:
     error: str | None = None
     """What ended the audit early."""
     is_interrupted: bool = False
+    num_drafted: float | None = None
+    """Draft tokens during the audit, as the server's metrics count them; None if they do not."""
     seconds: float = 0.0
     phase: str = "probe"
 
@@ -69,7 +70,11 @@ class Audit:
         start_s = time.monotonic()
         try:
             async with asyncio.timeout(self.config.max_seconds):
+                before = await self.server.num_drafted()
                 await self._run()
+                after = await self.server.num_drafted()
+                if before is not None and after is not None:
+                    self.num_drafted = after - before
         except TimeoutError:
             limit = f"--max-seconds {self.config.max_seconds:g}"
             self.error = f"the time was over ({limit}) during the check of {self.phase}"
@@ -88,8 +93,7 @@ class Audit:
         self._begin("greedy answers")
         given = self.config.number_format
         await check_greedy(self.server, truth, PROMPTS, self.greedy, given)
-        noise_nats = _DEVIATION_PER_MEDIAN * (self.greedy.noise_nats or 0.0)
-        self.sampled.evidence.noise_nats = min(noise_nats, NEAR_TIE_NATS["bfloat16"])
+        self.sampled.evidence.noise_nats = self._sampling_noise_nats()
         if self.greedy.wrong:
             await self._shrink(truth)
             return
@@ -108,6 +112,15 @@ class Audit:
         )
         await check.run(PROMPTS, REPETITIVE)
 
+    def _sampling_noise_nats(self) -> float:
+        """The root mean square, which sampled tokens pay for."""
+        if not self.server.support.shows_token_ids:
+            return 0.0  # each answer is judged by its own log-probabilities
+        noise_nats = self.greedy.noise_rms_nats
+        if noise_nats is None:
+            noise_nats = TYPICAL_NATS[self.greedy.number_format or "bfloat16"]
+        return min(noise_nats, NEAR_TIE_NATS["bfloat16"])
+
     async def _shrink(self, truth: Truth) -> None:
         """Replace the first wrong token by one after a shorter prompt."""
         if self.server.support.shows_token_ids:
@@ -118,7 +131,7 @@ class Audit:
     async def _probe(self) -> None:
         support = await self.server.probe()
         if self.reference is not None:
-            theirs = await self.reference.probe()
+            theirs = await self.reference.probe(model=support.model)
             if not (theirs.shows_token_ids and support.shows_token_ids and theirs.num_logprobs):
                 raise AuditError(
                     "a reference needs token ids and log-probabilities from both servers "
@@ -159,5 +172,16 @@ class Audit:
             self.features,
             self.acceptance,
             target_bias=self.config.smallest_bias,
+            saw_drafts=self._saw_drafts(),
+            has_reference=self.reference is not None,
             error=self.error,
         )
+
+    def _saw_drafts(self) -> bool:
+        """Whether streams, the server's metrics or the check of acceptance show drafts."""
+        if not self.server.is_probed:
+            return False
+        per_event = self.server.support.tokens_per_event or 0.0
+        accepted = (*self.acceptance.after_drafting, 0.0)
+        is_accepted = per_event >= MIN_DRAFTED or max(accepted) >= MIN_DRAFTED - 1
+        return is_accepted or bool(self.num_drafted)

@@ -17,6 +17,16 @@ from paceline.option_types import OUTPUT_FILE, refuse_unwritable_file
 if TYPE_CHECKING:
     from paceline.audit.auditing import Audit, AuditConfig
 
+NOT_MADE = 4
+"""Exit code of an audit that could not be made; 1 is the verdict `lossy`."""
+
+
+class AuditNotMade(click.ClickException):
+    """There is no verdict, or its report could not be written. The message says why."""
+
+    exit_code = NOT_MADE
+
+
 _EXAMPLES = """\b
 Examples:
   paceline audit http://127.0.0.1:8000
@@ -34,8 +44,9 @@ Examples:
     help=(
         "Find out whether the OpenAI-compatible server at URL is lossless: whether speculative "
         "decoding leaves its answers as the model alone would give them.\n\n"
-        "Exit codes: 0 lossless, 1 lossy, 3 undecided, 2 wrong usage. Works with any server that "
-        "shows log-probabilities; Ctrl-C leaves a report of what is known."
+        "Exit codes: 0 lossless, 1 lossy, 2 wrong usage, 3 undecided, 4 the audit could not be "
+        "made. Works with any server that shows log-probabilities; Ctrl-C leaves a report of what "
+        "is known."
     ),
     epilog=_EXAMPLES,
 )
@@ -82,13 +93,20 @@ Examples:
     "--api-key",
     envvar="PACELINE_BENCH_API_KEY",
     show_envvar=True,
-    help="Sent as bearer token; never written to a report.",
+    help="Sent to URL as bearer token; never written to a report. The reference gets it only if it "
+    "has the same scheme, host and port.",
+)
+@click.option(
+    "--reference-api-key",
+    help="Sent to the reference as bearer token; never written to a report.  "
+    "[default: none at another address than URL's]",
 )
 @click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 def audit(
     url: str,
     reference: str | None,
     api_key: str | None,
+    reference_api_key: str | None,
     json_file: str | None,
     model: str | None,
     concurrency: int,
@@ -104,16 +122,17 @@ def audit(
 
     refuse_unwritable_file("--json", json_file)
     addresses = [_address("URL", url), _address("--reference", reference)]
+    other_key = choose_reference_key(addresses[0], addresses[1], api_key, reference_api_key)
     config = AuditConfig(**settings)
     try:
-        done = _carry_out(addresses, config, model, api_key, concurrency)
-    except AuditError as error:
-        raise click.ClickException(str(error)) from error
-    document = render_document(done, _environment())
-    for line in render_lines(document):
-        click.echo(line)
-    if json_file is not None:
-        write_document(Path(json_file), document)
+        done = _carry_out(addresses, config, model, (api_key, other_key), concurrency)
+        document = render_document(done, _environment())
+        for line in render_lines(document):
+            click.echo(line)
+        if json_file is not None:
+            write_document(Path(json_file), document)
+    except (AuditError, OSError) as error:
+        raise AuditNotMade(str(error)) from error
     sys.exit(EXIT_CODES[done.decision().verdict])
 
 
@@ -124,6 +143,17 @@ def _address(option: str, url: str | None) -> str | None:
         return None if url is None else str(parse_server_url(url))
     except BenchError as error:
         raise click.UsageError(f"{option}: {error}") from error
+
+
+def choose_reference_key(
+    url: str | None, reference: str | None, api_key: str | None, reference_api_key: str | None
+) -> str | None:
+    """The key that the reference gets: its own, or that of URL if both have the same origin."""
+    from yarl import URL
+
+    if reference_api_key is not None or url is None or reference is None:
+        return reference_api_key
+    return api_key if URL(url).origin() == URL(reference).origin() else None
 
 
 def _environment() -> dict[str, Any]:
@@ -138,10 +168,13 @@ def _carry_out(
     addresses: list[str | None],
     config: AuditConfig,
     model: str | None,
-    api_key: str | None,
+    api_keys: tuple[str | None, str | None],
     concurrency: int,
 ) -> Audit:
-    """The audit, partial after Ctrl-C or SIGTERM. Raises AuditError."""
+    """The audit, partial after Ctrl-C or SIGTERM; of `api_keys` the second is the reference's.
+
+    Raises AuditError.
+    """
     import asyncio
 
     import uvloop
@@ -161,12 +194,12 @@ def _carry_out(
     async def run() -> None:
         url, reference = addresses
         assert url is not None
-        async with connected(url, model, api_key, concurrency) as server:
+        async with connected(url, model, api_keys[0], concurrency) as server:
             if reference is None:
                 kept.append(Audit(server, config, on_progress=show))
                 await kept[0].run()
                 return
-            async with connected(reference, None, api_key, concurrency) as other:
+            async with connected(reference, None, api_keys[1], concurrency) as other:
                 kept.append(Audit(server, config, other, show))
                 await kept[0].run()
 
@@ -175,6 +208,6 @@ def _carry_out(
             runner.run(cancelled_by_signals(run()))
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not kept:
-            raise click.Abort() from None
+            raise AuditNotMade("interrupted before the audit began") from None
         kept[0].is_interrupted = True
     return kept[0]

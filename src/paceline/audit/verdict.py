@@ -1,8 +1,8 @@
 """The verdict of an audit, from what its checks found. Pure.
 
 `lossy`: a greedy token is wrong, a feature is, or the e-value of all sampled tests together reached
-1000. `lossless`: everything was checked, nothing was found, and a bias of the stated size would
-have been. Otherwise `undecided`, with reasons.
+1000. `lossless`: everything was checked on a server that drafts, nothing was found, and a bias of
+the stated size would have been. Otherwise `undecided`, with reasons.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from paceline.audit.checks.greedy import GreedyResult
 from paceline.audit.checks.sampled import FOUND_ABOVE, SampledResult
 from paceline.audit.statistics.evidence import ALONG, BETWEEN
 from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+from paceline.audit.statistics.power import can_be_found
 
 FALSE_ALARM = 1 / FOUND_ABOVE
 
@@ -47,18 +48,26 @@ def decide(
     acceptance: AcceptanceResult,
     *,
     target_bias: float,
+    saw_drafts: bool,
+    has_reference: bool = False,
     error: str | None = None,
 ) -> Decision:
-    """The verdict about an endpoint. `error`: what ended the audit early."""
+    """The verdict about an endpoint. `error`: what ended the audit early.
+
+    `saw_drafts`: streams or counters showed drafts; without them nothing was verified.
+    """
     findings = _findings(acceptance)
     lossy: list[str] = []
-    unclear: list[str] = []
+    unclear = _noise_reasons(greedy, has_reference)
+    is_other_model = has_reference and bool(unclear)
     greedy_fault = _greedy_fault(greedy)
     if greedy_fault is not None:
-        (unclear if greedy.wrong_without_drafts else lossy).append(greedy_fault)
+        is_unclear = is_other_model or bool(greedy.wrong_without_drafts)
+        (unclear if is_unclear else lossy).append(greedy_fault)
     sampled_fault = _sampled_fault(sampled)
     if sampled_fault is not None:
-        (unclear if _is_control_wrong(sampled) else lossy).append(sampled_fault)
+        is_unclear = is_other_model or _is_control_wrong(sampled)
+        (unclear if is_unclear else lossy).append(sampled_fault)
     if sampled.num_too_long:
         lossy.append(f"{sampled.num_too_long} answers have more tokens than max_tokens")
     lossy += [f"{one.name}: {one.detail}" for one in features.wrong]
@@ -68,18 +77,14 @@ def decide(
         unclear.append(error)
     if not greedy.is_finished:
         unclear.append("the greedy answers were not judged")
-    noise_nats = greedy.noise_nats or 0.0
-    if noise_nats > NEAR_TIE_NATS["bfloat16"]:
+    unclear += [f"{one.name}: {one.detail}" for one in features.failed]
+    if not saw_drafts:
         unclear.append(
-            f"two computations of the same log-probabilities differ by {noise_nats:.2g} nats in "
-            "the median, more than rounding explains: the reference may be another model"
+            "no drafts were seen, so no verification was tested: streams show one token per event, "
+            "or do not show tokens, and no metric counts drafts"
         )
     if sampled_fault is None and (sampled.bias is None or sampled.bias > target_bias):
-        found = "no bias" if sampled.bias is None else f"a bias of {sampled.bias:.0%} and more"
-        unclear.append(
-            f"with {sampled.evidence.pooled.num_tokens} sampled tokens {found} would have been "
-            f"found, not yet {target_bias:.0%}; give it more time (--max-seconds)"
-        )
+        unclear.append(_lack_of_power(sampled, target_bias))
     if unclear:
         return Decision(Verdict.UNDECIDED, tuple(unclear), findings)
     reason = (
@@ -89,6 +94,41 @@ def decide(
         "probability 0.95"
     )
     return Decision(Verdict.LOSSLESS, (reason,), findings)
+
+
+def _noise_reasons(greedy: GreedyResult, has_reference: bool) -> list[str]:
+    """Why the truth is not comparable with the server's answers; empty if it is."""
+    noise_nats = greedy.noise_nats
+    if noise_nats is None:
+        # Only a reference comes without noise; first tokens are never drafted.
+        is_wrong_at_once = any(one.deviation.position == 0 for one in greedy.wrong)
+        if has_reference and is_wrong_at_once:
+            return ["first greedy tokens are wrong too: the reference may be another model"]
+        return []
+    if noise_nats <= NEAR_TIE_NATS["bfloat16"]:
+        return []
+    text = (
+        f"two computations of the same log-probabilities differ by {noise_nats:.2g} nats in the "
+        "median, more than rounding explains"
+    )
+    if has_reference:
+        text += ": the reference may be another model"
+    return [text]
+
+
+def _lack_of_power(sampled: SampledResult, target_bias: float) -> str:
+    evidence = sampled.evidence
+    found = "no bias" if sampled.bias is None else f"a bias of {sampled.bias:.0%} and more"
+    text = f"with {evidence.pooled.num_tokens} sampled tokens {found} would have been found"
+    if not evidence.top_probs or can_be_found(
+        evidence.top_probs, bias=target_bias, noise_nats=evidence.noise_nats
+    ):
+        return f"{text}, not yet {target_bias:.0%}; give it more time (--max-seconds)"
+    return (
+        f"{text}; {target_bias:.0%} cannot be, because two computations of the same "
+        f"log-probabilities differ by {evidence.noise_nats:.2g} nats (root mean square); ask for "
+        "a larger bias (--smallest-bias)"
+    )
 
 
 def _greedy_fault(greedy: GreedyResult) -> str | None:
@@ -117,13 +157,14 @@ def _sampled_fault(sampled: SampledResult) -> str | None:
         f"an e-value of 10^{evidence.log_e / math.log(10):.1f} after {sampled.num_samples} answers"
     )
     if name in (ALONG, BETWEEN):
-        return f"sampled tokens: {name} depend on each other ({e_value})"
-    text = (
-        f"sampled tokens do not follow the model's distribution ({e_value}); strongest in: {name}, "
-        f"as with: {group.best_alternative}; the likeliest token was expected for "
-        f"{group.expected_top / group.num_tokens:.1%} of {group.num_tokens} tokens and drawn for "
-        f"{group.observed_top / group.num_tokens:.1%}"
-    )
+        text = f"sampled tokens: {name} depend on each other ({e_value})"
+    else:
+        text = (
+            f"sampled tokens do not follow the model's distribution ({e_value}); strongest in: "
+            f"{name}, as with: {group.best_alternative}; the likeliest token was expected for "
+            f"{group.expected_top / group.num_tokens:.1%} of {group.num_tokens} tokens and drawn "
+            f"for {group.observed_top / group.num_tokens:.1%}"
+        )
     if _is_control_wrong(sampled):
         text += (
             "; the first tokens, which are never drafted, do not follow it either: the server's "
@@ -133,14 +174,11 @@ def _sampled_fault(sampled: SampledResult) -> str | None:
 
 
 def _is_control_wrong(sampled: SampledResult) -> bool:
-    """Whether the tokens that are never drafted are wrong as well; draws may still depend."""
-    evidence = sampled.evidence
-    is_wrong = evidence.control.log_e >= math.log(FOUND_ABOVE)
-    depends = any(
-        name in evidence.groups and evidence.groups[name].log_e >= math.log(FOUND_ABOVE)
-        for name in (ALONG, BETWEEN)
-    )
-    return is_wrong and not depends
+    """Whether the tokens that are never drafted are wrong as well.
+
+    Then the claim is wrong, and bets on dependence are no evidence: they rest on the claim too.
+    """
+    return sampled.evidence.control.log_e >= math.log(FOUND_ABOVE)
 
 
 def _findings(acceptance: AcceptanceResult) -> tuple[str, ...]:

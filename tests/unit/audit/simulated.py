@@ -47,15 +47,29 @@ class SimulatedTransport:
         return document
 
     async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """One event per token."""
+        """Events of two tokens, as of accepted drafts of one; the first has one token."""
         [choice] = (await self.post(path, body))["choices"]
-        return [{"choices": [{"token_ids": [token]}]} for token in choice["token_ids"]]
+        ids = choice["token_ids"]
+        parts = [ids[:1], *(ids[start : start + 2] for start in range(1, len(ids), 2))]
+        return [{"choices": [{"token_ids": part}]} for part in parts]
 
     async def get(self, path: str) -> dict[str, Any]:
         """One model."""
         if path == "/v1/models":
             return {"data": [{"id": "m", "owned_by": "vllm"}]}
         raise ServerError("not found", 404)
+
+    async def get_text(self, path: str) -> str:
+        """No metrics."""
+        raise ServerError("not found", 404)
+
+
+class WithoutDrafts(SimulatedTransport):
+    """The same model without speculation: one event per token."""
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        [choice] = (await self.post(path, body))["choices"]
+        return [{"choices": [{"token_ids": [token]}]} for token in choice["token_ids"]]
 
 
 def simulated_server(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from paceline.audit.auditing import Audit, AuditConfig
-from paceline.audit.checks.sampled import SampledCheck, SampledResult
+from paceline.audit.checks.greedy import GreedyResult, check_greedy
+from paceline.audit.checks.sampled import FOUND_ABOVE, SampledCheck, SampledResult
 from paceline.audit.output.document import render_document
+from paceline.audit.output.lines import render_lines
 from paceline.audit.prompts import PROMPTS, REPETITIVE
+from paceline.audit.server.server import Server
+from paceline.audit.server.transport import ServerError
 from paceline.audit.server.truth import Truth
 from paceline.audit.statistics.evidence import Evidence
+from paceline.audit.statistics.noise import TYPICAL_NATS
+from paceline.audit.statistics.power import smallest_bias
 from paceline.audit.values import AuditError
 from paceline.audit.verdict import Verdict
 from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
-from unit.audit.simulated import SimulatedTransport, simulated_server
+from unit.audit.simulated import SimulatedTransport, WithoutDrafts, simulated_server
 
 QUICK = AuditConfig(smallest_bias=0.5)
 
@@ -82,6 +90,45 @@ async def test_a_right_server_is_lossless() -> None:
     assert audit.decision().verdict is Verdict.LOSSLESS, audit.decision().reasons
 
 
+async def test_a_server_that_never_drafts_is_not_called_lossless() -> None:
+    audit = Audit(Server(WithoutDrafts(), url="http://m"), QUICK)
+    await audit.run()
+    decision = audit.decision()
+    assert decision.verdict is Verdict.UNDECIDED
+    assert "no drafts were seen" in " ".join(decision.reasons)
+
+
+async def test_drafts_that_only_the_metrics_count_are_seen() -> None:
+    """None is accepted, so streams show one token per event."""
+
+    class Counting(WithoutDrafts):
+        async def get_text(self, path: str) -> str:
+            return f"vllm:spec_decode_num_draft_tokens_total {len(self.bodies)}"
+
+    audit = Audit(Server(Counting(), url="http://m"), QUICK)
+    await audit.run()
+    assert audit.decision().verdict is Verdict.LOSSLESS, audit.decision().reasons
+    assert audit.num_drafted
+
+
+@pytest.mark.parametrize("num_before", [2, 15])
+async def test_a_server_that_dies_leaves_a_report(num_before: int) -> None:
+    """During the probe, and after it."""
+
+    class Dying(SimulatedTransport):
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if len(self.bodies) >= num_before:
+                raise ServerError("cannot reach it")
+            return await super().post(path, body)
+
+    audit = Audit(Server(Dying(), url="http://m"), QUICK)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    assert "cannot reach it" in " ".join(document["reasons"])
+    assert any("undecided" in line for line in render_lines(document))
+
+
 async def test_a_deadline_leaves_the_verdict_open_and_says_what_was_excluded() -> None:
     audit = await audited(
         DefectKind.NO_DEFECT, config=AuditConfig(smallest_bias=0.05, max_seconds=0.5)
@@ -130,9 +177,45 @@ class WithoutLogprobs(SimulatedTransport):
         return document
 
 
-async def test_without_log_probabilities_a_reference_is_needed() -> None:
-    from paceline.audit.server.server import Server
+async def test_without_log_probabilities_nothing_is_known_about_noise() -> None:
+    """The limits are those of bfloat16, and `logprobs: 0` is not sent."""
+    transport = WithoutLogprobs(SamplingDefect(DefectKind.NO_DEFECT))
+    server, reference = Server(transport, url="http://m"), simulated_server()
+    await server.probe()
+    await reference.probe()
+    result = GreedyResult()
+    num_probed = len(transport.bodies)
+    await check_greedy(server, Truth(reference), PROMPTS, result, "auto")
+    assert (result.noise_nats, result.number_format) == (None, None)
+    assert result.near_tie_nats == 0.25
+    assert result.is_finished
+    assert not any("logprobs" in body for body in transport.bodies[num_probed:])
 
+
+async def test_sampled_tokens_pay_for_noise_that_is_unknown() -> None:
+    """The typical noise of bfloat16."""
+    transport = WithoutLogprobs(SamplingDefect(DefectKind.NO_DEFECT))
+    server = Server(transport, url="http://m")
+    audit = Audit(server, AuditConfig(smallest_bias=2.0), simulated_server())
+    await audit.run()
+    evidence = audit.sampled.evidence
+    assert evidence.noise_nats == TYPICAL_NATS["bfloat16"]
+    assert audit.decision().verdict is Verdict.LOSSLESS, audit.decision().reasons
+
+
+async def test_the_stated_bias_counts_the_noise() -> None:
+    server = simulated_server()
+    await server.probe()
+    result = SampledResult(Evidence(noise_nats=0.1))
+    await SampledCheck(server, Truth(server), result, target_bias=1.0, seed=0).run(
+        PROMPTS, REPETITIVE
+    )
+    tops = result.evidence.top_probs
+    assert result.bias == smallest_bias(tops, found_above=FOUND_ABOVE, noise_nats=0.1)
+    assert result.bias != smallest_bias(tops, found_above=FOUND_ABOVE)
+
+
+async def test_without_log_probabilities_a_reference_is_needed() -> None:
     transport = WithoutLogprobs(SamplingDefect(DefectKind.NO_DEFECT))
     with pytest.raises(AuditError, match="--reference"):
         await Audit(Server(transport, url="http://m"), QUICK).run()
@@ -154,7 +237,9 @@ class WithoutIds(SimulatedTransport):
 
     async def post_stream(self, path, body):  # type: ignore[no-untyped-def]
         [choice] = (await self.post(path, body))["choices"]
-        return [{"choices": [{"text": choice["text"]}]}]
+        names = choice["logprobs"]["tokens"]
+        parts = [names[start : start + 2] for start in range(0, len(names), 2)]
+        return [{"choices": [{"text": "", "logprobs": {"tokens": part}}]} for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -164,8 +249,6 @@ class WithoutIds(SimulatedTransport):
 async def test_without_token_ids_the_answers_own_log_probabilities_are_the_truth(
     kind: DefectKind, expected: Verdict
 ) -> None:
-    from paceline.audit.server.server import Server
-
     audit = Audit(Server(WithoutIds(SamplingDefect(kind)), url="http://m"), QUICK)
     await audit.run()
     assert audit.decision().verdict is expected, audit.decision().reasons

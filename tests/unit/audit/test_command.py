@@ -12,10 +12,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paceline.audit.command import choose_reference_key
 from paceline.cli import main
 from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.mock_vllm.model.speculation import Speculation
 
-SETTINGS = MockVllmSettings(model="m", tpot_ms=0.0, prefill_tokens_per_s=1e9, eos_every_tokens=0)
+SETTINGS = MockVllmSettings(
+    model="m",
+    tpot_ms=0.0,
+    prefill_tokens_per_s=1e9,
+    eos_every_tokens=0,
+    speculation=Speculation(1, (0.9,)),
+)
 
 
 @contextmanager
@@ -80,8 +88,25 @@ def test_too_little_time_is_undecided_with_exit_code_3() -> None:
 
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     result = audit("http://127.0.0.1:1")
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "/v1/models names no model" in result.output
+
+
+@pytest.mark.parametrize(
+    ("reference", "own_key", "expected"),
+    [
+        ("http://a:1", None, "key"),
+        ("http://a:2", None, None),
+        ("https://a:1", None, None),
+        ("http://b:1", None, None),
+        ("http://b:1", "other", "other"),
+        ("http://a:1", "other", "other"),
+    ],
+)
+def test_the_key_is_sent_to_no_other_origin(
+    reference: str, own_key: str | None, expected: str | None
+) -> None:
+    assert choose_reference_key("http://a:1", reference, "key", own_key) == expected
 
 
 @pytest.mark.parametrize("words", [("ftp://a",), ("http://a", "--reference", "b")])

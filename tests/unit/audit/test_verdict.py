@@ -20,14 +20,15 @@ from paceline.audit.known_issues import (
 )
 from paceline.audit.server.server import Support
 from paceline.audit.smallest import smallest_failing_request
-from paceline.audit.statistics.bets import Batch
-from paceline.audit.statistics.evidence import Evidence, Observed
+from paceline.audit.statistics.bets import NAMES, Batch
+from paceline.audit.statistics.evidence import ALONG, Evidence, Observed
 from paceline.audit.statistics.greedy import Deviation
 from paceline.audit.values import Sample, SamplingCase
 from paceline.audit.verdict import Decision, Verdict, decide
 
 SUPPORT = Support("m", "vllm", "0.32.0", True, 20, True, True, True, True, True)
 STALE = AcceptanceResult([2.0, 2.1, 1.9], [0.1, 0.2, 0.1])
+FIRST = Deviation(0, 5, 9, 0.7)
 WRONG = WrongToken("a long prompt", (1, 2), (5, 6, 7), Deviation(1, 6, 9, 0.7))
 
 
@@ -55,6 +56,12 @@ def sampled(share: float = 0.5, *, first_share: float = 0.5, bias: float = 0.1) 
     return SampledResult(evidence, (case,), samples, ["text"], [(1, 2)], bias=bias, num_samples=400)
 
 
+def with_noise(noise_nats: float) -> SampledResult:
+    result = replace(sampled(), bias=None)
+    result.evidence.noise_nats = noise_nats
+    return result
+
+
 def decided(**given: Any) -> Decision:
     parts = {
         "greedy": greedy(),
@@ -62,6 +69,7 @@ def decided(**given: Any) -> Decision:
         "features": FeatureResults(),
         "acceptance": AcceptanceResult(),
         "target_bias": 0.2,
+        "saw_drafts": True,
     }
     return decide(**(parts | given))
 
@@ -100,12 +108,55 @@ def test_every_kind_of_fault_is_lossy(given: dict[str, Any], reason: str) -> Non
         ({"sampled": sampled(0.8, first_share=0.8)}, "never drafted"),
         ({"greedy": greedy(WRONG, without_drafts=True)}, "speculation is not the cause"),
         ({"greedy": replace(greedy(), noise_nats=0.4)}, "differ by 0.4 nats"),
+        ({"saw_drafts": False}, "no drafts were seen"),
+        (
+            {"features": FeatureResults([FeatureResult("n", "failed", "status 500")])},
+            "n: status 500",
+        ),
+        (
+            {"greedy": replace(greedy(WRONG), noise_nats=0.4), "has_reference": True},
+            "the reference may be another model",
+        ),
+        (
+            {
+                "greedy": replace(greedy(), noise_nats=0.4),
+                "sampled": sampled(0.8),
+                "has_reference": True,
+            },
+            "the reference may be another model",
+        ),
+        (
+            {"greedy": greedy(replace(WRONG, deviation=FIRST)), "has_reference": True},
+            "first greedy tokens are wrong too",
+        ),
+        ({"sampled": with_noise(0.3)}, "20% cannot be"),
     ],
 )
 def test_what_does_not_decide_is_undecided(given: dict[str, Any], reason: str) -> None:
     decision = decided(**given)
     assert decision.verdict is Verdict.UNDECIDED
     assert reason in " ".join(decision.reasons)
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_wrong_token_is_lossy_where_the_truth_is_comparable(has_reference: bool) -> None:
+    fault = replace(greedy(WRONG), noise_nats=0.2)
+    assert decided(greedy=fault, has_reference=has_reference).verdict is Verdict.LOSSY
+
+
+def test_noise_of_one_server_does_not_excuse_its_wrong_tokens() -> None:
+    fault = replace(greedy(WRONG), noise_nats=0.4)
+    assert decided(greedy=fault).verdict is Verdict.LOSSY
+
+
+def test_dependence_counts_only_while_first_tokens_are_right() -> None:
+    """Bets on dependence reach e^20 with the control right, and with the control wrong."""
+    right, wrong = sampled(), sampled(first_share=0.8)
+    for result in (right, wrong):
+        group = replace(result.evidence.pooled, sums=np.full(len(NAMES), 20.0))
+        result.evidence.groups[ALONG] = group
+    assert decided(sampled=right).verdict is Verdict.LOSSY
+    assert decided(sampled=wrong).verdict is Verdict.UNDECIDED
 
 
 def test_a_stale_draft_cache_is_a_finding_and_the_verdict_stays_lossless() -> None:

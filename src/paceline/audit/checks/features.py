@@ -32,7 +32,8 @@ _NUM_DOCUMENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class FeatureResult:
-    """One feature: `right`, `wrong`, or `unknown` where the server gives no answer to judge."""
+    """One feature: `right`, `wrong`, `unknown` where the server gives no answer to judge, or
+    `failed` where it fails instead of answering."""
 
     name: str
     status: str
@@ -51,6 +52,10 @@ class FeatureResults:
     def wrong(self) -> list[FeatureResult]:
         return [one for one in self.found if one.status == "wrong"]
 
+    @property
+    def failed(self) -> list[FeatureResult]:
+        return [one for one in self.found if one.status == "failed"]
+
 
 async def check_features(server: Server, prompt: str, results: FeatureResults) -> None:
     """Add the result of every feature."""
@@ -59,7 +64,8 @@ async def check_features(server: Server, prompt: str, results: FeatureResults) -
             results.found.append(await check(server, prompt))
         except ServerError as error:
             name = check.__name__.strip("_")
-            results.found.append(FeatureResult(name, "unknown", f"the server refuses: {error}"))
+            status, text = ("unknown", "refuses") if error.is_refusal else ("failed", "fails")
+            results.found.append(FeatureResult(name, status, f"the server {text}: {error}"))
 
 
 async def _seeds(server: Server, prompt: str) -> FeatureResult:

@@ -8,7 +8,6 @@ speculation's fault.
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +20,7 @@ from paceline.audit.statistics.greedy import (
     judge_greedy,
     number_format,
 )
+from paceline.audit.statistics.noise import measure_noise
 from paceline.audit.together import together
 from paceline.audit.values import GREEDY, Answer, Logprobs, Request, Token, is_ambiguous
 
@@ -51,8 +51,12 @@ class GreedyResult:
     num_different: int = 0
     """Of these: answers that differ, near-ties included."""
     noise_nats: float | None = None
-    """Median difference between two computations of the same log-probabilities."""
+    """Median difference between two computations of the same log-probabilities; None: unknown."""
+    noise_rms_nats: float | None = None
+    noise_high_nats: float | None = None
+    """The 99 % quantile; it decides the number format."""
     number_format: str | None = None
+    """None: unknown, and near-ties are those of bfloat16."""
     is_finished: bool = False
 
     @property
@@ -67,7 +71,7 @@ async def check_greedy(
 
     `given_format` is a key of `NEAR_TIE_NATS`, or `auto` to derive it from the noise.
     """
-    num = server.support.num_logprobs
+    num = server.support.num_logprobs or None
     shown = [
         Request(prompt, GREEDY, _MAX_TOKENS, num_logprobs=num)
         for prompt in prompts[:_NUM_NOISE_PROMPTS]
@@ -81,10 +85,13 @@ async def check_greedy(
             for left, right in zip(one.logprobs, positions, strict=False)
             for token in _best_of_both(left, right)
         ]
-        result.noise_nats = statistics.median(differences) if differences else 0.0
-        result.number_format = (
-            number_format(result.noise_nats) if given_format == "auto" else given_format
-        )
+        noise = measure_noise(differences)
+        if noise is not None:
+            result.noise_nats, result.noise_rms_nats = noise.median_nats, noise.rms_nats
+            result.noise_high_nats = noise.high_nats
+            result.number_format = number_format(noise.high_nats)
+        if given_format != "auto":
+            result.number_format = given_format
         await _force(server, truth, prompts, result)
     else:
         result.number_format = None if given_format == "auto" else given_format

@@ -42,7 +42,7 @@ class Observer:
         if len(self._claims) > _MAX_KEPT:
             self._claims.clear()
         rows: list[Row] = []
-        cases, is_drafted, answers, places, prefixes = [], [], [], [], []
+        cases, is_drafted, may_lack_drafts, answers, places, prefixes = [], [], [], [], [], []
         for sample, positions in samples:
             self._num_answers += 1
             for position, logprobs in enumerate(positions):
@@ -58,6 +58,7 @@ class Observer:
                 rows.append((*known, token))
                 cases.append(sample.case.name)
                 is_drafted.append(position > 0)
+                may_lack_drafts.append(bool(sample.case.logit_bias))
                 answers.append(self._num_answers)
                 places.append((sample.prompt, sample.case.name, position))
                 if position > 0:
@@ -68,6 +69,7 @@ class Observer:
             tuple(is_drafted),
             tuple(answers),
             tuple(places),
+            tuple(may_lack_drafts),
             tuple(prefixes),
         )
 

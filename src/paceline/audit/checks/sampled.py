@@ -109,14 +109,16 @@ class SampledCheck:
         wave = 0
         while not result.is_found and (result.bias is None or result.bias > self._target_bias):
             await self._wave(wave, observer)
-            found = smallest_bias(result.evidence.top_probs, found_above=FOUND_ABOVE)
-            result.bias = found
+            evidence = result.evidence
+            result.bias = smallest_bias(
+                evidence.top_probs, found_above=FOUND_ABOVE, noise_nats=evidence.noise_nats
+            )
             self._on_wave(result)
             wave += 1
 
     async def _choose_prompts(self, prompts: Sequence[str], repetitive: Sequence[str]) -> None:
         """The prompts with the most contested tokens 2 to 5; then the repetitive ones."""
-        num = self._server.support.num_logprobs
+        num = self._server.support.num_logprobs or None
         everyone = [*prompts, *repetitive]
         requests = [Request(prompt, GREEDY, _TOKENS, num_logprobs=num) for prompt in everyone]
         answers = [found[0] for found in await together(map(self._server.complete, requests))]

@@ -32,6 +32,7 @@ def render_document(audit: Audit, environment: Mapping[str, Any]) -> dict[str, A
         "url": audit.server.url,
         "reference": None if audit.reference is None else audit.reference.url,
         "server": support,
+        "num_drafted": audit.num_drafted,
         "error_rates": {
             "false_alarm": FALSE_ALARM,
             "false_alarm_of": "all sampled tests together, whenever they are looked at",
@@ -89,6 +90,8 @@ def _greedy(audit: Audit) -> dict[str, Any]:
         "near_tie_nats": greedy.near_tie_nats,
         "number_format": greedy.number_format,
         "noise_nats": greedy.noise_nats,
+        "noise_rms_nats": greedy.noise_rms_nats,
+        "noise_high_nats": greedy.noise_high_nats,
         "num_prompts_with_and_without_drafts": greedy.num_compared,
         "num_different": greedy.num_different,
         "num_wrong": len(greedy.wrong),

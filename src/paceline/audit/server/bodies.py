@@ -7,6 +7,7 @@ server that does not know them answers with text, and then tokens are texts.
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -76,8 +77,11 @@ def read_answers(
         or not all(isinstance(one, dict) for one in choices)
     ):
         raise ServerError(f"{PATH} answered without choices: {str(document)[:200]}")
-    ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
-    return [_read_choice(choice, num_logprobs, last) for choice in ordered]
+    try:
+        ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
+        return [_read_choice(choice, num_logprobs, last) for choice in ordered]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ServerError(f"{PATH} answered with a malformed choice: {error}") from error
 
 
 def _read_choice(choice: Mapping[str, Any], num_logprobs: int | None, last: int | None) -> Answer:
@@ -107,6 +111,18 @@ def read_token(shown: str) -> Token:
 
 
 def read_logprobs(top: Mapping[str, float], num: int) -> dict[Token, float]:
-    """The best `num` log-probabilities; vLLM adds the sampled token to them."""
+    """The best `num` log-probabilities; vLLM adds the sampled token to them.
+
+    Raises TypeError or ValueError if there is none, or one is not a number.
+    """
+    if not top:
+        raise ValueError("top_logprobs has a position without log-probabilities")
+    if unknown := [token for token, logprob in top.items() if not _is_number(logprob)]:
+        raise ValueError(f"top_logprobs has no number for {unknown[0]!r}")
     best = sorted(top.items(), key=lambda item: -item[1])[:num]
     return {read_token(token): float(logprob) for token, logprob in best}
+
+
+def _is_number(logprob: object) -> bool:
+    is_real = isinstance(logprob, int | float) and not isinstance(logprob, bool)
+    return is_real and not math.isnan(float(str(logprob)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paceline.audit.server.bodies import OFF_FIELDS, PATH, read_answers, render_body
+from paceline.audit.server.counters import METRICS_PATH, read_num_drafted
 from paceline.audit.server.transport import ServerError, Transport
 from paceline.audit.values import GREEDY, Answer, AuditError, Request, SamplingCase
 
@@ -13,7 +14,7 @@ _NUM_LOGPROBS = (20, 5, 1)
 """Tried in turn: vLLM's limit, OpenAI's for completions, and the least."""
 _PROBE = "def main():\n    for line in lines:\n        print("
 _SWITCH_TOKENS = 24
-_MIN_DRAFTED = 1.1
+MIN_DRAFTED = 1.1
 """Tokens per event that show drafts; without them a slow reader gets two tokens at once at
 times."""
 
@@ -35,7 +36,7 @@ class Support:
     penalties: bool
     logit_bias: bool
     tokens_per_event: float | None = None
-    """Of a greedy stream; above 1 shows accepted drafts. None: streams show no token ids."""
+    """Of a greedy stream; above 1 shows accepted drafts. None: streams do not show tokens."""
     off_switch: str | None = None
     """How a request switches drafts off; None: it cannot, or no drafts were seen."""
 
@@ -71,15 +72,18 @@ class Server:
         return read_answers(document, num_logprobs=request.num_logprobs, last=last)
 
     async def token_counts(self, request: Request) -> list[int]:
-        """Tokens in each event of the streamed answer. Raises `ServerError`."""
+        """Tokens in each event of the streamed answer, by their ids or log-probabilities.
+
+        Raises `ServerError`.
+        """
         self.num_requests += 1
         events = await self._transport.post_stream(PATH, self.body(request))
         counts = []
         for event in events:
             for choice in event.get("choices") or ():
-                ids = choice.get("token_ids")
-                if isinstance(ids, list) and ids:
-                    counts.append(len(ids))
+                shown = choice.get("token_ids") or (choice.get("logprobs") or {}).get("tokens")
+                if isinstance(shown, list) and shown:
+                    counts.append(len(shown))
         return counts
 
     def body(self, request: Request) -> dict[str, Any]:
@@ -92,9 +96,20 @@ class Server:
             extended=known is not None and known.top_k,
         )
 
-    async def probe(self) -> Support:
-        """Find out what the server supports. Raises AuditError if it serves no completions."""
-        card = await self._model_card()
+    async def num_drafted(self) -> float | None:
+        """Draft tokens since the server's start, as its metrics count them; None if they do not."""
+        try:
+            return read_num_drafted(await self._transport.get_text(METRICS_PATH))
+        except ServerError:
+            return None
+
+    async def probe(self, *, model: str | None = None) -> Support:
+        """Find out what the server supports; `model` is the one that it must list.
+
+        Raises AuditError if it serves no completions, or not of this model; `ServerError` if it
+        fails later.
+        """
+        card = await self._model_card(model)
         self._model = self._model or card["id"]
         first = Request(_PROBE, GREEDY, 2)
         try:
@@ -104,7 +119,8 @@ class Server:
         num_logprobs, answer = await self._find_logprobs(first)
         shows_ids = all(isinstance(token, int) for token in answer.tokens)
         shows_ids = shows_ids and answer.prompt_ids is not None and bool(answer.tokens)
-        warm = replace(first, case=SamplingCase("probe"))
+        # One token is never drafted: a server that fails on sampled drafts survives the probe.
+        warm = replace(first, case=SamplingCase("probe"), max_tokens=1)
         pair = await self._answer(replace(warm, n=2))
         support = Support(
             model=self._model,
@@ -123,11 +139,18 @@ class Server:
         self._support = replace(support, tokens_per_event=tokens_per_event, off_switch=off_switch)
         return self._support
 
-    async def _model_card(self) -> dict[str, Any]:
+    async def _model_card(self, required: str | None) -> dict[str, Any]:
+        self._model = required or self._model
         try:
             document = await self._transport.get("/v1/models")
             cards = document["data"]
             named = [card for card in cards if self._model in (None, card["id"])]
+            if required is not None and not named:
+                raise AuditError(
+                    f"{self.url} does not list the model {required!r}, which is audited, but "
+                    f"{[card['id'] for card in cards]}; serve the same model there under that name "
+                    "(vLLM: --served-model-name)"
+                )
             card: dict[str, Any] = (named or [{"id": self._model}])[0]
         except (ServerError, KeyError, TypeError) as error:
             if self._model is None:
@@ -158,30 +181,35 @@ class Server:
         return await self._answer(replace(request, case=case)) is not None
 
     async def _answer(self, request: Request) -> list[Answer] | None:
-        """None if the server refuses the request."""
+        """None if the server does not support the request. Raises `ServerError` if it fails."""
         try:
             return await self.complete(request)
         except ServerError as error:
-            if error.status is None:
-                raise AuditError(str(error)) from error
+            if not error.is_refusal:
+                raise
             return None
 
     async def _find_switch(self) -> tuple[float | None, str | None]:
-        request = Request(_PROBE, GREEDY, _SWITCH_TOKENS)
+        num = None if self.support.shows_token_ids else self.support.num_logprobs or None
+        request = Request(_PROBE, GREEDY, _SWITCH_TOKENS, num_logprobs=num)
         try:
             counts = await self.token_counts(request)
-        except ServerError:
+        except ServerError as error:
+            if not error.is_refusal:
+                raise
             return None, None
         if not counts:
             return None, None
         mean = sum(counts) / len(counts)
-        if mean < _MIN_DRAFTED:
+        if mean < MIN_DRAFTED:
             return mean, None
         for name, fields in OFF_FIELDS.items():
             try:
                 without = await self.token_counts(replace(request, extra=fields))
-            except ServerError:
+            except ServerError as error:
+                if not error.is_refusal:
+                    raise
                 continue
-            if without and sum(without) / len(without) < _MIN_DRAFTED:
+            if without and sum(without) / len(without) < MIN_DRAFTED:
                 return mean, name
         return mean, None

@@ -14,6 +14,8 @@ _NUM_TRIES = 4
 _RETRIED = (429, 502, 503)
 _RETRY_S = 0.5
 _MAX_ERROR_CHARS = 300
+_REFUSALS = (400, 404, 422, 501)
+"""Statuses of a server that does not support what a request asks."""
 
 
 class ServerError(Exception):
@@ -22,6 +24,11 @@ class ServerError(Exception):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server does not support the request; otherwise it failed."""
+        return self.status in _REFUSALS
 
 
 class Transport(Protocol):
@@ -37,6 +44,10 @@ class Transport(Protocol):
 
     async def get(self, path: str) -> dict[str, Any]:
         """The object at a path. Raises `ServerError`."""
+        ...
+
+    async def get_text(self, path: str) -> str:
+        """The text at a path. Raises `ServerError`."""
         ...
 
 
@@ -72,6 +83,10 @@ class HttpTransport:
     async def get(self, path: str) -> dict[str, Any]:
         """See `Transport`."""
         return _object(await self._send("GET", path, None), path)
+
+    async def get_text(self, path: str) -> str:
+        """See `Transport`."""
+        return (await self._send("GET", path, None)).decode("utf-8", "replace")
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
         url = self._server.join(URL(path))

@@ -71,6 +71,9 @@ class Observed:
     """The answer of each token; its tokens are in order."""
     places: tuple[Hashable, ...]
     """Equal for tokens at the same position of answers to the same prompt and case."""
+    may_lack_drafts: tuple[bool, ...] = ()
+    """Tokens of cases that servers answer without drafts; empty: none. They are bet on by case, and
+    are no part of the pooled evidence, which the power is stated for."""
     prefixes: tuple[tuple[Hashable, Mapping[Token, float], Token], ...] = ()
     """Of drafted tokens: the prompt and all tokens before, the claim, and the token."""
 
@@ -88,7 +91,7 @@ class Evidence:
     groups: dict[str, GroupEvidence] = field(default_factory=dict)
     """Drafted tokens by sampling case, and the dependence of draws on each other."""
     top_probs: list[float] = field(default_factory=list)
-    """Of drafted tokens: the design from which `power` computes what would have been found."""
+    """Of the pooled tokens: the design from which `power` computes what would have been found."""
     _draws: np.random.Generator = field(init=False)
     _last: dict[tuple[str, Hashable], float] = field(init=False, default_factory=dict)
     """The last uniform number by group and stream."""
@@ -106,12 +109,13 @@ class Evidence:
         is_top, tops = batch.index == 0, batch.probs[:, 0]
         drafted = np.array(observed.is_drafted)
         self._add_to(self.control, bets, ~drafted, is_top, tops)
-        self._add_to(self.pooled, bets, drafted, is_top, tops)
+        pooled = drafted & ~np.array(observed.may_lack_drafts or (False,) * len(drafted))
+        self._add_to(self.pooled, bets, pooled, is_top, tops)
         for case in dict.fromkeys(observed.cases):
             here = drafted & np.array([name == case for name in observed.cases])
             group = self.groups.setdefault(case, _new_group(NAMES))
             self._add_to(group, bets, here, is_top, tops)
-        self.top_probs += tops[drafted].tolist()
+        self.top_probs += tops[pooled].tolist()
         self._add_learned(observed)
         self._add_dependence(ALONG, batch, observed.answers)
         self._add_dependence(BETWEEN, batch, observed.places)

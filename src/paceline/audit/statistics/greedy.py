@@ -15,9 +15,8 @@ from paceline.audit.values import Logprobs, Token
 NEAR_TIE_NATS = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 """Largest difference that rounding explains. float32: sums of a few hundred products of order 10
 differ by about 1e-5. bfloat16 keeps 8 bits, so logits around 16 differ by 1/8; float16 keeps 11."""
-_NOISE_LIMITS = (("float32", 2e-4), ("float16", 0.01))
-"""Median difference between two computations of the same log-probabilities, at most. Chosen
-empirically, between the rounding of neighbouring formats."""
+_NOISE_PER_GAP = 0.5
+"""The gap of two tokens changes by the noise of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,9 @@ def first_difference(left: Sequence[Token], right: Sequence[Token]) -> int | Non
     return next((index for index, (one, other) in enumerate(pairs) if one != other), None)
 
 
-def number_format(median_noise_nats: float) -> str:
-    """The number format whose rounding explains this noise."""
-    for name, limit in _NOISE_LIMITS:
-        if median_noise_nats <= limit:
+def number_format(high_noise_nats: float) -> str:
+    """The finest number format whose limit covers gaps of two tokens with this noise."""
+    for name, limit in NEAR_TIE_NATS.items():
+        if high_noise_nats <= _NOISE_PER_GAP * limit:
             return name
     return "bfloat16"

@@ -4,7 +4,7 @@ A bias of b means that verification multiplies the odds of the likeliest token b
 them by it. The recorded probabilities of the likeliest tokens are the design of the experiment. The
 sum of the bets of one alternative on a biased endpoint is nearly normal; it is found if its lower 5
 % quantile exceeds the threshold. Only the pooled bets on these odds count, with their share of the
-stake, so the audit finds at least as much.
+stake, so the audit finds at least as much. Each bet pays the square of the noise, as in `evidence`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,54 @@ _QUANTILE = 1.645
 _BIASES = (0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0)
 
 
-def is_found(top_probs: Floats, *, factor: float, found_above: float) -> bool:
+def is_found(
+    top_probs: Floats, *, factor: float, found_above: float, noise_nats: float = 0.0
+) -> bool:
     """Whether a factor on the odds of the likeliest token is found with probability 0.95."""
-    claimed = np.clip(top_probs, 1e-5, 1 - 1e-5)
-    true = factor * claimed / (1 - claimed + factor * claimed)
     threshold = math.log(found_above * len(NAMES) / _STAKE)
-    for bet in ODDS:
-        assumed = bet * claimed / (1 - claimed + bet * claimed)
-        if_top, if_not = np.log(assumed / claimed), np.log((1 - assumed) / (1 - claimed))
-        mean = (true * if_top + (1 - true) * if_not).sum()
-        variance = (true * (1 - true) * (if_top - if_not) ** 2).sum()
-        if mean - _QUANTILE * math.sqrt(variance) >= threshold:
-            return True
-    return False
+    moments = _moments(top_probs, factor, noise_nats)
+    return any(mean - _QUANTILE * math.sqrt(variance) >= threshold for mean, variance in moments)
 
 
-def smallest_bias(top_probs: Sequence[float] | Floats, *, found_above: float) -> float | None:
+def can_be_found(top_probs: Sequence[float] | Floats, *, bias: float, noise_nats: float) -> bool:
+    """Whether enough more tokens like these find this bias in both directions."""
+    design = np.asarray(top_probs, dtype=np.float64)
+    return all(
+        any(mean > 0 for mean, _ in _moments(design, factor, noise_nats))
+        for factor in _factors(bias)
+    )
+
+
+def smallest_bias(
+    top_probs: Sequence[float] | Floats, *, found_above: float, noise_nats: float = 0.0
+) -> float | None:
     """The smallest bias, of 0.05 to 2, found in both directions; None if none is."""
     design = np.asarray(top_probs, dtype=np.float64)
     for bias in _BIASES if len(design) else ():
-        factors = (1 + bias, 1 / (1 + bias))
-        if all(is_found(design, factor=one, found_above=found_above) for one in factors):
+        if all(
+            is_found(design, factor=one, found_above=found_above, noise_nats=noise_nats)
+            for one in _factors(bias)
+        ):
             return bias
     return None
+
+
+def _factors(bias: float) -> tuple[float, float]:
+    return 1 + bias, 1 / (1 + bias)
+
+
+def _moments(top_probs: Floats, factor: float, noise_nats: float) -> list[tuple[float, float]]:
+    """Mean and variance of the sum of the bets of each of `ODDS`, if the true factor is this."""
+    claimed = np.clip(top_probs, 1e-5, 1 - 1e-5)
+    true = factor * claimed / (1 - claimed + factor * claimed)
+    found = []
+    for bet in ODDS:
+        assumed = bet * claimed / (1 - claimed + bet * claimed)
+        if_top, if_not = np.log(assumed / claimed), np.log((1 - assumed) / (1 - claimed))
+        mean = float((true * if_top + (1 - true) * if_not).sum())
+        variance = float((true * (1 - true) * (if_top - if_not) ** 2).sum())
+        found.append((mean - noise_nats**2 * len(claimed), variance))
+    return found
 
 
 def probability_shift(top_probs: Sequence[float] | Floats, bias: float) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 import paceline
 from paceline.bench.results.source_state import source_state
 
-_SECRET_FLAGS = ("--api-key", "--admin-key")
+_SECRET_FLAGS = ("--api-key", "--admin-key", "--reference-api-key")
 
 
 @dataclass(frozen=True, slots=True)

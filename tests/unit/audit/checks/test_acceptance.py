@@ -10,7 +10,7 @@ import pytest
 from paceline.audit.checks.acceptance import AcceptanceResult, check_acceptance, falls
 from paceline.audit.prompts import PROMPTS
 from paceline.audit.server.server import Server
-from unit.audit.simulated import SimulatedTransport, simulated_server
+from unit.audit.simulated import SimulatedTransport, WithoutDrafts
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_a_stale_draft_cache_shows_as_a_collapse(stale: bool) -> None:
 
 
 async def test_without_a_switch_nothing_is_measured_and_the_reason_is_kept() -> None:
-    server = simulated_server()
+    server = Server(WithoutDrafts(), url="http://m")
     await server.probe()
     result = AcceptanceResult()
     await check_acceptance(server, PROMPTS, result)

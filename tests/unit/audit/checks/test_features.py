@@ -16,6 +16,7 @@ from paceline.audit.checks.features import (
     twins,
 )
 from paceline.audit.server.server import Server
+from paceline.audit.server.transport import ServerError
 from paceline.audit.values import Answer
 from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
 from unit.audit.simulated import SimulatedTransport
@@ -53,6 +54,23 @@ class Changed(SimulatedTransport):
         for choice in document["choices"]:
             self.change(body, choice)
         return document
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(500, "failed"), (None, "failed"), (400, "unknown")]
+)
+async def test_an_error_of_the_server_is_told_apart_from_a_refusal(
+    status: int | None, expected: str
+) -> None:
+    class Dying(SimulatedTransport):
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if "response_format" in body:
+                raise ServerError("it failed", status)
+            return await super().post(path, body)
+
+    found = await checked(Dying())
+    assert found.pop("structured") == expected
+    assert found == {name: status for name, status in RIGHT.items() if name != "structured output"}
 
 
 class LateStop(Changed):

@@ -78,6 +78,22 @@ def test_answers_of_the_openai_api_have_texts_as_tokens() -> None:
     assert first.logprobs == ({"b": -0.1},)
 
 
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        {"tokens": ["a"], "top_logprobs": [{"a": None}]},
+        {"tokens": ["a"], "top_logprobs": [{"a": float("nan")}]},
+        {"tokens": ["a"], "top_logprobs": [{}]},
+        {"tokens": ["a"], "top_logprobs": ["a"]},
+        {"tokens": [None], "top_logprobs": [{"a": -0.1}]},
+    ],
+)
+def test_malformed_log_probabilities_are_an_error_of_the_server(logprobs: object) -> None:
+    choice = {"index": 0, "text": "a", "logprobs": logprobs}
+    with pytest.raises(ServerError, match="malformed choice"):
+        read_answers({"choices": [choice]}, num_logprobs=2)
+
+
 @pytest.mark.parametrize("document", [{}, {"choices": []}, {"choices": [1]}])
 def test_an_answer_without_choices_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ServerError, match="without choices"):

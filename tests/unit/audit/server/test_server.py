@@ -11,8 +11,8 @@ import pytest
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
 from paceline.audit.server.truth import Truth
-from paceline.audit.values import AuditError
-from unit.audit.simulated import SimulatedTransport, simulated_server
+from paceline.audit.values import GREEDY, AuditError, Request
+from unit.audit.simulated import SimulatedTransport, WithoutDrafts
 
 
 class Refusing(SimulatedTransport):
@@ -29,7 +29,7 @@ class Refusing(SimulatedTransport):
 
 
 async def test_a_mock_vllm_supports_everything_but_shows_no_drafts() -> None:
-    support = await simulated_server().probe()
+    support = await Server(WithoutDrafts(), url="http://m").probe()
     assert support.model == "m"
     assert support.shows_token_ids
     assert support.num_logprobs == 20
@@ -55,6 +55,53 @@ async def test_a_server_that_serves_no_completions_cannot_be_audited() -> None:
     server = Server(Refusing("prompt"), url="http://m")
     with pytest.raises(AuditError, match="no completions to audit"):
         await server.probe()
+
+
+class Failing(SimulatedTransport):
+    """Answers bodies with one field with an error."""
+
+    def __init__(self, field: str, status: int | None) -> None:
+        super().__init__()
+        self._field = field
+        self._status = status
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self._field in body:
+            raise ServerError("it failed", self._status)
+        return await super().post(path, body)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
+async def test_a_refused_field_is_not_supported(status: int) -> None:
+    support = await Server(Failing("logit_bias", status), url="http://m").probe()
+    assert not support.logit_bias
+    assert support.penalties
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, None])
+async def test_a_failure_is_not_taken_for_a_missing_feature(status: int | None) -> None:
+    with pytest.raises(ServerError, match="it failed"):
+        await Server(Failing("logit_bias", status), url="http://m").probe()
+
+
+class TextStream(SimulatedTransport):
+    """Streams log-probabilities by token, if requested, and no token ids."""
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [{"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"]}}]}] * 3
+
+
+async def test_tokens_of_a_stream_without_ids_are_counted_by_log_probabilities() -> None:
+    server = Server(TextStream(), url="http://m")
+    await server.probe()
+    assert await server.token_counts(Request("a", GREEDY, 6, num_logprobs=5)) == [2, 2, 2]
+
+
+async def test_a_reference_must_list_the_audited_model() -> None:
+    """The simulated server lists `m`."""
+    with pytest.raises(AuditError, match="does not list the model 'another'"):
+        await Server(SimulatedTransport(), url="http://m").probe(model="another")
+    assert (await Server(SimulatedTransport(), url="http://m").probe(model="m")).model == "m"
 
 
 @pytest.mark.parametrize("scores", [True, False])

@@ -104,3 +104,14 @@ def test_rounding_of_a_coarse_format_is_not_taken_for_bias() -> None:
     evidence = Evidence(noise_nats=0.1)
     evidence.add(observed(index))
     assert evidence.log_e < np.log(1000)
+
+
+def test_tokens_that_may_lack_drafts_add_no_power() -> None:
+    evidence = Evidence()
+    numbers = tuple(range(10))
+    rows = batch(np.zeros(10, dtype=np.int64))
+    names = ("case",) * 6 + ("logit bias",) * 4
+    lacking = (False,) * 6 + (True,) * 4
+    evidence.add(Observed(rows, names, (True,) * 10, numbers, numbers, lacking))
+    assert len(evidence.top_probs) == evidence.pooled.num_tokens == 6
+    assert evidence.groups["logit bias"].num_tokens == 4

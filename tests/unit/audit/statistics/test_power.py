@@ -7,7 +7,7 @@ import pytest
 
 from paceline.audit.statistics.bets import Batch
 from paceline.audit.statistics.evidence import Evidence, Observed
-from paceline.audit.statistics.power import probability_shift, smallest_bias
+from paceline.audit.statistics.power import can_be_found, probability_shift, smallest_bias
 
 ABOVE = 1000.0
 
@@ -26,18 +26,32 @@ def test_certain_tokens_hold_no_evidence() -> None:
     assert smallest_bias(np.full(5_000, 1.0), found_above=ABOVE) is None
 
 
-@pytest.mark.parametrize("direction", [1, -1])
-def test_a_bias_of_the_stated_size_is_found(direction: int) -> None:
+def test_noise_removes_power_as_its_toll_removes_evidence() -> None:
+    """A bias of 0.2 on 0.6 gains about 0.24 * 0.182**2 / 2 = 0.004 nats per token."""
+    tops = np.full(40_000, 0.6)
+    exact, coarse = (
+        smallest_bias(tops, found_above=ABOVE, noise_nats=noise) for noise in (0.0, 0.05)
+    )
+    assert exact is not None
+    assert coarse is not None
+    assert exact < coarse
+    assert can_be_found(tops, bias=0.2, noise_nats=0.05)
+    assert not can_be_found(tops, bias=0.2, noise_nats=0.1)
+    assert can_be_found(tops, bias=0.5, noise_nats=0.1)
+
+
+@pytest.mark.parametrize(("direction", "noise_nats"), [(1, 0.0), (-1, 0.0), (1, 0.05), (-1, 0.05)])
+def test_a_bias_of_the_stated_size_is_found(direction: int, noise_nats: float) -> None:
     """40 audits of an endpoint with the stated bias; 95 % are due, 34 is four deviations less."""
     tops = np.tile([0.5, 0.6, 0.8], 1_000)
-    bias = smallest_bias(tops, found_above=ABOVE)
+    bias = smallest_bias(tops, found_above=ABOVE, noise_nats=noise_nats)
     assert bias is not None
     factor = (1 + bias) ** direction
     biased = factor * tops / (1 - tops + factor * tops)
     draws = np.random.default_rng(0)
     num_found = 0
     for _ in range(40):
-        evidence = Evidence()
+        evidence = Evidence(noise_nats)
         index = (draws.random(len(tops)) >= biased).astype(np.int64)
         rows = np.stack([tops, 1 - tops], axis=1)
         numbers = tuple(range(len(tops)))

@@ -9,7 +9,7 @@ from paceline.bench.results.environment import describe_environment, render_comm
 from paceline.bench.results.source_state import SourceState
 
 
-@pytest.mark.parametrize("flag", ["--api-key", "--admin-key"])
+@pytest.mark.parametrize("flag", ["--api-key", "--admin-key", "--reference-api-key"])
 def test_the_recorded_command_does_not_contain_keys(flag: str) -> None:
     assert (
         render_command(["/usr/bin/paceline", "bench", "run", flag, "k", f"{flag}=k"])
