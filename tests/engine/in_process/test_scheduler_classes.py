@@ -251,4 +251,4 @@ def test_synthetic_acceptance_is_refused_without_a_governor_too(
         num_spec_tokens=4,
     )
     with pytest.raises(ValueError, match="allows only standard and block"):
-        governor_start.start_governor(invented)
+        governor_start.start_governor(invented, {})

@@ -30,8 +30,13 @@ class VerdictArm:
     the test with the ratios of each run."""
 
     def num_verdicts_for(self, bias: float) -> int:
-        """As many as find this bias with the same probability: the number falls with its square."""
-        return math.ceil(self.num_verdicts * (0.05 / bias) ** 2)
+        """As many as find this bias with the same probability.
+
+        The number falls with the square of the bias, and less for large ones: hence the factor.
+        """
+        if bias <= 0.05:
+            return self.num_verdicts
+        return math.ceil(1.8 * self.num_verdicts * (0.05 / bias) ** 2)
 
 
 ARMS: Mapping[str, VerdictArm] = {
