@@ -9,6 +9,8 @@ from benchmarks.claims.claim import Claim, ReadResult, claim
 
 DOCUMENT = "docs/experiments/failures.md"
 _MIB = 1024 * 1024
+_CONTINUED = ("greedy", "sampled")
+"""Kinds of streams that another replica can continue."""
 NOT_MEASURED = {
     "setting": (
         "vLLM 0.32 replicas",
@@ -39,6 +41,12 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from _killed_engines(read("chaos-real-2026-11-21.json"))
     yield from _killed_mock_replicas(read("soak-kills-2026-11-21.json"))
+    for name, signal in (
+        ("soak-kills-2026-11-23.json", "SIGKILLs"),
+        ("soak-hangs-2026-11-23.json", "SIGSTOPs"),
+        ("soak-hangs-2026-11-23-2.json", "SIGSTOPs, after the fix"),
+    ):
+        yield from _mixed_faults(read(name), signal)
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-21.json"))
     yield from _budget(read("byte-budget-2026-11-23.json"))
@@ -101,6 +109,21 @@ def _disconnects(result: Mapping[str, Any]) -> Iterator[Claim]:
     yield claim(
         "were back at {left:.0f}",
         left=max(value for load in result["loads_left"] for value in load),
+    )
+
+
+def _mixed_faults(result: Mapping[str, Any], signal: str) -> Iterator[Claim]:
+    kinds = [found for name, found in result["kinds"].items() if name.startswith(_CONTINUED)]
+    total = {
+        key: sum(kind[key] for kind in kinds)
+        for key in ("num_streams", "num_completed", "num_interrupted", "num_interrupted_completed")
+    }
+    bold = "**" if total["num_completed"] < total["num_streams"] else ""
+    yield claim(f"| {{num_faults_injected}} {signal} (`", **result)
+    yield claim(
+        f"| {{num_streams:,}} | {bold}{{num_completed:,}}{bold} | {{num_interrupted_completed}} of "
+        "{num_interrupted} |",
+        **total,
     )
 
 
