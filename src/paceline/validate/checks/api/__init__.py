@@ -1,0 +1,1 @@
+"""Checks of the OpenAI API: answers, streams, token counts, limits and refusals."""

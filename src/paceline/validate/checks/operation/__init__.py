@@ -1,0 +1,1 @@
+"""Checks of operation: security, health, metrics, cancellation, overload, caching, draining."""

@@ -1,0 +1,1 @@
+"""Checks of performance under the tier's load."""

@@ -1,0 +1,1 @@
+"""The deployment that is validated: its HTTP exchanges as values, and its metrics."""
