@@ -1,0 +1,1 @@
+"""The report of a comparison: JSON and lines for a terminal."""

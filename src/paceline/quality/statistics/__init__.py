@@ -1,0 +1,1 @@
+"""Paired statistics over conversations, without I/O."""

@@ -1,0 +1,43 @@
+"""Prompts and sound models of the study: fresh for every seed, and apart from the calibration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.quality.prompts import names_of, signature_tasks, write_prompts
+from benchmarks.quality.sound import VARIED, models_of
+from paceline.workloads import load_prompt_file
+
+
+def test_prompts_of_two_seeds_and_of_the_calibration_differ() -> None:
+    calibration = signature_tasks(64, "calibration 0")
+    excluded = names_of(calibration)
+    first, second, again = (signature_tasks(120, seed, excluded) for seed in ("a", "b", "a"))
+    assert first == again != second
+    assert len(names_of(first)) == 120
+    assert not names_of(first) & excluded
+
+
+def test_names_to_leave_out_are_left_out() -> None:
+    """The same seed draws the same names, so all of them are refused."""
+    first = signature_tasks(20, "a")
+    assert not names_of(signature_tasks(20, "a", names_of(first))) & names_of(first)
+
+
+def test_the_reference_names_the_function_and_its_parameters() -> None:
+    for one in signature_tasks(20, "a"):
+        answer = json.loads(one["reference"])
+        question = one["messages"][0]["content"]
+        assert f"def {answer['name']}({answer['parameters'][0]['name']}" in question
+
+
+def test_twelve_seeds_check_every_sound_model() -> None:
+    found = {model for seed in range(100, 112) for model in models_of(seed)}
+    assert set(VARIED) < found
+    assert len({model.name for model in found}) == len(found) == 27
+
+
+def test_the_prompts_are_a_prompt_file(tmp_path: Path) -> None:
+    written = write_prompts(tmp_path / "prompts.jsonl", signature_tasks(3, "a"))
+    assert len(load_prompt_file(written)) == 3
