@@ -4,14 +4,17 @@ The servers are the mock's model without HTTP, with known distributions, and spe
 of a right one runs until it would have found the smallest bias; each defect has the size that the
 unit tests use.
 
-    python -m benchmarks.audit_false_alarms --num-seeds 200 --results benchmarks/results
+    python -m benchmarks.audit_false_alarms
+    python -m benchmarks.audit_false_alarms --resume benchmarks/results/audit-false-alarms-….json.gz
+
+The result is written every ten audits; `--resume` completes one that Ctrl-C or `--minutes` ended.
+Needs `tests` on the Python path.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,10 +25,12 @@ from typing import Any
 from unit.audit.simulated import simulated_server
 from unit.audit.test_auditing import SMALLEST
 
-from benchmarks.results_file import ResultFile, add_allow_dirty
+from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
 from paceline.audit.auditing import Audit, AuditConfig
-from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.environment import Environment, describe_environment
 from paceline.mock_vllm.model.sampling_defect import DefectKind
+
+_WRITTEN_EVERY = 10
 
 
 async def audited(kind: DefectKind, share: float, seed: int, config: AuditConfig) -> dict[str, Any]:
@@ -64,42 +69,69 @@ def summarise(audits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
+    arguments = _parser().parse_args()
+    environment = describe_environment(sys.argv)
+    result, document = begin_or_resume(
+        arguments.results / f"audit-false-alarms-{environment.date_utc[:10]}.json.gz",
+        arguments.resume,
+        _begin(arguments, environment),
+        same=("settings",),
+        but_for=("num_seeds", "num_defect_seeds"),
+        allow_dirty=arguments.allow_dirty,
+    )
+    settings, audits = document["settings"], document["audits"]
+    right = AuditConfig(smallest_bias=settings["smallest_bias"], max_seconds=3600)
+    wrong = AuditConfig(smallest_bias=settings["defect_bias"], max_seconds=3600)
+    plans = [(DefectKind.NO_DEFECT, 1.0, seed, right) for seed in range(settings["num_seeds"])]
+    plans += [
+        (kind, share, seed, wrong)
+        for kind, share in SMALLEST.items()
+        for seed in range(settings["num_defect_seeds"])
+    ]
+    done = {(one["kind"], one["seed"]) for one in audits}
+    left = [plan for plan in plans if (plan[0].value, plan[2]) not in done]
+    deadline_s = time.monotonic() + 60 * arguments.minutes
+    for number, plan in enumerate(left, 1):
+        audits.append({**asyncio.run(audited(*plan)), "commit": environment.commit})
+        is_over = number == len(left) or time.monotonic() > deadline_s
+        if number % _WRITTEN_EVERY == 0 or is_over:
+            document["summary"] = summarise(audits)
+            document["is_complete"] = len(audits) == len(plans)
+            result.write(document)
+            print(f"{len(audits)} of {len(plans)} audits", flush=True)
+        if is_over:
+            break
+    print(f"{result.path}: {document['summary']}")
+
+
+def _begin(arguments: argparse.Namespace, environment: Environment) -> dict[str, Any]:
+    return {
+        "name": "audit-false-alarms",
+        "environment": asdict(environment),
+        "settings": {
+            "num_seeds": arguments.num_seeds,
+            "num_defect_seeds": arguments.num_defect_seeds,
+            "smallest_bias": arguments.smallest_bias,
+            "defect_bias": 0.05,
+        },
+        "is_complete": False,
+        "summary": {},
+        "audits": [],
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--num-seeds", type=int, default=200, help="audits of a right server")
     parser.add_argument("--num-defect-seeds", type=int, default=20, help="audits per defect")
     parser.add_argument("--smallest-bias", type=float, default=0.3)
+    parser.add_argument("--minutes", type=float, default=180.0, help="no audit begins after this")
+    add_resume(parser)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     add_allow_dirty(parser)
-    options = parser.parse_args()
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    file = ResultFile(
-        options.results / f"audit-false-alarms-{date}.json", allow_dirty=options.allow_dirty
-    )
-    right = AuditConfig(smallest_bias=options.smallest_bias, max_seconds=3600)
-    wrong = AuditConfig(smallest_bias=0.05, max_seconds=3600)
-    plans = [(DefectKind.NO_DEFECT, 1.0, seed, right) for seed in range(options.num_seeds)]
-    plans += [
-        (kind, share, seed, wrong)
-        for kind, share in SMALLEST.items()
-        for seed in range(options.num_defect_seeds)
-    ]
-    audits = []
-    for number, plan in enumerate(plans, 1):
-        audits.append(asyncio.run(audited(*plan)))
-        if sys.stderr.isatty():
-            print(f"\r{number} of {len(plans)} audits", end="", file=sys.stderr)
-    file.write(
-        {
-            "name": "audit-false-alarms",
-            "config": {"smallest_bias": options.smallest_bias},
-            "environment": asdict(describe_environment(sys.argv)),
-            "summary": summarise(audits),
-            "audits": audits,
-        }
-    )
-    print(f"{file.path}: {summarise(audits)}")
+    return parser
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ Examples:
         "Find out whether the OpenAI-compatible server at URL is lossless: whether speculative "
         "decoding leaves its answers as the model alone would give them.\n\n"
         "Exit codes: 0 lossless, 1 lossy, 2 wrong usage, 3 undecided, 4 the audit could not be "
-        "made. Works with any server that shows log-probabilities; Ctrl-C leaves a report of what "
-        "is known."
+        "made, or has a defect. Works with any server that shows log-probabilities; Ctrl-C leaves "
+        "a report of what is known."
     ),
     epilog=_EXAMPLES,
 )
@@ -102,7 +102,19 @@ Examples:
     "[default: none at another address than URL's]",
 )
 @click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
-def audit(
+def audit(**options: Any) -> None:
+    """Parse, audit, show and write; the exit code is the verdict."""
+    refuse_unwritable_file("--json", options["json_file"])
+    try:
+        exit_code = _audit(**options)
+    except click.ClickException:
+        raise
+    except Exception as error:  # Python's exit code 1 would be a verdict.
+        raise AuditNotMade(describe_defect(error)) from error
+    sys.exit(exit_code)
+
+
+def _audit(
     url: str,
     reference: str | None,
     api_key: str | None,
@@ -111,8 +123,7 @@ def audit(
     model: str | None,
     concurrency: int,
     **settings: Any,
-) -> None:
-    """Parse, audit, show and write; the exit code is the verdict."""
+) -> int:
     from paceline.audit.auditing import AuditConfig
     from paceline.audit.output.document import render_document
     from paceline.audit.output.lines import render_lines
@@ -120,7 +131,6 @@ def audit(
     from paceline.audit.verdict import EXIT_CODES
     from paceline.bench.results.files import write_document
 
-    refuse_unwritable_file("--json", json_file)
     addresses = [_address("URL", url), _address("--reference", reference)]
     other_key = choose_reference_key(addresses[0], addresses[1], api_key, reference_api_key)
     config = AuditConfig(**settings)
@@ -133,7 +143,26 @@ def audit(
             write_document(Path(json_file), document)
     except (AuditError, OSError) as error:
         raise AuditNotMade(str(error)) from error
-    sys.exit(EXIT_CODES[done.decision().verdict])
+    return EXIT_CODES[done.decision().verdict]
+
+
+def describe_defect(error: Exception) -> str:
+    """What to do about an exception that no code expects; its traceback is in a file."""
+    import tempfile
+    import traceback
+
+    import paceline
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="paceline-audit-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    return (
+        f"the audit ended with an unexpected {type(error).__name__}: {error}. This is a defect of "
+        f"paceline {paceline.__version__}, and says nothing about the server. Please report it to "
+        f"the developers of Paceline with the command and the file {file.name}, which has the "
+        "traceback"
+    )
 
 
 def _address(option: str, url: str | None) -> str | None:

@@ -23,7 +23,7 @@ class KnownIssue:
 VLLM_CPU = KnownIssue(
     "https://github.com/vllm-project/vllm/issues/55005",
     "on CPUs, vLLM verifies sampled drafts with temperature, top-k and top-p from uninitialised "
-    "memory",
+    "memory, which may end the engine",
     "the engine is vLLM on a CPU, without the fix of pull request 55006",
 )
 TENSORRT_STALE_DRAFT = KnownIssue(
@@ -45,12 +45,18 @@ def known_issues(
     greedy: GreedyResult,
     sampled: SampledResult,
     acceptance: AcceptanceResult,
+    *,
+    ends_on_samples: bool = False,
 ) -> list[KnownIssue]:
-    """The issues that fit, by the server's name and what was found."""
+    """The issues that fit, by the server's name and what was found.
+
+    `ends_on_samples`: the audited server ended after sampled requests began.
+    """
     found = []
     owner = (support.owned_by or "").lower()
-    is_sampled_only = sampled.is_found and not greedy.wrong
-    if is_sampled_only and (owner in ("", "vllm", "paceline") or support.version is not None):
+    is_sampled_only = sampled.is_found and not sampled.is_control_wrong and not greedy.wrong
+    is_vllm = owner in ("", "vllm", "paceline") or support.version is not None
+    if is_vllm and (is_sampled_only or (ends_on_samples and not greedy.wrong)):
         found.append(VLLM_CPU)
     if is_sampled_only and ("openvino" in owner or "ovms" in owner):
         found.append(OPENVINO_LATE_REJECTION)

@@ -68,9 +68,9 @@ GREEDY = SamplingCase("greedy", temperature=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for completions of one prompt."""
+    """One request for completions of one prompt, or of several that are lists of token ids."""
 
-    prompt: str | tuple[int, ...]
+    prompt: str | tuple[int, ...] | tuple[tuple[int, ...], ...]
     case: SamplingCase
     max_tokens: int
     n: int = 1

@@ -1,13 +1,15 @@
 """The verdict of an audit, from what its checks found. Pure.
 
 `lossy`: a greedy token is wrong, a feature is, or the e-value of all sampled tests together reached
-1000. `lossless`: everything was checked on a server that drafts, nothing was found, and a bias of
-the stated size would have been. Otherwise `undecided`, with reasons.
+1000 and the same places are right without drafts. `lossless`: everything was checked on a server
+that drafts, nothing was found, and a bias of the stated size would have been. Otherwise
+`undecided`, with reasons.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,9 +19,11 @@ from paceline.audit.checks.greedy import GreedyResult
 from paceline.audit.checks.sampled import FOUND_ABOVE, SampledResult
 from paceline.audit.statistics.evidence import ALONG, BETWEEN
 from paceline.audit.statistics.greedy import NEAR_TIE_NATS
-from paceline.audit.statistics.power import can_be_found
+from paceline.audit.statistics.power import growth_needed
 
 FALSE_ALARM = 1 / FOUND_ABOVE
+_MARGIN = 1.3
+"""On the time that more samples are expected to take: later samples need new prefixes as well."""
 
 
 class Verdict(StrEnum):
@@ -51,10 +55,13 @@ def decide(
     saw_drafts: bool,
     has_reference: bool = False,
     error: str | None = None,
+    failures: Sequence[str] = (),
+    seconds: float = 0.0,
 ) -> Decision:
-    """The verdict about an endpoint. `error`: what ended the audit early.
+    """The verdict about an endpoint. `error`: what ended the audit early, after `seconds`.
 
-    `saw_drafts`: streams or counters showed drafts; without them nothing was verified.
+    `saw_drafts`: streams showed drafts, which decides where the server does not count them; without
+    drafts nothing was verified. `failures`: what the server fails on.
     """
     findings = _findings(acceptance)
     lossy: list[str] = []
@@ -66,7 +73,7 @@ def decide(
         (unclear if is_unclear else lossy).append(greedy_fault)
     sampled_fault = _sampled_fault(sampled)
     if sampled_fault is not None:
-        is_unclear = is_other_model or _is_control_wrong(sampled)
+        is_unclear = is_other_model or sampled.is_control_wrong or not sampled.control.is_right
         (unclear if is_unclear else lossy).append(sampled_fault)
     if sampled.num_too_long:
         lossy.append(f"{sampled.num_too_long} answers have more tokens than max_tokens")
@@ -78,13 +85,12 @@ def decide(
     if not greedy.is_finished:
         unclear.append("the greedy answers were not judged")
     unclear += [f"{one.name}: {one.detail}" for one in features.failed]
-    if not saw_drafts:
-        unclear.append(
-            "no drafts were seen, so no verification was tested: streams show one token per event, "
-            "or do not show tokens, and no metric counts drafts"
-        )
+    unclear += [f"the server fails on {one}" for one in failures]
+    if acceptance.failure is not None:
+        unclear.append(f"acceptance: the server fails: {acceptance.failure}")
+    unclear += _drafting_reasons(sampled, saw_drafts)
     if sampled_fault is None and (sampled.bias is None or sampled.bias > target_bias):
-        unclear.append(_lack_of_power(sampled, target_bias))
+        unclear.append(_lack_of_power(sampled, target_bias, seconds))
     if unclear:
         return Decision(Verdict.UNDECIDED, tuple(unclear), findings)
     reason = (
@@ -116,18 +122,42 @@ def _noise_reasons(greedy: GreedyResult, has_reference: bool) -> list[str]:
     return [text]
 
 
-def _lack_of_power(sampled: SampledResult, target_bias: float) -> str:
+def _drafting_reasons(sampled: SampledResult, saw_drafts: bool) -> list[str]:
+    """Why verification was not tested; empty if it was."""
+    if sampled.drafting.is_counted:
+        return [] if sampled.drafting.why_not is None else [sampled.drafting.why_not]
+    if saw_drafts:
+        return []
+    return [
+        "no drafts were seen, so no verification was tested: streams show one token per event, "
+        "several in every one, as without drafts too, or none, and no metric counts drafts"
+    ]
+
+
+def _lack_of_power(sampled: SampledResult, target_bias: float, seconds: float) -> str:
     evidence = sampled.evidence
+    num_tokens = evidence.pooled.num_tokens
     found = "no bias" if sampled.bias is None else f"a bias of {sampled.bias:.0%} and more"
-    text = f"with {evidence.pooled.num_tokens} sampled tokens {found} would have been found"
-    if not evidence.top_probs or can_be_found(
-        evidence.top_probs, bias=target_bias, noise_nats=evidence.noise_nats
-    ):
-        return f"{text}, not yet {target_bias:.0%}; give it more time (--max-seconds)"
+    text = f"with {num_tokens} sampled tokens {found} would have been found"
+    if not num_tokens:
+        return f"{text}; give the audit more time (--max-seconds)"
+    growth = growth_needed(
+        evidence.top_probs,
+        bias=target_bias,
+        found_above=FOUND_ABOVE,
+        noise_nats=evidence.noise_nats,
+    )
+    if growth is None:
+        return (
+            f"{text}; {target_bias:.0%} cannot be, because two computations of the same "
+            f"log-probabilities differ by {evidence.noise_nats:.2g} nats (root mean square); ask "
+            "for a larger bias (--smallest-bias)"
+        )
+    more_s = _MARGIN * sampled.seconds * max(0.0, growth - 1)
     return (
-        f"{text}; {target_bias:.0%} cannot be, because two computations of the same "
-        f"log-probabilities differ by {evidence.noise_nats:.2g} nats (root mean square); ask for "
-        "a larger bias (--smallest-bias)"
+        f"{text}, not yet {target_bias:.0%}, which takes about {growth * num_tokens:.0f}; at the "
+        f"rate of this audit give it about {more_s:.0f} s more "
+        f"(--max-seconds {math.ceil((seconds + more_s) / 10) * 10})"
     )
 
 
@@ -165,20 +195,21 @@ def _sampled_fault(sampled: SampledResult) -> str | None:
             f"{group.expected_top / group.num_tokens:.1%} of {group.num_tokens} tokens and drawn "
             f"for {group.observed_top / group.num_tokens:.1%}"
         )
-    if _is_control_wrong(sampled):
-        text += (
-            "; the first tokens, which are never drafted, do not follow it either: the server's "
-            "log-probabilities are not those of its sampler, or it applies a parameter of its own"
+    if sampled.is_control_wrong:
+        return (
+            f"{text}; the first tokens, which are never drafted, do not follow it either: the "
+            "server's log-probabilities are not those of its sampler, or it applies a parameter of "
+            "its own"
         )
-    return text
-
-
-def _is_control_wrong(sampled: SampledResult) -> bool:
-    """Whether the tokens that are never drafted are wrong as well.
-
-    Then the claim is wrong, and bets on dependence are no evidence: they rest on the claim too.
-    """
-    return sampled.evidence.control.log_e >= math.log(FOUND_ABOVE)
+    if sampled.control.is_right:
+        return (
+            f"{text}; {sampled.control.num_draws} tokens drawn after the same prefixes without "
+            "drafts follow it"
+        )
+    return (
+        f"{text}; whether tokens drawn after the same prefixes without drafts follow it was not "
+        "found out: speculation may not be the cause"
+    )
 
 
 def _findings(acceptance: AcceptanceResult) -> tuple[str, ...]:

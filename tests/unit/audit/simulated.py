@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from paceline.audit.server.bodies import NEUTRAL
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
 from paceline.mock_vllm.http.refusals import RequestRefused
@@ -47,11 +48,9 @@ class SimulatedTransport:
         return document
 
     async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Events of two tokens, as of accepted drafts of one; the first has one token."""
+        """Events of one token and of two in turn, as of drafts of one; every second is accepted."""
         [choice] = (await self.post(path, body))["choices"]
-        ids = choice["token_ids"]
-        parts = [ids[:1], *(ids[start : start + 2] for start in range(1, len(ids), 2))]
-        return [{"choices": [{"token_ids": part}]} for part in parts]
+        return [{"choices": [{"token_ids": part}]} for part in in_turn(choice["token_ids"])]
 
     async def get(self, path: str) -> dict[str, Any]:
         """One model."""
@@ -64,12 +63,94 @@ class SimulatedTransport:
         raise ServerError("not found", 404)
 
 
+def in_turn(tokens: list[Any]) -> list[list[Any]]:
+    """Parts of one token and of two in turn."""
+    return [tokens[at : at + 1 + at % 3] for at in range(len(tokens)) if at % 3 < 2]
+
+
 class WithoutDrafts(SimulatedTransport):
     """The same model without speculation: one event per token."""
 
     async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         [choice] = (await self.post(path, body))["choices"]
         return [{"choices": [{"token_ids": [token]}]} for token in choice["token_ids"]]
+
+
+class Counting(WithoutDrafts):
+    """Counts a draft token for each token after the first of an answer; none is accepted."""
+
+    num_drafts = 0
+
+    def drafts(self, body: Mapping[str, Any]) -> bool:
+        """Whether it drafts for this request."""
+        return True
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        is_drafted = self.drafts(body)
+        document = await super().post(path, body)
+        if is_drafted:
+            self.num_drafts += sum(len(one["token_ids"]) - 1 for one in document["choices"])
+        return document
+
+    async def get_text(self, path: str) -> str:
+        return f"vllm:spec_decode_num_draft_tokens_total {self.num_drafts}"
+
+
+class ChangingEveryToken(SimulatedTransport):
+    """Samples every token, drafted or not, with parameters of its own; greedy answers are right."""
+
+    def __init__(self, **parameters: float) -> None:
+        super().__init__()
+        self._parameters = parameters
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        is_sampled = body["temperature"] > 0
+        return await super().post(path, {**body, **self._parameters} if is_sampled else body)
+
+
+class Drafting(SimulatedTransport):
+    """Four tokens per event, one without drafts; `stale` loses the draft's cache meanwhile."""
+
+    def __init__(self, *, stale: bool) -> None:
+        super().__init__()
+        self._stale = stale
+        self._without_drafts: set[tuple[int, ...]] = set()
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        document = await super().post(path, body)
+        if "speculation" in body and body["max_tokens"] > 100:
+            [choice] = document["choices"]
+            self._without_drafts.add((*choice["prompt_token_ids"], *choice["token_ids"]))
+        return document
+
+    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        events = await super().post_stream(path, body)
+        ids = [token for event in events for token in event["choices"][0]["token_ids"]]
+        prompt = body["prompt"] if isinstance(body["prompt"], list) else []
+        is_stale = self._stale and tuple(prompt) in self._without_drafts
+        size = 1 if "speculation" in body or is_stale else 4
+        parts = [ids[:1], *(ids[i : i + size] for i in range(1, len(ids), size))]
+        return [{"choices": [{"token_ids": part}]} for part in parts]
+
+
+class DyingOn(SimulatedTransport):
+    """Answers nothing any more after a request whose body has this field, beyond its neutral value.
+
+    `is_dead` is whether it has died.
+    """
+
+    def __init__(self, field: str, defect: SamplingDefect | None = None) -> None:
+        super().__init__(defect)
+        self._field = field
+        self.is_dead = False
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self.is_dead:
+            raise ServerError("cannot reach it")
+        if body.get(self._field) not in (None, NEUTRAL.get(self._field)):
+            self.is_dead = True
+            raise ServerError("it died", 500)
+        return await super().post(path, body)
 
 
 def simulated_server(

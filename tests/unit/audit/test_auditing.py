@@ -10,7 +10,12 @@ import pytest
 
 from paceline.audit.auditing import Audit, AuditConfig
 from paceline.audit.checks.greedy import GreedyResult, check_greedy
-from paceline.audit.checks.sampled import FOUND_ABOVE, SampledCheck, SampledResult
+from paceline.audit.checks.sampled import (
+    FOUND_ABOVE,
+    SampledCheck,
+    SampledResult,
+    sampling_cases,
+)
 from paceline.audit.output.document import render_document
 from paceline.audit.output.lines import render_lines
 from paceline.audit.prompts import PROMPTS, REPETITIVE
@@ -23,7 +28,14 @@ from paceline.audit.statistics.power import smallest_bias
 from paceline.audit.values import AuditError
 from paceline.audit.verdict import Verdict
 from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
-from unit.audit.simulated import SimulatedTransport, WithoutDrafts, simulated_server
+from unit.audit.simulated import (
+    ChangingEveryToken,
+    Counting,
+    SimulatedTransport,
+    WithoutDrafts,
+    in_turn,
+    simulated_server,
+)
 
 QUICK = AuditConfig(smallest_bias=0.5)
 
@@ -41,6 +53,14 @@ SMALLEST = {
     DefectKind.ARGMAX_FLIP: 0.02,
 }
 """Share of the tokens (of the answers for a reused seed) that is always found."""
+
+
+async def probed_server() -> Server:
+    """A right server with everything known that it supports."""
+    server = simulated_server()
+    await server.probe()
+    assert await server.probe_parameters() == []
+    return server
 
 
 async def audited(
@@ -74,13 +94,13 @@ async def test_right_speculation_passes_with_twenty_seeds() -> None:
 
     The checks share a server and its true log-probabilities, which do not depend on the seed.
     """
-    server = simulated_server()
-    await server.probe()
+    server = await probed_server()
     truth = Truth(server)
     for seed in range(20):
         result = SampledResult(Evidence(seed=seed))
-        check = SampledCheck(server, truth, result, target_bias=1.0, seed=100_000 * seed)
-        await check.run(PROMPTS, REPETITIVE)
+        check = SampledCheck(server, truth, result, seed=100_000 * seed)
+        await check.choose_prompts(PROMPTS, REPETITIVE)
+        await check.run(sampling_cases(server.support), target_bias=1.0)
         assert not result.is_found, result.evidence.log_e
         assert result.bias is not None
 
@@ -100,15 +120,24 @@ async def test_a_server_that_never_drafts_is_not_called_lossless() -> None:
 
 async def test_drafts_that_only_the_metrics_count_are_seen() -> None:
     """None is accepted, so streams show one token per event."""
-
-    class Counting(WithoutDrafts):
-        async def get_text(self, path: str) -> str:
-            return f"vllm:spec_decode_num_draft_tokens_total {len(self.bodies)}"
-
     audit = Audit(Server(Counting(), url="http://m"), QUICK)
     await audit.run()
     assert audit.decision().verdict is Verdict.LOSSLESS, audit.decision().reasons
     assert audit.num_drafted
+
+
+async def test_a_parameter_that_the_server_applies_to_every_token_is_undecided() -> None:
+    """The target bias is so small that it samples on until the fault is found."""
+    config = AuditConfig(smallest_bias=0.05, max_seconds=600)
+    audit = Audit(Server(ChangingEveryToken(temperature=0.7), url="http://m"), config)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    [reason] = document["reasons"]
+    assert "which are never drafted, do not follow it either" in reason
+    assert document["sampled"]["is_found"]
+    assert not document["sampled"]["is_lossy"]
+    assert document["known_issues"] == []
 
 
 @pytest.mark.parametrize("num_before", [2, 15])
@@ -204,12 +233,11 @@ async def test_sampled_tokens_pay_for_noise_that_is_unknown() -> None:
 
 
 async def test_the_stated_bias_counts_the_noise() -> None:
-    server = simulated_server()
-    await server.probe()
+    server = await probed_server()
     result = SampledResult(Evidence(noise_nats=0.1))
-    await SampledCheck(server, Truth(server), result, target_bias=1.0, seed=0).run(
-        PROMPTS, REPETITIVE
-    )
+    check = SampledCheck(server, Truth(server), result, seed=0)
+    await check.choose_prompts(PROMPTS, REPETITIVE)
+    await check.run(sampling_cases(server.support), target_bias=1.0)
     tops = result.evidence.top_probs
     assert result.bias == smallest_bias(tops, found_above=FOUND_ABOVE, noise_nats=0.1)
     assert result.bias != smallest_bias(tops, found_above=FOUND_ABOVE)
@@ -237,8 +265,7 @@ class WithoutIds(SimulatedTransport):
 
     async def post_stream(self, path, body):  # type: ignore[no-untyped-def]
         [choice] = (await self.post(path, body))["choices"]
-        names = choice["logprobs"]["tokens"]
-        parts = [names[start : start + 2] for start in range(0, len(names), 2)]
+        parts = in_turn(choice["logprobs"]["tokens"])
         return [{"choices": [{"text": "", "logprobs": {"tokens": part}}]} for part in parts]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paceline.audit.auditing import Audit
 from paceline.audit.command import choose_reference_key
 from paceline.cli import main
 from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
@@ -90,6 +92,33 @@ def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     result = audit("http://127.0.0.1:1")
     assert result.exit_code == 4
     assert "/v1/models names no model" in result.output
+
+
+def test_a_server_that_dies_is_undecided_and_shows_the_request() -> None:
+    with served(Fault(FaultKind.DIE, request=40)) as url:
+        result = audit(url)
+    assert result.exit_code == 3, result.output
+    assert "does not answer any more" in " ".join(result.output.split())
+    assert f"curl -s {url}/v1/completions" in result.output
+
+
+def test_an_unexpected_exception_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def run(audit: Audit) -> None:
+        raise KeyError("logits")
+
+    monkeypatch.setattr(Audit, "run", run)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = audit("http://127.0.0.1:1")
+    assert result.exit_code == 4
+    assert "unexpected KeyError: 'logits'" in result.output
+    [file] = tmp_path.iterdir()
+    assert (
+        f"Please report it to the developers of Paceline with the command and the file {file}"
+        in (result.output)
+    )
+    assert 'raise KeyError("logits")' in file.read_text()
 
 
 @pytest.mark.parametrize(

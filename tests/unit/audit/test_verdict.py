@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from paceline.audit.checks.acceptance import AcceptanceResult
+from paceline.audit.checks.control import ControlResult
+from paceline.audit.checks.drafting import DraftUse
 from paceline.audit.checks.features import FeatureResult, FeatureResults
 from paceline.audit.checks.greedy import GreedyResult, WrongToken
 from paceline.audit.checks.sampled import SampledResult
@@ -43,7 +46,10 @@ def greedy(*wrong: WrongToken, without_drafts: bool = False) -> GreedyResult:
 
 
 def sampled(share: float = 0.5, *, first_share: float = 0.5, bias: float = 0.1) -> SampledResult:
-    """400 first and 400 drafted tokens, of two equally likely ones; `share` are the one."""
+    """400 first and 400 drafted tokens, of two equally likely ones; `share` are the one.
+
+    As many tokens were drawn at the places of the drafted ones, and are right.
+    """
     evidence = Evidence()
     for is_drafted, of_first in ((False, first_share), (True, share)):
         index = np.array([0 if n % 400 < of_first * 400 else 1 for n in range(400)])
@@ -53,7 +59,16 @@ def sampled(share: float = 0.5, *, first_share: float = 0.5, bias: float = 0.1) 
         evidence.add(Observed(batch, ("top-k",) * 400, (is_drafted,) * 400, numbers, numbers))
     case = SamplingCase("top-k", top_k=2)
     samples = [Sample(0, case, (5, 6)), Sample(0, case, (5, 7)), Sample(0, case, (8, 6))]
-    return SampledResult(evidence, (case,), samples, ["text"], [(1, 2)], bias=bias, num_samples=400)
+    return SampledResult(
+        evidence,
+        (case,),
+        samples,
+        ["text"],
+        [(1, 2)],
+        bias=bias,
+        num_samples=400,
+        control=ControlResult(400, -6.0, is_finished=True),
+    )
 
 
 def with_noise(noise_nats: float) -> SampledResult:
@@ -106,6 +121,13 @@ def test_every_kind_of_fault_is_lossy(given: dict[str, Any], reason: str) -> Non
         ({"greedy": GreedyResult()}, "the greedy answers were not judged"),
         # First tokens are never drafted: the claim itself is wrong.
         ({"sampled": sampled(0.8, first_share=0.8)}, "never drafted"),
+        (
+            {"sampled": replace(sampled(0.8), control=ControlResult(64, 5.0, is_finished=True))},
+            "never drafted, do not follow it either",
+        ),
+        ({"sampled": replace(sampled(0.8), control=ControlResult(64))}, "was not found out"),
+        ({"sampled": replace(sampled(), drafting=DraftUse(100, 0.0))}, "no drafts were seen"),
+        ({"sampled": replace(sampled(), drafting=DraftUse(100, 19.0))}, "too few drafts"),
         ({"greedy": greedy(WRONG, without_drafts=True)}, "speculation is not the cause"),
         ({"greedy": replace(greedy(), noise_nats=0.4)}, "differ by 0.4 nats"),
         ({"saw_drafts": False}, "no drafts were seen"),
@@ -138,6 +160,20 @@ def test_what_does_not_decide_is_undecided(given: dict[str, Any], reason: str) -
     assert reason in " ".join(decision.reasons)
 
 
+def test_too_little_power_says_what_more_time_would_bring() -> None:
+    """400 tokens took 10 s of an audit of 25 s; 13 s for as many more include a margin."""
+    decision = decided(sampled=replace(sampled(bias=0.3), seconds=10.0), seconds=25.0)
+    found = re.search(
+        r"not yet 20%, which takes about (\d+);.* about (\d+) s more \(--max-seconds (\d+)\)",
+        decision.reasons[0],
+    )
+    assert found is not None, decision.reasons
+    num_tokens, more_s, in_all_s = map(int, found.groups())
+    assert num_tokens > 2_000
+    assert more_s == pytest.approx(13 * (num_tokens / 400 - 1), abs=1)
+    assert more_s + 25 <= in_all_s < more_s + 36
+
+
 @pytest.mark.parametrize("has_reference", [True, False])
 def test_a_wrong_token_is_lossy_where_the_truth_is_comparable(has_reference: bool) -> None:
     fault = replace(greedy(WRONG), noise_nats=0.2)
@@ -159,6 +195,12 @@ def test_dependence_counts_only_while_first_tokens_are_right() -> None:
     assert decided(sampled=wrong).verdict is Verdict.UNDECIDED
 
 
+def test_the_servers_count_of_drafts_decides_where_it_has_one() -> None:
+    """Whatever its streams show."""
+    drafted = replace(sampled(), drafting=DraftUse(100, 20.0))
+    assert decided(sampled=drafted, saw_drafts=False).verdict is Verdict.LOSSLESS
+
+
 def test_a_stale_draft_cache_is_a_finding_and_the_verdict_stays_lossless() -> None:
     decision = decided(acceptance=STALE)
     assert decision.verdict is Verdict.LOSSLESS
@@ -172,6 +214,8 @@ def test_known_issues_follow_from_the_server_and_the_fault() -> None:
     assert known_issues(openvino, greedy(), sampled(0.8), fine) == [OPENVINO_LATE_REJECTION]
     assert known_issues(SUPPORT, greedy(), sampled(), STALE) == [TENSORRT_STALE_DRAFT]
     assert known_issues(SUPPORT, greedy(WRONG), sampled(0.8), fine) == []
+    not_of_drafts = replace(sampled(0.8), control=ControlResult(64, 5.0, is_finished=True))
+    assert known_issues(SUPPORT, greedy(), not_of_drafts, fine) == []
 
 
 def test_the_smallest_request_of_a_greedy_fault_ends_with_the_wrong_token() -> None:

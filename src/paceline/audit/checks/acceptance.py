@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline.audit.server.server import Server
+from paceline.audit.together import together
 from paceline.audit.values import GREEDY, Request
 
 _NUM_PAIRS = 5
@@ -32,7 +33,9 @@ class AcceptanceResult:
     after_off: list[float] = field(default_factory=list)
     """The text before was generated without drafts."""
     why_not: str | None = None
-    """Why nothing was measured."""
+    """Why nothing, or not all, was measured."""
+    failure: str | None = None
+    """The error of the server that ended the check."""
 
     @property
     def collapses(self) -> bool:
@@ -53,7 +56,11 @@ def falls(before: Sequence[float], after: Sequence[float]) -> bool:
 async def check_acceptance(
     server: Server, prompts: Sequence[str], result: AcceptanceResult
 ) -> None:
-    """Fill the result, one prompt after another. Raises `ServerError`."""
+    """Fill the result. Raises `ServerError`.
+
+    The texts before are generated together; then one stream after another is measured, because a
+    governor drafts less under load.
+    """
     support = server.support
     if support.off_switch is None:
         result.why_not = (
@@ -62,15 +69,25 @@ async def check_acceptance(
             else "requests cannot switch drafts off on this server"
         )
         return
-    for number, prompt in enumerate(prompts[:_NUM_PAIRS]):
-        for drafts, found in ((True, result.after_drafting), (False, result.after_off)):
-            # A first line of its own keeps the two from sharing cached blocks.
-            text = f"# part {2 * number + drafts}\n{prompt}"
-            request = Request(text, GREEDY, _OFF_TOKENS, drafts=drafts)
-            answer = (await server.complete(request))[0]
-            ids = tuple(token for token in answer.tokens if isinstance(token, int))
-            whole = (*(answer.prompt_ids or ()), *ids)
+    drafted = await _generate(server, prompts, drafts=True)
+    undrafted = await _generate(server, prompts, drafts=False)
+    for before in zip(drafted, undrafted, strict=True):
+        for whole, found in zip(before, (result.after_drafting, result.after_off), strict=True):
             counts = await server.token_counts(Request(whole, GREEDY, _MEASURED_TOKENS))
             if len(counts) > 2:
                 # The first event has the token of the prompt's own step, the last one may be cut.
                 found.append(statistics.mean(counts[1:-1]) - 1.0)
+
+
+async def _generate(
+    server: Server, prompts: Sequence[str], *, drafts: bool
+) -> list[tuple[int, ...]]:
+    """Prompts and their answers, as token ids."""
+    # A first line of its own keeps the two kinds from sharing cached blocks.
+    texts = [f"# part {2 * n + drafts}\n{text}" for n, text in enumerate(prompts[:_NUM_PAIRS])]
+    requests = [Request(text, GREEDY, _OFF_TOKENS, drafts=drafts) for text in texts]
+    answers = [found[0] for found in await together(map(server.complete, requests))]
+    return [
+        (*(one.prompt_ids or ()), *(token for token in one.tokens if isinstance(token, int)))
+        for one in answers
+    ]

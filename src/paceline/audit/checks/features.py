@@ -58,11 +58,13 @@ class FeatureResults:
 
 
 async def check_features(server: Server, prompt: str, results: FeatureResults) -> None:
-    """Add the result of every feature."""
+    """Add the result of every feature. Raises `ServerError` if the server died."""
     for check in (_seeds, _choices, _stop, _structured):
         try:
             results.found.append(await check(server, prompt))
         except ServerError as error:
+            if not error.is_refusal and not await server.is_alive():
+                raise
             name = check.__name__.strip("_")
             status, text = ("unknown", "refuses") if error.is_refusal else ("failed", "fails")
             results.found.append(FeatureResult(name, status, f"the server {text}: {error}"))

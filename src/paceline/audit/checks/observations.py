@@ -32,20 +32,26 @@ class Observer:
         self._num_answers = 0
 
     def observe(
-        self, samples: Sequence[tuple[Sample, Sequence[Logprobs]]], *, noise_nats: float = 0.0
+        self,
+        samples: Sequence[tuple[Sample, Sequence[Logprobs]]],
+        *,
+        noise_nats: float = 0.0,
+        may_lack_drafts: bool = False,
     ) -> Observed:
         """The tokens of these samples whose distribution is certain.
 
-        Each sample comes with the true log-probabilities before each of its tokens; they must be
-        the same for equal prompts and tokens before.
+        Each sample comes with the true log-probabilities before each of its last tokens, all of
+        them or fewer; they must be the same for equal prompts and tokens before. `may_lack_drafts`:
+        all of these tokens do, as those with `logit_bias` do anyway.
         """
         if len(self._claims) > _MAX_KEPT:
             self._claims.clear()
         rows: list[Row] = []
-        cases, is_drafted, may_lack_drafts, answers, places, prefixes = [], [], [], [], [], []
+        cases, is_drafted, lack_drafts, answers, places, prefixes = [], [], [], [], [], []
         for sample, positions in samples:
             self._num_answers += 1
-            for position, logprobs in enumerate(positions):
+            start = len(sample.tokens) - len(positions)
+            for position, logprobs in enumerate(positions, start):
                 before = tuple(sample.tokens[:position])
                 prefix = sample.prompt, before
                 key = sample.case, prefix
@@ -58,7 +64,7 @@ class Observer:
                 rows.append((*known, token))
                 cases.append(sample.case.name)
                 is_drafted.append(position > 0)
-                may_lack_drafts.append(bool(sample.case.logit_bias))
+                lack_drafts.append(may_lack_drafts or bool(sample.case.logit_bias))
                 answers.append(self._num_answers)
                 places.append((sample.prompt, sample.case.name, position))
                 if position > 0:
@@ -69,7 +75,7 @@ class Observer:
             tuple(is_drafted),
             tuple(answers),
             tuple(places),
-            tuple(may_lack_drafts),
+            tuple(lack_drafts),
             tuple(prefixes),
         )
 

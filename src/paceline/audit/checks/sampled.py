@@ -2,14 +2,23 @@
 
 Each prompt is continued many times by a few tokens. The first token is never drafted; the following
 ones are drafted and verified in the next steps. Requests with a seed and without one take turns.
+
+Plain cases come first, a few answers at a time, each judged before more are drawn: a server that
+verifies drafts wrongly may end at any of them, at top-k for certain, and the evidence until then
+counts.
+
+Where the server counts draft tokens, the answers in flight are reduced until it drafts under them.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from paceline.audit.checks.control import Control, ControlResult
+from paceline.audit.checks.drafting import DraftUse
 from paceline.audit.checks.observations import Observer
 from paceline.audit.server.server import Server, Support
 from paceline.audit.server.truth import Truth
@@ -26,7 +35,13 @@ _TOKENS = 6
 """The first one and five that are drafted or follow from drafts."""
 _LONG_TOKENS = 12
 """Of cases with penalties, which need repeated tokens."""
+_FIRST_WAVES = (1, 1, 1, 1, 2, 4, 8)
+"""Answers, one per request."""
 _REQUESTS_PER_CASE = 3
+_REQUESTS_PER_WAVE = 12
+"""At least, so that few cases keep the server busy too."""
+_ANSWERS_AT_ONCE = (16, 4, 1)
+"""In flight, tried in turn on a server that does not draft under more."""
 _NUM_CONTESTED = 3
 _SEED_STEP = 1000
 _BIAS = -1.5
@@ -44,17 +59,34 @@ class SampledResult:
     bias: float | None = None
     """The smallest bias that would have been found; None: no power yet."""
     num_samples: int = 0
+    seconds: float = 0.0
+    """Time that sampling took so far."""
     num_too_long: int = 0
     """Answers with more tokens than requested."""
+    drafting: DraftUse = field(default_factory=DraftUse)
+    """Draft tokens as the server counts them, while the judged answers were drawn."""
+    control: ControlResult = field(default_factory=ControlResult)
 
     @property
     def is_found(self) -> bool:
         return self.evidence.log_e >= math.log(FOUND_ABOVE)
 
+    @property
+    def is_control_wrong(self) -> bool:
+        """Whether tokens that are never drafted are wrong as well.
+
+        Then the claim is wrong, and bets on dependence are no evidence: they rest on it too.
+        """
+        return self.evidence.control.log_e >= math.log(FOUND_ABOVE) or self.control.is_wrong
+
+
+PLAIN_CASES = (SamplingCase("temperature 1"), SamplingCase("temperature 0.6", temperature=0.6))
+"""What every server supports."""
+
 
 def sampling_cases(support: Support) -> list[SamplingCase]:
     """The cases that the server supports; `logit_bias` is completed for each prompt."""
-    cases = [SamplingCase("temperature 1")]
+    cases = [PLAIN_CASES[0]]
     if support.top_k:
         cases += [
             SamplingCase("top-k", top_k=5),
@@ -63,8 +95,7 @@ def sampling_cases(support: Support) -> list[SamplingCase]:
             SamplingCase("top-k, top-p", temperature=0.9, top_k=10, top_p=0.85),
         ]
     else:
-        cases += [SamplingCase("temperature 0.6", temperature=0.6)]
-        cases += [SamplingCase("top-p", top_p=0.85)]
+        cases += [PLAIN_CASES[1], SamplingCase("top-p", top_p=0.85)]
     top_k = 5 if support.top_k else 0
     if support.penalties:
         cases.append(
@@ -76,7 +107,11 @@ def sampling_cases(support: Support) -> list[SamplingCase]:
 
 
 class SampledCheck:
-    """Draws waves of samples until a bias is found, none can be, or the caller stops."""
+    """Draws waves of samples until a bias is found, none can be, or the caller stops.
+
+    Call `choose_prompts` once, then `begin`, `settle`, and `run`, once or more. Call `control` once
+    a bias is found.
+    """
 
     def __init__(
         self,
@@ -84,39 +119,80 @@ class SampledCheck:
         truth: Truth,
         result: SampledResult,
         *,
-        target_bias: float,
         seed: int,
         on_wave: Callable[[SampledResult], None] = lambda result: None,
     ) -> None:
         self._server = server
         self._truth = truth
         self._result = result
-        self._target_bias = target_bias
         self._seed = seed
         self._on_wave = on_wave
+        self._observer = Observer(keeps_claims=server.support.shows_token_ids)
         self._num_requests = 0
+        self._num_waves = 0
+        self._answers_at_once: int | None = None
+        """None: as many as the wave has."""
         self._greedy: list[tuple[Token, ...]] = []
 
-    async def run(self, prompts: Sequence[str], repetitive: Sequence[str]) -> None:
-        """Fill the result until a bias is found or `target_bias` would have been.
+    async def begin(self, cases: Sequence[SamplingCase]) -> None:
+        """Draw the first answers, few at a time, until a bias is found. Raises `ServerError`."""
+        self._result.cases = tuple(cases)
+        turn = 0
+        for num in _FIRST_WAVES:
+            if self._result.is_found:
+                return
+            requests: list[tuple[int, Request]] = []
+            for _ in range(num):
+                requests += self._requests(cases[turn % len(cases)], turn, num_choices=1)
+                turn += 1
+            await self._draw_and_judge(requests)
+
+    async def settle(self, cases: Sequence[SamplingCase]) -> None:
+        """Reduce the answers in flight until the server drafts under them. Raises `ServerError`.
+
+        Does nothing where the server does not count draft tokens. The tokens drawn here are no part
+        of the pooled evidence, and their drafts are not counted.
+        """
+        result = self._result
+        if not result.drafting.is_counted or result.is_found:
+            return
+        for limit in (None, *_ANSWERS_AT_ONCE):
+            self._answers_at_once = limit
+            result.drafting = DraftUse()
+            await self._draw_and_judge(self._wave(cases), may_lack_drafts=True)
+            if result.is_found or result.drafting.is_enough:
+                break
+        else:
+            self._answers_at_once = None
+        result.drafting = DraftUse()
+
+    async def control(self) -> None:
+        """Draw the places of the samples again without drafts. Raises `ServerError`."""
+        result = self._result
+        prompts: Sequence[str | tuple[int, ...]] = result.prompts
+        if self._server.support.shows_token_ids:
+            prompts = result.prompt_ids
+        control = Control(self._server, self._truth, self._observer, prompts, seed=self._seed)
+        await control.run(result.samples, result.evidence, result.control)
+
+    async def run(self, cases: Sequence[SamplingCase], *, target_bias: float) -> None:
+        """Fill the result until a bias is found, or these cases alone would show `target_bias`.
 
         Raises `ServerError`.
         """
-        result = self._result
-        observer = Observer(keeps_claims=self._server.support.shows_token_ids)
-        await self._choose_prompts(prompts, repetitive)
-        result.cases = tuple(sampling_cases(self._server.support))
-        wave = 0
-        while not result.is_found and (result.bias is None or result.bias > self._target_bias):
-            await self._wave(wave, observer)
-            evidence = result.evidence
-            result.bias = smallest_bias(
-                evidence.top_probs, found_above=FOUND_ABOVE, noise_nats=evidence.noise_nats
-            )
-            self._on_wave(result)
-            wave += 1
+        result, evidence = self._result, self._result.evidence
+        result.cases = tuple(dict.fromkeys([*result.cases, *cases]))
+        num_before = len(evidence.top_probs)
+        bias: float | None = None
+        while not result.is_found and (bias is None or bias > target_bias):
+            await self._draw_and_judge(self._wave(cases))
+            bias = self._smallest_bias(evidence.top_probs[num_before:])
 
-    async def _choose_prompts(self, prompts: Sequence[str], repetitive: Sequence[str]) -> None:
+    def _smallest_bias(self, top_probs: Sequence[float]) -> float | None:
+        noise_nats = self._result.evidence.noise_nats
+        return smallest_bias(top_probs, found_above=FOUND_ABOVE, noise_nats=noise_nats)
+
+    async def choose_prompts(self, prompts: Sequence[str], repetitive: Sequence[str]) -> None:
         """The prompts with the most contested tokens 2 to 5; then the repetitive ones."""
         num = self._server.support.num_logprobs or None
         everyone = [*prompts, *repetitive]
@@ -130,27 +206,66 @@ class SampledCheck:
             self._result.prompt_ids.append(answers[index].prompt_ids or ())
             self._greedy.append(answers[index].tokens)
 
-    async def _wave(self, wave: int, observer: Observer) -> None:
+    def _wave(self, cases: Sequence[SamplingCase]) -> list[tuple[int, Request]]:
         requests: list[tuple[int, Request]] = []
-        num_requests = 1 if wave == 0 else _REQUESTS_PER_CASE
+        num_requests = max(_REQUESTS_PER_CASE, math.ceil(_REQUESTS_PER_WAVE / len(cases)))
         for number in range(num_requests):
-            for offset, case in enumerate(self._result.cases):
-                turn = wave * num_requests + number + offset
+            for offset, case in enumerate(cases):
+                turn = self._num_waves * num_requests + number + offset
                 requests += self._requests(case, turn)
-        drawn = await together(self._draw(index, one) for index, one in requests)
-        judged = [sample for some in drawn for sample in some]
+        self._num_waves += 1
+        return requests
+
+    async def _draw_and_judge(
+        self, requests: Sequence[tuple[int, Request]], *, may_lack_drafts: bool = False
+    ) -> None:
+        start_s = time.monotonic()
+        try:
+            await self._draw_and_add(requests, may_lack_drafts=may_lack_drafts)
+        finally:
+            self._result.seconds += time.monotonic() - start_s
+        self._result.bias = self._smallest_bias(self._result.evidence.top_probs)
+        self._on_wave(self._result)
+
+    async def _draw_and_add(
+        self, requests: Sequence[tuple[int, Request]], *, may_lack_drafts: bool
+    ) -> None:
+        judged = await self._draw_all(requests)
         if self._server.support.shows_token_ids:
             samples = [sample for sample, _ in judged]
             ids = self._result.prompt_ids
             truths = await self._truth.logprobs((ids[one.prompt], one.tokens) for one in samples)
             judged = list(zip(samples, truths, strict=True))
         noise = self._result.evidence.noise_nats
-        self._result.evidence.add(observer.observe(judged, noise_nats=noise))
+        self._result.evidence.add(
+            self._observer.observe(judged, noise_nats=noise, may_lack_drafts=may_lack_drafts)
+        )
         self._result.num_samples += len(judged)
         self._result.samples += [sample for sample, _ in judged]
 
-    def _requests(self, case: SamplingCase, turn: int) -> list[tuple[int, Request]]:
+    async def _draw_all(
+        self, requests: Sequence[tuple[int, Request]]
+    ) -> list[tuple[Sample, Sequence[Logprobs]]]:
+        """Samples of all requests; the drafts meanwhile are counted."""
+        size = len(requests)
+        if self._answers_at_once is not None:
+            size = max(1, self._answers_at_once // max(one.n for _, one in requests))
+        before = await self._server.num_drafted()
+        judged: list[tuple[Sample, Sequence[Logprobs]]] = []
+        for start in range(0, len(requests), size):
+            part = requests[start : start + size]
+            for some in await together(self._draw(index, one) for index, one in part):
+                judged += some
+        after = await self._server.num_drafted()
+        num_tokens = sum(max(0, len(sample.tokens) - 1) for sample, _ in judged)
+        self._result.drafting.add(before, after, num_tokens)
+        return judged
+
+    def _requests(
+        self, case: SamplingCase, turn: int, num_choices: int = _NUM_CHOICES
+    ) -> list[tuple[int, Request]]:
         """One request with several choices, or several requests if the server has no `n`."""
+        num_choices = min(num_choices, self._answers_at_once or num_choices)
         num_repetitive = len(self._result.prompts) - _NUM_CONTESTED
         index = turn % _NUM_CONTESTED
         max_tokens = _TOKENS
@@ -166,11 +281,11 @@ class SampledCheck:
         if not self._server.support.shows_token_ids:
             request = replace(request, num_logprobs=self._server.support.num_logprobs)
         requests = []
-        for _ in range(1 if has_n else _NUM_CHOICES):
+        for _ in range(1 if has_n else num_choices):
             self._num_requests += 1
             is_seeded = self._num_requests % 2 == 0
             seed = self._seed + _SEED_STEP * self._num_requests if is_seeded else None
-            n = _NUM_CHOICES if has_n else 1
+            n = num_choices if has_n else 1
             requests.append((index, replace(request, n=n, seed=seed)))
         return requests
 

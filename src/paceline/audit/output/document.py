@@ -32,6 +32,7 @@ def render_document(audit: Audit, environment: Mapping[str, Any]) -> dict[str, A
         "url": audit.server.url,
         "reference": None if audit.reference is None else audit.reference.url,
         "server": support,
+        "truth": _truth(audit),
         "num_drafted": audit.num_drafted,
         "error_rates": {
             "false_alarm": FALSE_ALARM,
@@ -53,8 +54,10 @@ def render_document(audit: Audit, environment: Mapping[str, Any]) -> dict[str, A
             "after_off": audit.acceptance.after_off,
             "collapses": audit.acceptance.collapses,
             "not_measured": audit.acceptance.why_not,
+            "failure": audit.acceptance.failure,
         },
         "smallest_failing_request": _smallest(audit) if decision.verdict is Verdict.LOSSY else None,
+        "failed_request": _failed(audit),
         "known_issues": [asdict(issue) for issue in _issues(audit)],
         "num_requests": audit.server.num_requests
         + (0 if audit.reference is None else audit.reference.num_requests),
@@ -69,10 +72,37 @@ def _support(audit: Audit) -> dict[str, Any] | None:
     return asdict(audit.server.support) if audit.server.is_probed else None
 
 
+def _truth(audit: Audit) -> dict[str, Any]:
+    """Where the true log-probabilities come from, and whether cached blocks may give them."""
+    source = audit.reference or audit.server
+    is_fresh = None
+    if source.is_probed:
+        is_fresh = source.support.scores_prompts or source.support.cache_salt
+    return {"url": source.url, "bypasses_prefix_cache": is_fresh}
+
+
+def _failed(audit: Audit) -> dict[str, Any] | None:
+    failed = audit.failed_request
+    if failed is None:
+        return None
+    return {
+        "body": dict(failed.body),
+        "curl": render_curl(failed.url, failed.body),
+        "error": failed.error,
+        "is_server_alive": failed.is_server_alive,
+    }
+
+
 def _issues(audit: Audit) -> list[Any]:
     if not audit.server.is_probed:
         return []
-    return known_issues(audit.server.support, audit.greedy, audit.sampled, audit.acceptance)
+    return known_issues(
+        audit.server.support,
+        audit.greedy,
+        audit.sampled,
+        audit.acceptance,
+        ends_on_samples=audit.ends_on_samples,
+    )
 
 
 def _shift(audit: Audit) -> float | None:
@@ -117,10 +147,23 @@ def _sampled(audit: Audit) -> dict[str, Any]:
     evidence = sampled.evidence
     return {
         "num_answers": sampled.num_samples,
+        "seconds": sampled.seconds,
         "num_drafted_tokens": evidence.pooled.num_tokens,
         "log10_e_value": evidence.log_e / math.log(10),
         "lossy_from_log10_e_value": -math.log10(FALSE_ALARM),
-        "is_lossy": sampled.is_found,
+        "is_lossy": sampled.is_found and sampled.control.is_right and not sampled.is_control_wrong,
+        "is_found": sampled.is_found,
+        "control": {
+            "num_draws": sampled.control.num_draws,
+            "log10_ratio": sampled.control.log_ratio / math.log(10),
+            "is_finished": sampled.control.is_finished,
+            "is_wrong": sampled.is_control_wrong,
+        },
+        "drafting": {
+            "num_tokens_after_first": sampled.drafting.num_tokens,
+            "num_draft_tokens": sampled.drafting.num_drafts,
+            "counter_has_fallen": sampled.drafting.has_fallen,
+        },
         "drafted_tokens": _group(evidence.pooled),
         "first_tokens": _group(evidence.control),
         "groups": {name: _group(group) for name, group in evidence.groups.items()},

@@ -19,6 +19,11 @@ def render_lines(document: Mapping[str, Any]) -> list[str]:
     if (smallest := document["smallest_failing_request"]) is not None:
         lines += ["", "A request that shows it:", smallest["curl"]]
         lines += textwrap.wrap(smallest["expect"], _WIDTH)
+    if (failed := document["failed_request"]) is not None:
+        title = "The request that failed, of those in flight"
+        if not failed["is_server_alive"]:
+            title += "; it may end the server again"
+        lines += ["", f"{title}:", failed["curl"]]
     for issue in document["known_issues"]:
         lines += ["", f"Known issue, if {issue['applies_if']}:"]
         lines += [f"{issue['url']}", *textwrap.wrap(issue["summary"], _WIDTH)]
@@ -50,6 +55,9 @@ def _checks(document: Mapping[str, Any]) -> list[str]:
         ),
         *((one["name"], f"{one['status']}: {one['detail']}") for one in document["features"]),
     ]
+    if document["truth"]["bypasses_prefix_cache"] is False:
+        text = "may come from the prefix cache, which hides faults that corrupt the cache itself"
+        rows.insert(0, ("truth", text))
     if acceptance["after_off"]:
         means = [
             sum(found) / len(found)
@@ -59,10 +67,20 @@ def _checks(document: Mapping[str, Any]) -> list[str]:
         text = " before, ".join(f"{mean:.2f}" for mean in means)
         rows.append(("acceptance", f"{text} drafts per step after drafting was off"))
     else:
-        rows.append(("acceptance", f"not measured: {acceptance['not_measured']}"))
+        why_not = acceptance["not_measured"] or acceptance["failure"] or "the audit ended before"
+        rows.append(("acceptance", f"not measured: {why_not}"))
     server = document["server"] or {}
     if (per_event := server.get("tokens_per_event")) is not None:
         rows.append(("drafting", f"{per_event:.2f} tokens per event of a greedy stream"))
+    drafting = sampled["drafting"]
+    if drafting["num_draft_tokens"] is not None:
+        rows.append(
+            (
+                "draft tokens",
+                f"{drafting['num_draft_tokens']:.0f} for {drafting['num_tokens_after_first']} "
+                "sampled tokens after the first, as the server counts them",
+            )
+        )
     rows.append(("load", f"{document['num_requests']} requests in {document['seconds']:.0f} s"))
     return [f"{name + ':':19}{text}" for name, text in rows]
 

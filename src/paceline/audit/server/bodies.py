@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.audit.server.transport import ServerError
@@ -24,24 +24,40 @@ OFF_FIELDS: Mapping[str, Mapping[str, Any]] = {
 """How a request switches drafts off: at Paceline's gateway, and at an engine with its scheduler."""
 
 
+NEUTRAL: Mapping[str, Any] = {"top_k": -1, "repetition_penalty": 1.0}
+"""Fields of vLLM that change nothing, and keep the defaults of `generation_config.json` out."""
+
+
+NEUTRAL_MIN_P: Mapping[str, Any] = {"min_p": 0.0}
+"""As `NEUTRAL`; servers may know one and not the other."""
+
+
 def render_body(
-    request: Request, model: str, *, off_switch: str | None = None, extended: bool = False
+    request: Request,
+    model: str,
+    *,
+    off_switch: str | None = None,
+    extended: bool = False,
+    min_p: bool = False,
 ) -> dict[str, Any]:
     """The body of a request; `off_switch` is a key of `OFF_FIELDS`.
 
     `extended`: the server knows `top_k` and `repetition_penalty`, whose defaults may come from the
-    model's `generation_config.json`; they are sent even where they have no effect.
+    model's `generation_config.json`; they are sent even where they have no effect. `min_p`: the
+    same of this field.
     """
-    prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
     body: dict[str, Any] = {
         "model": model,
-        "prompt": prompt,
+        "prompt": _render_prompt(request.prompt),
         "max_tokens": request.max_tokens,
         **request.case.fields(),
         "return_token_ids": True,
     }
     if extended:
-        body |= {"top_k": request.case.top_k or -1, "repetition_penalty": 1.0}
+        body |= NEUTRAL
+        body["top_k"] = request.case.top_k or NEUTRAL["top_k"]
+    if min_p:
+        body |= NEUTRAL_MIN_P
     if request.n > 1:
         body["n"] = request.n
     if request.seed is not None:
@@ -53,6 +69,12 @@ def render_body(
     if not request.drafts and off_switch is not None:
         body |= OFF_FIELDS[off_switch]
     return body | dict(request.extra)
+
+
+def _render_prompt(prompt: str | Sequence[int] | Sequence[Sequence[int]]) -> str | list[Any]:
+    if isinstance(prompt, str):
+        return prompt
+    return [one if isinstance(one, int) else list(one) for one in prompt]
 
 
 def render_curl(url: str, body: Mapping[str, Any]) -> str:
@@ -76,12 +98,12 @@ def read_answers(
         or not choices
         or not all(isinstance(one, dict) for one in choices)
     ):
-        raise ServerError(f"{PATH} answered without choices: {str(document)[:200]}")
+        raise ServerError(f"{PATH} answered without choices: {str(document)[:200]}", 200)
     try:
         ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
         return [_read_choice(choice, num_logprobs, last) for choice in ordered]
     except (TypeError, ValueError, AttributeError) as error:
-        raise ServerError(f"{PATH} answered with a malformed choice: {error}") from error
+        raise ServerError(f"{PATH} answered with a malformed choice: {error}", 200) from error
 
 
 def _read_choice(choice: Mapping[str, Any], num_logprobs: int | None, last: int | None) -> Answer:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 METRICS_PATH = "/metrics"
-_NAME = "vllm:spec_decode_num_draft_tokens_total"
+_ENGINE = "vllm:"
+_SPECULATION = "vllm:spec_decode"
+_NAME = f"{_SPECULATION}_num_draft_tokens_total"
 
 
 def read_num_drafted(page: str) -> float | None:
-    """The sum over all engines, from the Prometheus text format; None without this counter."""
+    """The sum over all engines, from the Prometheus text format; None without this counter.
+
+    vLLM has it only with speculation, so its page without any metric of speculation means 0.
+    """
     found = []
     for line in page.splitlines():
         if line.startswith((f"{_NAME}{{", f"{_NAME} ")):
@@ -16,4 +21,6 @@ def read_num_drafted(page: str) -> float | None:
                 found.append(float(words[0]))
             except (IndexError, ValueError):
                 continue
+    if not found and f"\n{_ENGINE}" in f"\n{page}" and _SPECULATION not in page:
+        return 0.0
     return sum(found) if found else None

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.audit.server.bodies import OFF_FIELDS, PATH, read_answers, render_body
+from paceline.audit.server.bodies import (
+    NEUTRAL,
+    NEUTRAL_MIN_P,
+    OFF_FIELDS,
+    PATH,
+    read_answers,
+    render_body,
+)
 from paceline.audit.server.counters import METRICS_PATH, read_num_drafted
 from paceline.audit.server.transport import ServerError, Transport
 from paceline.audit.values import GREEDY, Answer, AuditError, Request, SamplingCase
@@ -14,6 +23,10 @@ _NUM_LOGPROBS = (20, 5, 1)
 """Tried in turn: vLLM's limit, OpenAI's for completions, and the least."""
 _PROBE = "def main():\n    for line in lines:\n        print("
 _SWITCH_TOKENS = 24
+_PARAMETER_TOKENS = 6
+"""Enough for drafts to be verified with the parameter."""
+_ALIVE_S = 10.0
+_COUNTERS_S = 5.0
 MIN_DRAFTED = 1.1
 """Tokens per event that show drafts; without them a slow reader gets two tokens at once at
 times."""
@@ -32,23 +45,41 @@ class Support:
     scores_prompts: bool
     """`echo` with `logprobs` scores the tokens of a prompt."""
     n: bool
-    top_k: bool
-    penalties: bool
-    logit_bias: bool
+    top_k: bool = False
+    penalties: bool = False
+    logit_bias: bool = False
     tokens_per_event: float | None = None
-    """Of a greedy stream; above 1 shows accepted drafts. None: streams do not show tokens."""
+    """Of a greedy stream; above 1 with accepted drafts. None: streams do not show tokens."""
+    has_single_events: bool = False
+    """Some events within the stream have one token, as after a rejected draft. Events of a server
+    that sends several tokens at a time have none."""
     off_switch: str | None = None
     """How a request switches drafts off; None: it cannot, or no drafts were seen."""
+    prompt_lists: bool = False
+    """One request may have several prompts of token ids."""
+    cache_salt: bool = False
+    """`cache_salt` is accepted: requests with another one share no blocks of the prefix cache."""
+    neutral_fields: bool = False
+    """The fields of `NEUTRAL` are accepted."""
+    min_p: bool = False
+    """`NEUTRAL_MIN_P` is accepted."""
+
+    @property
+    def shows_drafts(self) -> bool:
+        """Whether streams show accepted drafts."""
+        is_several = (self.tokens_per_event or 0.0) >= MIN_DRAFTED
+        return self.off_switch is not None or (is_several and self.has_single_events)
 
 
 class Server:
-    """Completions of one server; `probe` first."""
+    """Completions of one server; `probe` first, then `probe_parameters`."""
 
     def __init__(self, transport: Transport, *, url: str, model: str | None = None) -> None:
         self.url = url
         self._transport = transport
         self._model = model
         self._support: Support | None = None
+        self._has_metrics = True
         self.num_requests = 0
 
     @property
@@ -68,8 +99,13 @@ class Server:
         `last`: only this many log-probabilities at the end are read.
         """
         self.num_requests += 1
-        document = await self._transport.post(PATH, self.body(request))
-        return read_answers(document, num_logprobs=request.num_logprobs, last=last)
+        body = self.body(request)
+        try:
+            document = await self._transport.post(PATH, body)
+            return read_answers(document, num_logprobs=request.num_logprobs, last=last)
+        except ServerError as error:
+            error.body, error.url = body, self.url
+            raise
 
     async def token_counts(self, request: Request) -> list[int]:
         """Tokens in each event of the streamed answer, by their ids or log-probabilities.
@@ -77,7 +113,12 @@ class Server:
         Raises `ServerError`.
         """
         self.num_requests += 1
-        events = await self._transport.post_stream(PATH, self.body(request))
+        body = self.body(request)
+        try:
+            events = await self._transport.post_stream(PATH, body)
+        except ServerError as error:
+            error.body, error.url = body, self.url
+            raise
         counts = []
         for event in events:
             for choice in event.get("choices") or ():
@@ -93,21 +134,37 @@ class Server:
             request,
             self._model or "",
             off_switch=None if known is None else known.off_switch,
-            extended=known is not None and known.top_k,
+            extended=known is not None and known.neutral_fields,
+            min_p=known is not None and known.min_p,
         )
 
     async def num_drafted(self) -> float | None:
         """Draft tokens since the server's start, as its metrics count them; None if they do not."""
-        try:
-            return read_num_drafted(await self._transport.get_text(METRICS_PATH))
-        except ServerError:
+        if not self._has_metrics:
             return None
+        try:
+            async with asyncio.timeout(_COUNTERS_S):
+                return read_num_drafted(await self._transport.get_text(METRICS_PATH))
+        except ServerError as error:
+            self._has_metrics = not error.is_refusal
+        except TimeoutError:
+            pass
+        return None
+
+    async def is_alive(self) -> bool:
+        """Whether a greedy request for one token is answered, within 10 s."""
+        try:
+            async with asyncio.timeout(_ALIVE_S):
+                return await self._answer(Request(_PROBE, GREEDY, 1)) is not None
+        except (ServerError, TimeoutError):
+            return False
 
     async def probe(self, *, model: str | None = None) -> Support:
         """Find out what the server supports; `model` is the one that it must list.
 
-        Raises AuditError if it serves no completions, or not of this model; `ServerError` if it
-        fails later.
+        No sampled token is drafted, and no sampling parameter is sent, so that servers that fail on
+        them survive the probe. Raises AuditError if it serves no completions, or not of this model;
+        `ServerError` if it fails later.
         """
         card = await self._model_card(model)
         self._model = self._model or card["id"]
@@ -119,9 +176,8 @@ class Server:
         num_logprobs, answer = await self._find_logprobs(first)
         shows_ids = all(isinstance(token, int) for token in answer.tokens)
         shows_ids = shows_ids and answer.prompt_ids is not None and bool(answer.tokens)
-        # One token is never drafted: a server that fails on sampled drafts survives the probe.
-        warm = replace(first, case=SamplingCase("probe"), max_tokens=1)
-        pair = await self._answer(replace(warm, n=2))
+        one = replace(first, max_tokens=1)
+        pair = await self._answer(replace(one, case=SamplingCase("probe"), n=2))
         support = Support(
             model=self._model,
             owned_by=card.get("owned_by"),
@@ -130,14 +186,37 @@ class Server:
             num_logprobs=num_logprobs,
             scores_prompts=await self._scores(first, num_logprobs) if shows_ids else False,
             n=pair is not None and len(pair) == 2,
-            top_k=await self._accepts(warm, SamplingCase("probe", top_k=3)),
-            penalties=await self._accepts(warm, SamplingCase("probe", presence_penalty=0.5)),
-            logit_bias=await self._accepts(warm, SamplingCase("probe", logit_bias=((5, 1.0),))),
+            prompt_lists=await self._takes_lists(one, answer) if shows_ids else False,
+            cache_salt=await self._accepts(replace(one, extra=new_cache_salt())),
+            neutral_fields=await self._accepts(replace(one, extra=NEUTRAL)),
+            min_p=await self._accepts(replace(one, extra=NEUTRAL_MIN_P)),
         )
         self._support = support
-        tokens_per_event, off_switch = await self._find_switch()
-        self._support = replace(support, tokens_per_event=tokens_per_event, off_switch=off_switch)
+        self._support = await self._watch_stream(support)
         return self._support
+
+    async def probe_parameters(self) -> list[str]:
+        """Find out which sampling parameters the server supports, one request for each.
+
+        Returns what it fails on. Raises `ServerError` if it does not answer any more.
+        """
+        request = Request(_PROBE, SamplingCase("probe"), _PARAMETER_TOKENS)
+        cases = {"penalties": SamplingCase("probe", presence_penalty=0.5)}
+        cases["logit_bias"] = SamplingCase("probe", logit_bias=((5, 1.0),))
+        if self.support.neutral_fields:
+            cases["top_k"] = SamplingCase("probe", top_k=3)
+        failures = []
+        for name, case in cases.items():
+            try:
+                accepts = await self._accepts(replace(request, case=case))
+            except ServerError as error:
+                if not await self.is_alive():
+                    raise
+                failures.append(f"sampled requests with {name}: {error}")
+                continue
+            found: dict[str, Any] = {name: accepts}
+            self._support = replace(self.support, **found)
+        return failures
 
     async def _model_card(self, required: str | None) -> dict[str, Any]:
         self._model = required or self._model
@@ -177,8 +256,15 @@ class Server:
         answers = await self._answer(scored) if num_logprobs else None
         return bool(answers) and len(answers[0].logprobs) > 2 if answers else False
 
-    async def _accepts(self, request: Request, case: SamplingCase) -> bool:
-        return await self._answer(replace(request, case=case)) is not None
+    async def _takes_lists(self, request: Request, answer: Answer) -> bool:
+        """Whether two prompts in one request give two answers, in their order."""
+        ids = answer.prompt_ids or ()
+        prompts = ids, (*ids, *(token for token in answer.tokens if isinstance(token, int)))
+        answers = await self._answer(replace(request, prompt=prompts))
+        return answers is not None and tuple(one.prompt_ids for one in answers) == prompts
+
+    async def _accepts(self, request: Request) -> bool:
+        return await self._answer(request) is not None
 
     async def _answer(self, request: Request) -> list[Answer] | None:
         """None if the server does not support the request. Raises `ServerError` if it fails."""
@@ -189,20 +275,24 @@ class Server:
                 raise
             return None
 
-    async def _find_switch(self) -> tuple[float | None, str | None]:
-        num = None if self.support.shows_token_ids else self.support.num_logprobs or None
+    async def _watch_stream(self, support: Support) -> Support:
+        """Find out whether streams show drafts, and what switches them off."""
+        num = None if support.shows_token_ids else support.num_logprobs or None
         request = Request(_PROBE, GREEDY, _SWITCH_TOKENS, num_logprobs=num)
         try:
             counts = await self.token_counts(request)
         except ServerError as error:
             if not error.is_refusal:
                 raise
-            return None, None
+            return support
         if not counts:
-            return None, None
+            return support
         mean = sum(counts) / len(counts)
+        # The first event has the token of the prompt's own step, the last one may be cut.
+        is_single = 1 in counts[1:-1]
+        support = replace(support, tokens_per_event=mean, has_single_events=is_single)
         if mean < MIN_DRAFTED:
-            return mean, None
+            return support
         for name, fields in OFF_FIELDS.items():
             try:
                 without = await self.token_counts(replace(request, extra=fields))
@@ -211,5 +301,10 @@ class Server:
                     raise
                 continue
             if without and sum(without) / len(without) < MIN_DRAFTED:
-                return mean, name
-        return mean, None
+                return replace(support, off_switch=name)
+        return support
+
+
+def new_cache_salt() -> dict[str, str]:
+    """The field that keeps a request from using blocks that other requests cached (vLLM)."""
+    return {"cache_salt": uuid.uuid4().hex}

@@ -24,6 +24,10 @@ class ServerError(Exception):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.body: Mapping[str, Any] | None = None
+        """Of the completion that failed."""
+        self.url: str | None = None
+        """Of the server that failed on it."""
 
     @property
     def is_refusal(self) -> bool:

@@ -26,18 +26,36 @@ def is_found(
     top_probs: Floats, *, factor: float, found_above: float, noise_nats: float = 0.0
 ) -> bool:
     """Whether a factor on the odds of the likeliest token is found with probability 0.95."""
-    threshold = math.log(found_above * len(NAMES) / _STAKE)
+    threshold = _threshold(found_above)
     moments = _moments(top_probs, factor, noise_nats)
     return any(mean - _QUANTILE * math.sqrt(variance) >= threshold for mean, variance in moments)
 
 
-def can_be_found(top_probs: Sequence[float] | Floats, *, bias: float, noise_nats: float) -> bool:
-    """Whether enough more tokens like these find this bias in both directions."""
+def growth_needed(
+    top_probs: Sequence[float] | Floats, *, bias: float, found_above: float, noise_nats: float
+) -> float | None:
+    """How many times as many tokens like these find this bias in both directions.
+
+    At most 1 if these do; None if no number of them does.
+    """
     design = np.asarray(top_probs, dtype=np.float64)
-    return all(
-        any(mean > 0 for mean, _ in _moments(design, factor, noise_nats))
-        for factor in _factors(bias)
-    )
+    growths = []
+    for factor in _factors(max((one for one in _BIASES if one <= bias), default=bias)):
+        # growth * mean - quantile * sqrt(growth * variance) = threshold, solved for its root.
+        threshold, roots = _threshold(found_above), []
+        for mean, variance in _moments(design, factor, noise_nats):
+            if mean > 0:
+                half = _QUANTILE * math.sqrt(variance)
+                roots.append((half + math.sqrt(half**2 + 4 * mean * threshold)) / (2 * mean))
+        if not roots:
+            return None
+        growths.append(min(roots) ** 2)
+    return max(growths)
+
+
+def _threshold(found_above: float) -> float:
+    """ln of the product of one alternative's bets that finds a bias on its own."""
+    return math.log(found_above * len(NAMES) / _STAKE)
 
 
 def smallest_bias(

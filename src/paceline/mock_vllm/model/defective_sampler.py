@@ -41,16 +41,16 @@ def draft_probs(target_probs: Probs) -> dict[int, float]:
 class DefectiveSampler(Sampler):
     """A `Sampler` that speculates, wrongly."""
 
-    __slots__ = ("_before", "_num_drafts_left")
+    __slots__ = ("_before", "_num_drafts_left", "_reuses_seed")
 
     def __init__(
         self, prompt_ids: Sequence[int], sampling: SamplingParams, *, eos_every_tokens: int
     ) -> None:
         assert sampling.defect is not None
+        self._reuses_seed = False
         if sampling.defect.kind is DefectKind.SEED_REUSE and sampling.seed is not None:
             draw = mix64(mix64(sampling.seed)) / _MAX_RANDOM
-            if draw < sampling.defect.share:
-                sampling = replace(sampling, seed=_REUSED_SEED)
+            self._reuses_seed = draw < sampling.defect.share
         super().__init__(prompt_ids, sampling, eos_every_tokens=eos_every_tokens)
         self._num_drafts_left = DRAFT_TOKENS
         self._before: Probs = {}
@@ -70,6 +70,8 @@ class DefectiveSampler(Sampler):
         is_wrong = self._random(_IS_WRONG) < sampling.defect.share
         if is_first:
             token = _draw(target, self._random())
+            if self._reuses_seed:
+                self._sampling = replace(sampling, seed=_REUSED_SEED)
         elif self._num_drafts_left:
             token = self._verify(kind if is_wrong else None, target, may_end=may_end)
         else:

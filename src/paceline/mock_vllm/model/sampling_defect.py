@@ -30,7 +30,7 @@ class DefectKind(StrEnum):
     RANDOM_TEMPERATURE = "random_temperature"
     """Drafts are checked at a temperature between 0.05 and 20, as from uninitialised memory."""
     SEED_REUSE = "seed_reuse"
-    """Answers use the random numbers of one fixed seed."""
+    """After the first token, answers use the random numbers of one fixed seed."""
     ARGMAX_FLIP = "argmax_flip"
     """A greedy token is the second best instead of the best."""
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from paceline.audit.checks.acceptance import AcceptanceResult, check_acceptance, falls
 from paceline.audit.prompts import PROMPTS
 from paceline.audit.server.server import Server
-from unit.audit.simulated import SimulatedTransport, WithoutDrafts
+from unit.audit.simulated import Drafting, WithoutDrafts
 
 
 @pytest.mark.parametrize(
@@ -27,31 +24,6 @@ def test_a_collapse_is_a_clear_fall_to_less_than_half(
     before: list[float], after: list[float], expected: bool
 ) -> None:
     assert falls(before, after) is expected
-
-
-class Drafting(SimulatedTransport):
-    """Four tokens per event, one without drafts; `stale` loses the draft's cache meanwhile."""
-
-    def __init__(self, *, stale: bool) -> None:
-        super().__init__()
-        self._stale = stale
-        self._without_drafts: set[tuple[int, ...]] = set()
-
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        document = await super().post(path, body)
-        if "speculation" in body and body["max_tokens"] > 100:
-            [choice] = document["choices"]
-            self._without_drafts.add((*choice["prompt_token_ids"], *choice["token_ids"]))
-        return document
-
-    async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        events = await super().post_stream(path, body)
-        ids = [token for event in events for token in event["choices"][0]["token_ids"]]
-        prompt = body["prompt"] if isinstance(body["prompt"], list) else []
-        is_stale = self._stale and tuple(prompt) in self._without_drafts
-        size = 1 if "speculation" in body or is_stale else 4
-        parts = [ids[:1], *(ids[i : i + size] for i in range(1, len(ids), size))]
-        return [{"choices": [{"token_ids": part}]} for part in parts]
 
 
 @pytest.mark.parametrize("stale", [False, True])

@@ -31,6 +31,8 @@ def test_every_parameter_is_sent_so_that_no_default_applies() -> None:
     }
     assert render_body(Request("a", GREEDY, 1), "m", extended=True)["top_k"] == -1
     assert "top_k" not in render_body(Request("a", GREEDY, 1), "m")
+    assert render_body(Request("a", GREEDY, 1), "m", min_p=True)["min_p"] == 0.0
+    assert "min_p" not in render_body(Request("a", GREEDY, 1), "m", extended=True)
 
 
 def test_drafts_are_switched_off_as_the_server_understands_it() -> None:

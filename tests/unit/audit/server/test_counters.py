@@ -18,7 +18,11 @@ _NAME = "vllm:spec_decode_num_draft_tokens"
         (f'{_NAME}_created{{engine="0"}} 1.7e9\n', None),
         (f"{_NAME}_total many\n", None),
         ("", None),
+        ("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3.0\n", 0.0),
+        ("sglang:num_running_reqs 3.0\n", None),
     ],
 )
-def test_draft_tokens_of_all_engines_are_added(page: str, expected: float | None) -> None:
+def test_draft_tokens_of_all_engines_are_added_and_vllm_without_speculation_has_none(
+    page: str, expected: float | None
+) -> None:
     assert read_num_drafted(page) == expected

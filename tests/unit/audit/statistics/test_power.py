@@ -7,7 +7,7 @@ import pytest
 
 from paceline.audit.statistics.bets import Batch
 from paceline.audit.statistics.evidence import Evidence, Observed
-from paceline.audit.statistics.power import can_be_found, probability_shift, smallest_bias
+from paceline.audit.statistics.power import growth_needed, probability_shift, smallest_bias
 
 ABOVE = 1000.0
 
@@ -35,9 +35,29 @@ def test_noise_removes_power_as_its_toll_removes_evidence() -> None:
     assert exact is not None
     assert coarse is not None
     assert exact < coarse
-    assert can_be_found(tops, bias=0.2, noise_nats=0.05)
-    assert not can_be_found(tops, bias=0.2, noise_nats=0.1)
-    assert can_be_found(tops, bias=0.5, noise_nats=0.1)
+    for bias, noise_nats, can_be_found in ((0.2, 0.05, True), (0.2, 0.1, False), (0.5, 0.1, True)):
+        growth = growth_needed(tops, bias=bias, found_above=ABOVE, noise_nats=noise_nats)
+        assert (growth is not None) is can_be_found
+
+
+@pytest.mark.parametrize("noise_nats", [0.0, 0.05])
+def test_the_growth_that_is_needed_gives_the_power_and_a_little_less_does_not(
+    noise_nats: float,
+) -> None:
+    tops = np.tile([0.5, 0.6, 0.8], 1_000)
+    growth = growth_needed(tops, bias=0.2, found_above=ABOVE, noise_nats=noise_nats)
+    assert growth is not None
+    assert growth > 1
+    found = [
+        smallest_bias(
+            np.resize(tops, int(share * growth * len(tops))),
+            found_above=ABOVE,
+            noise_nats=noise_nats,
+        )
+        for share in (1.01, 0.97)
+    ]
+    assert found[0] == 0.2
+    assert found[1] is None or found[1] > 0.2
 
 
 @pytest.mark.parametrize(("direction", "noise_nats"), [(1, 0.0), (-1, 0.0), (1, 0.05), (-1, 0.05)])
