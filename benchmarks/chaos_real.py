@@ -46,7 +46,7 @@ from chaos.real_engines.fault_run import EngineLoad, FaultRun
 from chaos.real_engines.request_kinds import FAST_KINDS, SLOW_KINDS
 from chaos.real_engines.run_report import count, find_errors, render_progress, sum_up
 
-from benchmarks.results_file import add_allow_dirty, begin_or_resume
+from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
 from paceline.bench.results.environment import Environment, describe_environment
 
 SIGNALS = {"kills": "SIGKILL", "hangs": "SIGSTOP"}
@@ -187,9 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--slow-max-tokens", type=int, default=700)
-    parser.add_argument(
-        "--resume", type=Path, metavar="FILE", help="complete this result; needs the same options"
-    )
+    add_resume(parser)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     add_allow_dirty(parser)
     return parser

@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from chaos.attempt_log import read_failed_attempts
 from chaos.fleet import Fleet, running_fleet
 from chaos.mixed_load.load_report import count_by_kind, find_run_failures, find_stream_errors
 from chaos.mixed_load.replica_faults import kill_replicas, stop_replicas
@@ -108,6 +109,11 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
             k: v for k, v in metrics.items() if k.startswith("paceline_continuations_total")
         },
         "retries": {k: v for k, v in metrics.items() if k.startswith("paceline_retries_total")},
+        "steps_after_failures": Counter(
+            f"{one.step}, {one.reason}"
+            for attempts in read_failed_attempts(fleet.gateway.log).values()
+            for one in attempts
+        ),
         "faults": errors[:100],
         "num_faults": len(errors),
     }

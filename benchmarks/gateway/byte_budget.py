@@ -144,10 +144,10 @@ async def _send_bodies(fleet: Fleet, arguments: argparse.Namespace, found: dict[
         async with _connected(fleet) as (reader, writer):
             began_s = time.monotonic()
             writer.write(_head(len(body)))
-            status = await _send_until_answered(reader, writer, body)
+            status, answered_s = await _send_until_answered(reader, writer, body)
             statuses[status] += 1
             if status == "503":
-                found["refusal_ms"].append(1000 * (time.monotonic() - began_s))
+                found["refusal_ms"].append(1000 * (answered_s - began_s))
 
     await asyncio.gather(
         *(send(number / arguments.clients_per_s) for number in range(arguments.clients))
@@ -157,18 +157,25 @@ async def _send_bodies(fleet: Fleet, arguments: argparse.Namespace, found: dict[
 
 async def _send_until_answered(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes
-) -> str:
-    """Status of the answer; "none" when the connection ended without one."""
-    answering = asyncio.create_task(reader.readline())
+) -> tuple[str, float]:
+    """Status of the answer, "none" when the connection ended without one, and when it arrived."""
+    answering = asyncio.create_task(_read_status(reader))
     with suppress(ConnectionError):
         for start in range(0, len(body), 65_536):
             if answering.done():
                 break
             writer.write(body[start : start + 65_536])
             await writer.drain()
-    with suppress(ConnectionError, IndexError):
-        return (await answering).split()[1].decode()
-    return "none"
+            await asyncio.sleep(0)  # drain suspends only when the buffers are full
+    return await answering
+
+
+async def _read_status(reader: asyncio.StreamReader) -> tuple[str, float]:
+    line = b""
+    with suppress(ConnectionError):
+        line = await reader.readline()
+    answered_s = time.monotonic()
+    return (line.split()[1].decode() if line else "none"), answered_s
 
 
 async def _read_slowly(fleet: Fleet, arguments: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -29,11 +29,14 @@ def prompts(num_prompts: int) -> list[str]:
     return [entry["messages"][0]["content"] for entry in entries[:num_prompts]]
 
 
-def bundled_checks(url: str) -> AnswerChecks:
-    """The checks of answers that the bundled target gave, at a gateway with `CONFIG`."""
+def bundled_checks(url: str, model: str = MODEL) -> AnswerChecks:
+    """The checks of answers that the bundled target gave, at a gateway that serves it as `model`.
+
+    The gateway must grant the fields that `CONFIG` grants.
+    """
     generation = json.loads((target_path() / "generation_config.json").read_text())
     end_ids = generation["eos_token_id"]
-    return AnswerChecks(url, MODEL, end_ids, NEAR_TIE_NATS, bundled_tokenizer())
+    return AnswerChecks(url, model, end_ids, NEAR_TIE_NATS, bundled_tokenizer())
 
 
 def bundled_tokenizer() -> Tokenizer:

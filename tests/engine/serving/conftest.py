@@ -1,7 +1,6 @@
 """The servers that files of this folder share: a start takes 25 s of processor time.
 
-`engine.conftest` puts files that share a server into one worker, in an order in which the tests
-that kill it come last.
+`engine.conftest` puts the files in an order in which the tests that kill a server come last.
 """
 
 from __future__ import annotations

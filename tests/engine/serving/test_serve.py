@@ -77,11 +77,10 @@ def test_the_governor_governs_the_bundled_draft(serving: Serving) -> None:
     assert set(state["seams"].values()) == {"ok"}
 
 
-@pytest.mark.slow
 def test_restarts_an_engine_that_was_killed(serving: Serving) -> None:
     """The engine core alone, of the only engine: 503 while down, then back.
 
-    `test_continuation.py` kills the engine core of one of two.
+    `test_continuation.py` kills parts of one of two, in `make test-slow`.
     """
     before = serving.server.descendants()
     os.kill(serving.process("^VLLM::EngineCore"), signal.SIGKILL)

@@ -1,6 +1,7 @@
 """`vllm serve` with `--scheduler-cls`, without the rest of Paceline.
 
-The server is shared with `test_gateway_engine.py`, whose last test kills it.
+The server is shared with `test_cut_streams.py` and `test_gateway_engine.py`, whose last test kills
+it.
 """
 
 from __future__ import annotations

@@ -47,20 +47,33 @@ class Chunk(msgspec.Struct):
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 """Raises msgspec.DecodeError on anything else."""
 
+MAX_SILENT_IDS = 32
+"""Ids without text at the start of an answer, after which it counts as one that the engine parses.
+A character takes four at most; the rest is room for special tokens."""
+
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _DATA = b"data:"
 
 
 class ChunkReader:
-    """Reads the events of one stream in order, and collects what they add until it is taken."""
+    """Reads the events of one stream in order, and collects what they add until it is taken.
+
+    An engine with a parser sends ids without content while it is inside reasoning or a tool call,
+    and also for every token that has no text: a special one, or the first part of a character. At
+    the start of an answer the next chunk shows which it is, so the answer begins with the first
+    that does. Later ones are noted (`TokenDelta.is_silent`), and `ResumableStream` looks at them.
+    """
 
     __slots__ = (
-        "_finish_reason", "_has_all_ids", "_has_usage", "_head", "_ids", "_num_taken_ids",
-        "_prompt_ids", "_text", "has_begun", "lost",
+        "_finish_reason", "_has_all_ids", "_has_content", "_has_usage", "_head", "_ids",
+        "_is_silent", "_num_silent_ids", "_num_taken_ids", "_prompt_ids", "_text", "has_begun",
+        "lost",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._num_taken_ids = 0
+        self._has_content = False
+        self._num_silent_ids = 0
         self.has_begun = False
         """The answer has begun, or the stream is known not to be continuable."""
         self.lost: str | None = None
@@ -103,6 +116,7 @@ class ChunkReader:
             self._has_usage,
             self.lost,
             self._has_all_ids,
+            self._is_silent,
         )
         self._num_taken_ids += len(self._ids)
         self._reset()
@@ -114,7 +128,7 @@ class ChunkReader:
         self._ids = array("I")
         self._text = ""
         self._finish_reason: str | None = None
-        self._has_usage = False
+        self._has_usage = self._is_silent = False
 
     def _note(self, chunk: Chunk) -> None:
         if self._head is None and not self._num_taken_ids:
@@ -136,7 +150,9 @@ class ChunkReader:
             delta = choice.delta
             text = delta.content or None
             is_parsed = delta.reasoning or delta.reasoning_content or delta.tool_calls
-            if is_parsed or (choice.token_ids and delta.content is msgspec.UNSET):
+            if choice.token_ids:
+                self._note_silence(len(choice.token_ids), delta)
+            if is_parsed or self._num_silent_ids > MAX_SILENT_IDS:
                 reason = "the engine parses the answer into reasoning or tool calls"
                 self.lose(reason, has_all_ids=choice.token_ids is not None)
         if text and choice.token_ids is None:
@@ -147,5 +163,14 @@ class ChunkReader:
             self._text += text
         if choice.finish_reason is not None:
             self._finish_reason = choice.finish_reason
-        if self._ids or choice.finish_reason is not None:
+        has_content = choice.delta is None or self._has_content
+        if (self._ids and has_content) or choice.finish_reason is not None:
             self.has_begun = True
+
+    def _note_silence(self, num_ids: int, delta: ChatDelta) -> None:
+        if delta.content is not msgspec.UNSET:
+            self._has_content = True
+            return
+        self._is_silent = True
+        if not self._has_content:
+            self._num_silent_ids += num_ids

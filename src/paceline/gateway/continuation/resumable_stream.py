@@ -106,6 +106,10 @@ class ResumableStream:
         )
         if point is None:
             raise CannotContinue("the token ids do not decode to the text that was sent")
+        may_parse = delivered.has_silent_ids and not self._request.get("ignore_eos")
+        if point.is_before_hidden_text and may_parse:
+            # Another replica would be asked for a completion, which is not parsed.
+            raise CannotContinue("the engine may have begun to parse reasoning or a tool call")
         is_greedy = self._request.get("temperature") == 0
         has_ids = bool(self._request.get("return_token_ids"))
         if point.num_ids < len(delivered.ids) and has_ids and not is_greedy:

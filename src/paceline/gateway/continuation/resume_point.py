@@ -43,6 +43,8 @@ class ResumePoint:
     """Ids of the answer that are kept."""
     unsent_text: str
     """Text of these that the client has not received."""
+    is_before_hidden_text: bool = False
+    """The ids after it have text that the engine did not show, such as a special token's."""
 
 
 async def find_resume_point(
@@ -82,14 +84,15 @@ async def find_resume_point(
         hidden.add(emitted_ids[await _first_to_part(emitted_ids, text_of, agrees)])
         text = await text_of(emitted_ids)
     end = len(emitted_ids)
-    if not is_within(text):
+    has_hidden_end = not is_within(text)
+    if has_hidden_end:
         end = await _first_to_part(emitted_ids, text_of, is_within)
     for num_ids in range(end, max(end - MAX_REWIND_IDS, 0) - 1, -1):
         if num_ids < len(emitted_ids):
             text = await text_of(emitted_ids[:num_ids])
         unsent = unsent_text(delivered, text, before)
         if unsent is not None and len(unsent) <= max_unsent_chars:
-            return ResumePoint(num_ids, unsent)
+            return ResumePoint(num_ids, unsent, has_hidden_end)
     return None
 
 

@@ -29,7 +29,7 @@ class JsonStructure:
     but the first of its array or object a comma. So values = 1 + commas + brackets, where an empty
     array or object counts as two.
 
-    Cost: 1 to 5 ns per byte.
+    Cost: 0.5 ns per byte of a long string without quotes or escapes, 2 to 10 ns of other text.
 
     >>> structure = JsonStructure(JsonLimits())
     >>> structure.feed(b'{"a": [1, 2, ":, ')
@@ -70,6 +70,9 @@ class JsonStructure:
             self._check()
 
     def _count(self, part: bytes) -> None:
+        if self._is_in_string and b'"' not in part:
+            self._held = _unpaired_backslash(self._held + part)
+            return
         if self._held or b"\\" in part:
             # Without pairs of backslashes and escaped quotes, each quote begins or ends a string.
             part = (self._held + part).replace(b"\\\\", b"")
@@ -89,7 +92,8 @@ class JsonStructure:
 
     def _measure_chars(self, part: bytes) -> None:
         """Python stores a string with 1, 2 or 4 bytes per character, by its widest one."""
-        is_ascii, has_escapes = part.isascii(), b"\\u" in part
+        is_ascii = part.isascii()
+        has_escapes = b"\\" in part and b"\\u" in part  # a search for one byte takes 1/40
         if (not is_ascii and any(lead in part for lead in _LONG_LEADS)) or (
             has_escapes and any(surrogate in part for surrogate in _SURROGATES)
         ):
@@ -121,6 +125,11 @@ class JsonStructure:
                 "server.max_json_values",
                 "too_many_values",
             )
+
+
+def _unpaired_backslash(part: bytes) -> bytes:
+    """The backslash at the end that escapes the byte after the part; empty if there is none."""
+    return b"\\" if (len(part) - len(part.rstrip(b"\\"))) % 2 else b""
 
 
 def too_deep(max_depth: int) -> Refusal:

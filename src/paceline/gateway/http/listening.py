@@ -21,6 +21,10 @@ _SOCKET_BUFFER_BYTES = {socket.SO_SNDBUF: 64 * 1024, socket.SO_RCVBUF: 256 * 102
 much. At a round trip of 100 ms, they carry at least 0.6 MB of answers and 2.5 MB of bodies per
 second. An answer whose client does not read stays in its buffer; a body is read as it arrives."""
 
+_ACCEPTED_PER_TURN = 8
+"""New connections that one turn of the event loop accepts. Chosen empirically: a client that waits
+for seven others waits for one turn."""
+
 
 class PortTaken(Exception):
     """A port cannot be opened. The message names the port, the reason and the setting."""
@@ -62,6 +66,19 @@ def _resolve(
     except socket.gaierror as error:
         raise PortTaken(f"The address {host!r} is unknown ({error}); set another host.") from None
     return family, kind, protocol, address
+
+
+def accepting_sockets(listener: socket.socket) -> list[socket.socket]:
+    """The listening socket and duplicates of it, which accept from the same queue.
+
+    libuv, since 1.45, accepts one connection per socket and turn. While large bodies arrive, a turn
+    takes several milliseconds, and new clients would wait for one turn each, also those that are
+    refused at once.
+    """
+    # Python takes a socket that a process inherits for a blocking one, and `dup` would make it one,
+    # in every process that accepts from it.
+    listener.setblocking(False)
+    return [listener, *(listener.dup() for _ in range(_ACCEPTED_PER_TURN - 1))]
 
 
 class Listening:
@@ -124,7 +141,7 @@ async def serving(
         timeout_graceful_shutdown=drain_s,  # type: ignore[arg-type]
     )
     server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    task = asyncio.create_task(server.serve(sockets=accepting_sockets(listener)))
     try:
         yield Listening(server, task)
     finally:

@@ -157,8 +157,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._num_body_bytes += len(body)
-        if not self.cycle.response_started:  # else it was refused, and the rest is discarded
+        if not self.cycle.response_started:
             super().on_body(body)
+        else:  # it was refused, and the rest is discarded: one read in each turn of the event loop
+            self.flow.pause_reading()
+            self.loop.call_soon(self.flow.resume_reading)
 
     def on_message_complete(self) -> None:
         self._is_in_head = True

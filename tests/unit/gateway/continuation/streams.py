@@ -39,6 +39,12 @@ def chat_chunk(text: str, ids: list[int] | None, finish: str | None = None) -> b
     return event({**HEAD, "choices": [{**choice, "token_ids": ids}]})
 
 
+def silent_chunk(*ids: int) -> bytes:
+    """What an engine with a parser sends for tokens without text."""
+    choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
+    return event({**HEAD, "choices": [{**choice, "token_ids": list(ids)}]})
+
+
 def completion_chunk(
     text: str, ids: list[int] | None, finish: str | None = None, prompt_ids: list[int] | None = None
 ) -> bytes:

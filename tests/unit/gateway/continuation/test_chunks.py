@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from paceline.gateway.continuation.chunks import ChunkReader
+import pytest
+
+from paceline.gateway.continuation.chunks import MAX_SILENT_IDS, ChunkReader
 from paceline.gateway.delivered import ChunkHead, TokenDelta
-from unit.gateway.continuation.streams import DONE, chat_chunk, completion_chunk, event, role_chunk
+from unit.gateway.continuation.streams import (
+    DONE,
+    chat_chunk,
+    completion_chunk,
+    event,
+    role_chunk,
+    silent_chunk,
+)
 
 HEAD = ChunkHead("chatcmpl-1", 17, "m")
 USAGE = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 3}})
@@ -28,6 +37,7 @@ def taken(*events: bytes) -> list[TokenDelta]:
                 delta.has_usage,
                 delta.lost,
                 delta.has_all_ids,
+                delta.is_silent,
             )
         )
     return deltas
@@ -116,6 +126,45 @@ def test_an_empty_delta_without_ids_is_no_parsed_answer() -> None:
     null = {"index": 0, "delta": {"content": None}, "token_ids": [4]}
     [delta] = taken(event({"choices": [empty]}) + event({"choices": [null]}))
     assert (delta.lost, delta.ids) == (None, [4])
+
+
+def test_tokens_without_text_inside_an_answer_are_no_parsed_answer() -> None:
+    """For a special token, or part of a character, an engine with a parser sends no content."""
+    [delta] = taken(chat_chunk("a", [4]) + silent_chunk(5, 6) + chat_chunk("b", [7]))
+    assert (delta.lost, delta.ids, delta.text) == (None, [4, 5, 6, 7], "ab")
+    assert delta.is_silent
+    [delta] = taken(chat_chunk("a", [4]) + chat_chunk("", [5]))
+    assert not delta.is_silent
+
+
+def test_tokens_without_text_at_the_start_are_told_apart_by_what_follows() -> None:
+    reader = ChunkReader()
+    reader.read(role_chunk([1]) + silent_chunk(5, 6))
+    assert (reader.has_begun, reader.lost) == (False, None)
+    reader.read(chat_chunk("\U0001f600", [7]))
+    assert reader.has_begun
+    delta = reader.take()
+    assert (delta.lost, list(delta.ids), delta.text) == (None, [5, 6, 7], "\U0001f600")
+
+
+@pytest.mark.parametrize("num_silent", [1, MAX_SILENT_IDS])
+def test_reasoning_after_tokens_without_text_cannot_be_continued(num_silent: int) -> None:
+    thought = event({"choices": [{"index": 0, "delta": {"reasoning": "hm"}, "token_ids": [9]}]})
+    reader = ChunkReader()
+    reader.read(silent_chunk(*range(num_silent)))
+    assert not reader.has_begun
+    reader.read(thought)
+    assert reader.has_begun
+    assert reader.take().lost == "the engine parses the answer into reasoning or tool calls"
+
+
+def test_an_answer_that_stays_without_text_counts_as_parsed() -> None:
+    reader = ChunkReader()
+    reader.read(silent_chunk(*range(MAX_SILENT_IDS)) + silent_chunk(1))
+    assert reader.has_begun
+    delta = reader.take()
+    assert delta.lost == "the engine parses the answer into reasoning or tool calls"
+    assert (delta.has_all_ids, len(delta.ids)) == (True, MAX_SILENT_IDS + 1)
 
 
 def test_an_answer_begins_with_its_first_id_or_its_end() -> None:

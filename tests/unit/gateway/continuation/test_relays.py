@@ -13,7 +13,7 @@ from paceline.gateway.continuation.continued_relay import ContinuedRelay
 from paceline.gateway.continuation.resumable_stream import ResumableStream
 from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
+from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer
 from paceline.gateway.usage import Usage
 from unit.gateway.continuation.streams import (
     DONE,
@@ -116,6 +116,19 @@ PARSED = (
     + parsed_chunk({"content": "a"}, [7])
     + parsed_chunk({}, [8], finish="stop")
 )
+
+
+def test_a_stream_that_begins_without_text_is_sent_with_its_first_text() -> None:
+    """So that it can begin anew if its replica fails before."""
+    relay, delivered = TrackedRelay(shows_ids=False), DeliveredAnswer()
+    assert relay.feed(role_chunk([1]) + parsed_chunk({}, [4])) == NOTHING
+    assert not relay.has_tokens
+    sent = deliver(relay.feed(parsed_chunk({"content": "a"}, [5])), delivered)
+    assert relay.has_tokens
+    assert sent.startswith(role_chunk(None))
+    assert (list(delivered.ids), delivered.text, delivered.lost) == ([4, 5], "a", None)
+    deliver(relay.feed(parsed_chunk({}, [6])), delivered)
+    assert (list(delivered.ids), delivered.lost) == ([4, 5, 6], None)
 
 
 def test_tokens_of_an_answer_that_the_engine_parses_are_counted() -> None:

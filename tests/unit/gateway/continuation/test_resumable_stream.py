@@ -15,7 +15,14 @@ from paceline.gateway.continuation.resumable_stream import (
     Resumption,
 )
 from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
-from unit.gateway.continuation.streams import DONE, chunks_in, completion_chunk
+from unit.gateway.continuation.streams import (
+    DONE,
+    chat_chunk,
+    chunks_in,
+    completion_chunk,
+    role_chunk,
+    silent_chunk,
+)
 
 REQUEST: dict[str, object] = {"model": "m", "prompt": "x", "max_tokens": 3}
 BEGUN = completion_chunk("a", [97], prompt_ids=[120])
@@ -142,6 +149,33 @@ def test_sampled_ids_whose_text_was_shown_too_are_continued() -> None:
 def test_ids_that_do_not_give_the_text_cannot_be_continued() -> None:
     with pytest.raises(CannotContinue, match="do not decode to the text that was sent"):
         continuation(REQUEST, completion_chunk("z", [97], prompt_ids=[120]))
+
+
+def silent_end(*ids: int) -> tuple[bytes, ...]:
+    """An answer "a", and more ids for which an engine with a parser sends no content."""
+    return role_chunk([120]) + chat_chunk("a", [97]), silent_chunk(*ids)
+
+
+def test_a_marker_at_the_end_may_begin_what_another_replica_would_not_parse() -> None:
+    chat: dict[str, object] = {"model": "m", "messages": [], "max_tokens": 9}
+    with pytest.raises(CannotContinue, match="may have begun to parse reasoning or a tool call"):
+        continuation(chat, *silent_end(*b"<t>"))
+
+
+@pytest.mark.parametrize(
+    ("request_ids", "changes"),
+    [
+        pytest.param(b"<t>", {"ignore_eos": True}, id="the model writes its end"),
+        pytest.param("é".encode()[:1], {}, id="part of a character"),
+    ],
+)
+def test_other_ids_without_text_at_the_end_are_generated_again(
+    request_ids: bytes, changes: dict[str, object]
+) -> None:
+    chat: dict[str, object] = {"model": "m", "messages": [], "max_tokens": 9, **changes}
+    found = continuation(chat, *silent_end(*request_ids))
+    assert isinstance(found, Resumption)
+    assert json.loads(found.body)["prompt"] == [120, 97]
 
 
 def test_a_chat_without_any_limit_cannot_be_continued() -> None:

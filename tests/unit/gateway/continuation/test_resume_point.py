@@ -69,10 +69,10 @@ def test_text_held_back_before_an_unfinished_character_is_unsent_too() -> None:
 
 def test_text_that_the_engine_did_not_show_is_not_unsent() -> None:
     """For example a special token's: the resume point is before it, and it is generated again."""
-    assert resume_point_after(b"abc" + b"<eot>"[:4], "abc") == ResumePoint(6, "<eo")
+    assert resume_point_after(b"abc" + b"<eot>"[:4], "abc") == ResumePoint(6, "<eo", True)
     emitted = [*b"abc", SPECIAL]
     found = find_resume_point(PROMPT, emitted, "abc", 0, with_a_special_token)
-    assert asyncio.run(found) == ResumePoint(3, "")
+    assert asyncio.run(found) == ResumePoint(3, "", is_before_hidden_text=True)
 
 
 def test_ids_that_do_not_give_the_delivered_text_have_no_resume_point() -> None:
@@ -103,7 +103,7 @@ def test_special_tokens_at_the_end_are_generated_again() -> None:
 
     emitted = [*b"over", *[1] * 30]
     point = asyncio.run(find_resume_point(PROMPT, emitted, "over", 0, writes_them_out))
-    assert point == ResumePoint(4, "")
+    assert point == ResumePoint(4, "", is_before_hidden_text=True)
 
 
 def test_too_many_special_tokens_have_no_resume_point() -> None:
@@ -172,7 +172,7 @@ def test_a_special_token_at_the_beginning_is_found() -> None:
 
 
 def test_one_character_more_than_is_held_back_is_generated_again() -> None:
-    assert resume_point_after(b"abcdefg", "abc") == ResumePoint(6, "def")
+    assert resume_point_after(b"abcdefg", "abc") == ResumePoint(6, "def", True)
 
 
 def test_texts_agree_only_after_the_same_context() -> None:

@@ -80,6 +80,17 @@ def test_adjacent_quotes_keep_what_is_inside_and_outside_apart(num_quotes: int) 
     assert structure.num_containers == 1 + num_quotes % 2
 
 
+@pytest.mark.parametrize("num_backslashes", range(6))
+@pytest.mark.parametrize("num_parts", [1, 2, 3])
+def test_backslashes_at_the_ends_of_parts_without_quotes_escape_the_next_quote(
+    num_backslashes: int, num_parts: int
+) -> None:
+    """After an odd number of backslashes the quote is part of the string, and the bracket too."""
+    structure = counted(b'["a', *([b"\\" * num_backslashes] * num_parts), b'"', b"[")
+    is_escaped = num_backslashes * num_parts % 2 == 1
+    assert structure.num_containers == (1 if is_escaped else 2)
+
+
 def test_what_is_inside_a_text_counts_as_nothing() -> None:
     text = 'a, b: [c], {"d": 1}, \\'
     structure = counted(json.dumps({"prompt": text * 50_000}).encode())

@@ -1,13 +1,22 @@
-"""Opening a port that is in use fails with a message that names the setting."""
+"""A taken port is named with its setting, and clients that wait are accepted together."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import socket
+import struct
+import time
 
 import pytest
+import uvloop
 
 from paceline.gateway import GatewaySettings, PortTaken, serve_gateway
+from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.gateway.http.listening import accepting_sockets, bind, serving
 from unit.gateway.conftest import FixedReplicas
+
+NUM_CLIENTS = 8
 
 
 async def test_a_taken_port_is_named_with_its_setting() -> None:
@@ -17,3 +26,81 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
         with pytest.raises(PortTaken, match=f"Port {port} on 127.0.0.1 cannot be opened"):
             async with serve_gateway(settings, FixedReplicas([])):
                 pass
+
+
+def test_clients_that_connect_during_a_long_turn_of_the_event_loop_are_accepted_in_the_next() -> (
+    None
+):
+    """libuv accepts one connection per listening socket and turn."""
+    turns_of_requests = uvloop.run(_turns_of_requests())
+    assert len(turns_of_requests) == NUM_CLIENTS
+    assert turns_of_requests[-1] - turns_of_requests[0] <= 1
+
+
+def test_the_listening_socket_of_several_processes_never_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The flag is that of the socket, not of the process: one that sets it blocks the others."""
+    listener = bind("127.0.0.1", 0, "port")
+    inherited = socket.socket(fileno=listener.dup().detach())
+    was_blocking: list[bool] = []
+    dup = socket.socket.dup
+
+    def recording_dup(self: socket.socket) -> socket.socket:
+        made = dup(self)
+        was_blocking.append(os.get_blocking(listener.fileno()))
+        return made
+
+    monkeypatch.setattr(socket.socket, "dup", recording_dup)
+    for accepting in accepting_sockets(inherited):
+        accepting.close()
+    listener.close()
+    assert was_blocking == [False] * (NUM_CLIENTS - 1)
+
+
+async def _turns_of_requests() -> list[int]:
+    """The turn of the event loop in which each request begins, of clients that all wait."""
+    loop, turns, num_turns = asyncio.get_running_loop(), list[int](), 0
+    all_began = asyncio.Event()
+
+    def count_turn() -> None:
+        nonlocal num_turns
+        num_turns += 1
+        loop.call_soon(count_turn)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        turns.append(num_turns)
+        if len(turns) == NUM_CLIENTS:
+            all_began.set()
+        await send_body(send, 200, b"{}")
+
+    listener = bind("127.0.0.1", 0, "port")
+    address = listener.getsockname()
+    async with serving(app, listener, GatewaySettings(), drain_s=5) as listening:
+        await asyncio.sleep(0.01)
+        assert not listening.task.done()
+        clients = [socket.create_connection(address) for _ in range(NUM_CLIENTS)]
+        for client in clients:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        _wait_until_arrived(listener, clients)
+        count_turn()
+        async with asyncio.timeout(20):
+            await all_began.wait()
+        for client in clients:
+            client.close()
+    return turns
+
+
+def _wait_until_arrived(listener: socket.socket, clients: list[socket.socket]) -> None:
+    """Block until the kernel has queued all connections and their requests."""
+    deadline_s = time.monotonic() + 20
+    while _num_unacked(listener) < len(clients) or any(map(_num_unacked, clients)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+
+
+def _num_unacked(connection: socket.socket) -> int:
+    """Packets on their way to the peer; of a listening socket, connections not yet accepted."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+    (num_unacked,) = struct.unpack_from("I", info, 24)  # tcpi_unacked, see linux/tcp.h
+    return int(num_unacked)

@@ -114,12 +114,23 @@ JSON = {"content-type": "application/json"}
 
 
 async def test_reasoning_does_not_come_out_as_content() -> None:
-    """An engine that parses sends chunks without content; such a stream is not continued."""
+    """A marker comes without content, and the reasoning after it is not continued."""
+    thought = delta(None, [8])
+    thought["choices"][0]["delta"] = {"reasoning": "hm"}
     async with pair() as both:
-        both.one.mode, both.one.raw = "raw", sse(ROLE, delta(None, [7]))
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta(None, [7]), thought)
         answer = await ask(both)
         assert '"error"' in answer.text
         assert both.two.num_begun == 0
+
+
+async def test_a_stream_without_text_begins_anew_when_its_replica_fails() -> None:
+    """The client has nothing of it: its first token may be the beginning of reasoning."""
+    async with pair() as both:
+        both.one.mode, both.one.raw = "raw", sse(ROLE, delta(None, [7]))
+        answer = await ask(both)
+        assert '"error"' not in answer.text
+        assert both.two.num_begun == 1
 
 
 async def test_a_failed_continuation_does_not_count_against_the_replica() -> None:
