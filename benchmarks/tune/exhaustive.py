@@ -128,7 +128,7 @@ async def run(
     problem = tuning.state.problem
     launcher = tuning.launcher(folder, api_key=None, start_timeout_s=900.0, request_timeout_s=120.0)
     outcome = await carry_out(tuning.state, launcher)
-    num_trials = outcome.num_search_blocks + outcome.num_held_out_blocks
+    num_trials = len(tuning.state.measurements)
     document: dict[str, Any] = {
         "schema_version": 1,
         "kind": "tune against an exhaustive search",
@@ -142,7 +142,7 @@ async def run(
             "why_ended": outcome.why_ended,
             "winner": None
             if outcome.winner is None
-            else describe(outcome.winner.cell, list(outcome.winner.held_out)),
+            else describe(outcome.winner.cell, list(outcome.winner.blocks)),
         },
     }
     result.write(document)

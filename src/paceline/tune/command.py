@@ -99,7 +99,7 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--max-blocks", type=AT_LEAST_1,
-    help="Bound on the number of measurements.  [default: one for each setting, at least 24]",
+    help="Bound on the number of measurements.  [default: one for each setting, at least 32]",
 )  # fmt: skip
 @SEED
 @click.option(

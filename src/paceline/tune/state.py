@@ -26,7 +26,7 @@ from paceline.tune.values import (
     TuneError,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class TuneState:
@@ -163,6 +163,7 @@ def _problem_document(problem: SearchProblem) -> dict[str, Any]:
         "min_attained_fraction": problem.min_attained_fraction,
         "max_starts": problem.max_starts,
         "max_blocks": problem.max_blocks,
+        "num_qualifying": problem.num_qualifying,
         "num_held_out": problem.num_held_out,
         "seed": problem.seed,
     }

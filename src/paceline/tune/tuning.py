@@ -37,9 +37,9 @@ from paceline.workloads import (
     shuffle_prompts,
 )
 
-_NUM_HELD_OUT = 4
-"""Blocks that score a finalist."""
-_MIN_BLOCKS = 24
+_NUM_SCORING = 4
+"""Blocks that qualify a finalist, and as many that report it."""
+_MIN_BLOCKS = 32
 """Of the default budget: fewer cannot compare three servers."""
 _BLOCK_OVERHEAD = 1.5
 """Time of a block over the length of its window: it settles before, and its last requests end
@@ -278,8 +278,9 @@ def _problem(
         usd_per_hour=prices,
         min_attained_fraction=options.attain_percent / 100,
         max_starts=options.max_starts,
-        max_blocks=max(2 + _NUM_HELD_OUT, min(wanted, in_time - options.max_starts)),
-        num_held_out=_NUM_HELD_OUT,
+        max_blocks=max(2 + 2 * _NUM_SCORING, min(wanted, in_time - options.max_starts)),
+        num_qualifying=_NUM_SCORING,
+        num_held_out=_NUM_SCORING,
         seed=options.seed,
     )
 

@@ -62,12 +62,19 @@ class Cell:
 
 
 class Purpose(StrEnum):
-    """What the requests of a trial are for. The prompts of the two never meet."""
+    """What the requests of a trial are for. No two purposes have a prompt in common."""
 
     SEARCH = "search"
-    """To choose."""
+    """To estimate the settings."""
+    QUALIFYING = "qualifying"
+    """To decide whether a finalist meets the SLO."""
     HELD_OUT = "held_out"
-    """To score what was chosen."""
+    """To report a finalist that does. They decide nothing."""
+
+    @property
+    def label(self) -> str:
+        """For people: `held-out`."""
+        return self.value.replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,11 @@ class SearchProblem:
     """Of the requests; a setting that surely meets the SLO for fewer cannot win."""
     max_starts: int
     max_blocks: int
-    """Trials, held-out ones included."""
+    """Trials of all purposes."""
+    num_qualifying: int
+    """Blocks that decide whether a finalist meets the SLO."""
     num_held_out: int
-    """Blocks that score a finalist."""
+    """Blocks that report a finalist."""
     seed: int
 
     @property

@@ -123,6 +123,7 @@ def make_problem(seed: int = 0, **changes: object) -> SearchProblem:
         "min_attained_fraction": 0.9,
         "max_starts": 6,
         "max_blocks": 96,
+        "num_qualifying": 4,
         "num_held_out": 4,
         "seed": seed,
     }

@@ -51,7 +51,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     return [
         *("tune", "--server-command", SERVER, "--space", str(space), "--prompts", str(prompts)),
         *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.25"),
-        *("--max-blocks", "18", "--max-starts", "2", "--json", str(folder / "tune.json"), *more),
+        *("--max-blocks", "26", "--max-starts", "2", "--json", str(folder / "tune.json"), *more),
     ]
 
 
@@ -86,8 +86,8 @@ def test_interrupted_and_continued_it_finds_the_best_setting_and_says_why(tmp_pa
     assert "--max-num-seqs 8" in " ".join(winner["command"])
     assert document["num_grid_cells"] == 8
     assert document["num_starts"] <= 3
-    num_blocks = document["num_search_blocks"] + document["num_held_out_blocks"]
-    assert num_blocks == len(document["trials"]) <= 18
+    parts = ("num_search_blocks", "num_qualifying_blocks", "num_held_out_blocks")
+    assert sum(document[part] for part in parts) == len(document["trials"]) <= 26
     assert "Winner: seqs=" in result.output
     assert "draft_length=2 max_in_flight=8" in result.output
     assert "against the best other setting of this server" in result.output
@@ -95,7 +95,7 @@ def test_interrupted_and_continued_it_finds_the_best_setting_and_says_why(tmp_pa
 
 def test_a_state_of_other_options_is_refused(tmp_path: Path) -> None:
     state = tmp_path / "state.jsonl"
-    state.write_text('{"kind":"header","schema_version":1,"question":{},"problem":{}}\n')
+    state.write_text('{"kind":"header","schema_version":2,"question":{},"problem":{}}\n')
     result = invoke(*arguments(tmp_path, "--state", str(state)))
     assert result.exit_code == 2
     assert "belongs to a tuning with" in result.output

@@ -34,7 +34,7 @@ def test_a_state_is_read_back_equal(tmp_path: Path) -> None:
     read = TuneState.resume(QUESTION, file)
     assert read.problem == written.problem
     assert read.measurements == written.measurements
-    assert len(read.measurements) == 2
+    assert len(read.measurements) == len(Purpose) == 3
     assert read.failures == written.failures
     assert read.num_starts == 2
 
@@ -67,7 +67,7 @@ def test_another_question_is_refused_with_what_differs(tmp_path: Path) -> None:
         ("", "is no state of paceline tune"),
         ('{"kind":"trial"}\n', "is no state of paceline tune"),
         ("nonsense\n", "is damaged"),
-        ('{"kind":"header","schema_version":9}\n', "has schema version 9; this release reads 1"),
+        ('{"kind":"header","schema_version":9}\n', "has schema version 9; this release reads 2"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -1,13 +1,14 @@
 """The time of an engine step as a function of its work, with the prior of its coefficients.
 
     seconds = base + request * n + judge * [v > 0] + verify * v + context * c + mixed * [p > 0]
-            + token * t + bend_1 * max(t - 96, 0) + bend_2 * max(t - 256, 0)
+            + token * t + sum of bend_i * max(t - knot_i, 0)
             + pass * k + draft * n * k
 
 with n requests, v draft tokens verified, p prompt tokens, c thousand tokens of context, k passes of
 the draft model, and t the tokens of the target's pass, n + v + p, padded to a captured graph. A
 token to verify also needs its logits and the rejection sampler, unlike one of a prompt. The bends
-are where a pass ceases to be bound by reading the weights. No coefficient is negative.
+are where a pass ceases to be bound by reading the weights: arithmetic over bandwidth is some tens
+of tokens on CPUs and some hundreds on GPUs. No coefficient is negative.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from paceline.policy_simulator.machines.graphs import GraphSizes
 
 Floats = npt.NDArray[np.float64]
 
-_KNOTS = (96.0, 256.0)
-"""Tokens, as in the governor's cost model: arithmetic over bandwidth of data-centre GPUs."""
+_KNOTS = (32.0, 64.0, 128.0, 256.0, 512.0)
+"""Tokens. Prompt tokens are within a factor of two in a cell, so closer knots could not be kept
+apart."""
 
 SHARED_PRIOR = {
     "base": (0.9, 1.0),
@@ -33,8 +35,7 @@ SHARED_PRIOR = {
     "context": (0.005, 0.05),
     "mixed": (0.0, 0.3),
     "token": (0.02, 0.1),
-    "bend 1": (0.0, 0.01),
-    "bend 2": (0.0, 0.01),
+    **{f"bend at {knot:g}": (0.0, 0.01) for knot in _KNOTS},
 }
 """Mean and spread of the coefficients that all drafters share, relative to the time of the shortest
 cell. Chosen empirically: wider than the prior of the governor's cost model, which must decide after
@@ -96,6 +97,5 @@ def target_features(
         1e-3 * context,
         1.0 if prefill > 0 else 0.0,
         tokens,
-        max(tokens - _KNOTS[0], 0.0),
-        max(tokens - _KNOTS[1], 0.0),
+        *(max(tokens - knot, 0.0) for knot in _KNOTS),
     )

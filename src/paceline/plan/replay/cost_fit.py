@@ -16,6 +16,16 @@ a run, both relative to the expected times, and the weights W of its cells,
 and the same with y in place of the last A. Hence the coefficients depend little on load that
 changed together with the speed, and a replicate draws runs rather than steps or blocks.
 
+The speed of another phase deviates from that of the recording as both deviate from the machine's
+mean. Where the blocks of a recording resemble the ones before them, it has fewer independent ones
+than blocks: with the correlation r of successive ones, n (1 - r) / (1 + r) of n (Bayley and
+Hammersley, "The Effective Number of Independent Observations", 1946), and at most one per minute.
+So its mean is uncertain, and it has seen less than the whole spread.
+
+A real engine's time is not linear in its work. How far shapes deviate from the fit, beyond the
+noise of their steps, is estimated, and taken as the error of a phase, whose shapes resemble each
+other.
+
 A second recording, of another drafter on the same machine, shares everything but the two
 coefficients of the draft model. Its pace relative to the first is estimated too, with a prior.
 """
@@ -23,6 +33,7 @@ coefficients of the draft model. Its pace relative to the first is estimated too
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +53,19 @@ _CELL_NOISE = 0.005
 """The same of a cell of many steps, whose shapes differ within the cell. Chosen empirically."""
 _LEAST_DRIFT = 0.01
 """Relative standard deviation of a machine's speed from phase to phase, at least."""
+_USUAL_DRIFT, _USUAL_FREEDOM = 0.02, 2.0
+"""Prior of the same, and the blocks that it counts for: a short recording does not see speed that
+changes slowly. Chosen empirically: less than the 5.5 % from minute to minute of two shared cores
+(docs/experiments/comparisons.md)."""
+_BLOCKS_APART = 12.0
+"""Blocks of 5 s that count as one at least, a minute. Chosen empirically: on two shared cores a
+second's pace deviated by 12 % and a minute's still by 5.5 %."""
+_USUAL_MISFIT = 0.01
+"""Of a shape's time from the fit, for the weights of shapes only. Chosen empirically."""
+_NAMES = list(SHARED_PRIOR)
+_SHAPE = [_NAMES.index(name) for name in ("request", "judge", "mixed")]
+_TOKENS, _FIRST_DRAFT = _NAMES.index("token"), len(_NAMES)
+"""Columns of the features; the passes of each drafter are every second one after the shared."""
 _MAX_RUN_BLOCKS = 6
 """Of 5 s each. Chosen empirically: some answers long, so that the load changes within a run."""
 _MIN_RUNS = 8
@@ -57,6 +81,8 @@ class StepData:
     seconds: Floats
     """(num_cells,)"""
     counts: Floats
+    squares: Floats
+    """Sums of squared deviations of the steps' times, seconds², (num_cells,)"""
     block: Ints
     """The block of each cell, (num_cells,), ascending."""
     run: Ints
@@ -75,7 +101,7 @@ def gather_steps(
 ) -> StepData:
     """Gather the clean cells of each recording, given with its passes for a draft length."""
     rows: list[tuple[float, ...]] = []
-    times: list[tuple[float, int]] = []
+    times: list[tuple[float, int, float]] = []
     places: list[tuple[int, int, int]] = []
     num_blocks = num_runs = 0
     for index, (recorded, passes_of) in enumerate(recordings):
@@ -94,15 +120,15 @@ def gather_steps(
                     graphs,
                 )
                 rows.append((*shared, *drafts))
-                times.append((cell.seconds, cell.count))
+                times.append((cell.seconds, cell.count, cell.squares))
                 places.append((num_blocks + number, num_runs + number // run_blocks, index))
         num_blocks += len(blocks)
         num_runs += -(-len(blocks) // run_blocks)
     num_features = len(SHARED_PRIOR) + len(DRAFT_PRIOR) * len(recordings)
-    seconds, counts = np.array(times, dtype=float).reshape(-1, 2).T
+    seconds, counts, squares = np.array(times, dtype=float).reshape(-1, 3).T
     block, run, recording = np.array(places, dtype=np.int64).reshape(-1, 3).T
     features = np.array(rows, dtype=float).reshape(-1, num_features)
-    return StepData(features, seconds, counts, block, run, recording)
+    return StepData(features, seconds, counts, squares, block, run, recording)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +144,10 @@ class CostFit:
     pace_deviation: float
     """Relative standard deviation of the machine's speed, from block to block. It is taken for that
     from phase to phase too, which is cautious: longer averages vary less."""
+    num_independent_blocks: float
+    """See the module; at least 1."""
+    misfit: float
+    """Relative standard deviation of a shape's time from the fit, without its steps' noise."""
     prior_mean: Floats
     """(num_unknowns,)"""
     prior_spread: Floats
@@ -127,6 +157,12 @@ class CostFit:
     """(num_runs, num_unknowns)"""
     recording: Ints
     """Of each run, (num_runs,)"""
+
+    @property
+    def phase_deviation(self) -> float:
+        """Relative standard deviation of the speed of a phase from that by the coefficients."""
+        pace = self.pace_deviation * math.sqrt(1.0 + 1.0 / self.num_independent_blocks)
+        return math.hypot(pace, self.misfit)
 
     def draw(self, random: np.random.Generator) -> Floats:
         """The coefficients of one replicate, (num_features,)."""
@@ -156,7 +192,7 @@ def fit_cost(data: StepData) -> CostFit:
         [*SHARED_PRIOR.values(), *(list(DRAFT_PRIOR.values()) * num_drafters)]
     )
     expected = data.features @ _rough_fit(data, prior)
-    pace_deviation = _drift(data, expected)
+    pace_deviation, num_independent = _drift(data, expected)
 
     is_of = data.recording[:, None] == np.arange(1, num_drafters)
     work = np.hstack([data.features / expected[:, None], is_of])
@@ -173,11 +209,14 @@ def fit_cost(data: StepData) -> CostFit:
     # Each of the two paces that are compared deviates.
     prior_spread = np.append(prior[:, 1], np.full(num_paces, np.sqrt(2.0) * pace_deviation))
     prior_mean = np.append(prior[:, 0], np.zeros(num_paces))
+    coefficients = _solve(
+        information.sum(axis=0), moments.sum(axis=0), prior_mean, prior_spread, num_features
+    )
     return CostFit(
-        coefficients=_solve(
-            information.sum(axis=0), moments.sum(axis=0), prior_mean, prior_spread, num_features
-        ),
+        coefficients=coefficients,
         pace_deviation=pace_deviation,
+        num_independent_blocks=num_independent,
+        misfit=_misfit(data, data.features @ coefficients),
         prior_mean=prior_mean,
         prior_spread=prior_spread,
         information=information,
@@ -207,13 +246,42 @@ def _rough_fit(data: StepData, prior: Floats) -> Floats:
     )
 
 
-def _drift(data: StepData, expected: Floats) -> float:
-    """See `CostFit.pace_deviation`."""
+def _drift(data: StepData, expected: Floats) -> tuple[float, float]:
+    """See `CostFit.pace_deviation` and `CostFit.num_independent_blocks`."""
     measured_s = np.bincount(data.block, data.seconds * data.counts)
     expected_s = np.bincount(data.block, expected * data.counts)
     ratios = np.log(measured_s / expected_s)
-    deviation = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else 0.0
-    return max(deviation, _LEAST_DRIFT)
+    ratios = ratios - ratios.mean()
+    num_blocks, squares = len(ratios), float(ratios @ ratios)
+    correlation = max(float(ratios[1:] @ ratios[:-1]) / squares, 0.0) if squares else 0.0
+    independent = num_blocks * (1.0 - correlation) / (1.0 + correlation)
+    independent = max(min(independent, num_blocks / _BLOCKS_APART), 1.0)
+    squares *= independent / num_blocks  # as many as are independent
+    variance = (_USUAL_FREEDOM * _USUAL_DRIFT**2 + squares) / (_USUAL_FREEDOM + independent - 1.0)
+    return max(math.sqrt(variance), _LEAST_DRIFT), independent
+
+
+def _misfit(data: StepData, expected: Floats) -> float:
+    """See `CostFit.misfit`.
+
+    The mean deviation of each shape, squared, less what the noise of its steps explains. A shape
+    weighs as its square is certain.
+    """
+    deviations = data.seconds / expected - 1.0
+    weight_of_run = np.bincount(data.run, data.counts)
+    pace_of_run = np.bincount(data.run, data.counts * deviations) / weight_of_run
+    deviations = deviations - pace_of_run[data.run]
+    freedom = float((data.counts - 1.0).sum())
+    noise = float((data.squares / data.seconds**2).sum()) / freedom if freedom else _STEP_NOISE**2
+    tokens = np.log2(np.maximum(data.features[:, _TOKENS], 1.0)).astype(np.int64)
+    shapes = np.column_stack([data.features[:, _SHAPE], data.features[:, _FIRST_DRAFT::2], tokens])
+    _, shape = np.unique(shapes, axis=0, return_inverse=True)
+    counts = np.bincount(shape, data.counts)
+    of_noise = noise / counts
+    squares = (np.bincount(shape, data.counts * deviations) / counts) ** 2
+    weights = 1.0 / (of_noise + _USUAL_MISFIT**2) ** 2
+    variance = float(weights @ (squares - of_noise)) / float(weights.sum())
+    return math.sqrt(max(variance, 0.0))
 
 
 def _of_run(

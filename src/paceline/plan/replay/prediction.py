@@ -24,8 +24,8 @@ from paceline.capacity.cost import usd_per_million_tokens
 from paceline.governor.policy import Policy
 from paceline.plan.replay.acceptance import (
     Verdicts,
+    draw_categories,
     fit_categories,
-    resample,
     verdicts_by_category,
 )
 from paceline.plan.replay.cost import cost_of
@@ -116,13 +116,13 @@ def predict(
         )
     estimate = fit_categories(verdicts, depth)
     cost_fit = fit_cost(data)
-    pace_deviation = math.hypot(cost_fit.pace_deviation, setting.scale_deviation)
+    pace_deviation = math.hypot(cost_fit.phase_deviation, setting.scale_deviation)
     figures: list[dict[str, float]] = []
     outcomes: list[Outcome] = []
     simulated_s = 0.0
     for number in range(setting.num_replicates):
         random = np.random.default_rng([setting.seed, number])
-        fits = fit_categories(resample(verdicts, random), depth, estimate)
+        fits = draw_categories(verdicts, depth, estimate, random)
         pace = math.exp(pace_deviation * random.standard_normal())
         cost = cost_of(cost_fit.draw(random), graphs, drafter_number, pace)
         machine = make_machine(

@@ -33,6 +33,9 @@ WARM_UP_FRACTION = 0.25
 """Time before the phase that counts, relative to it: the engine begins empty."""
 MIN_COMPLETE = 20
 """With fewer, also the requests count that the start or the end of the recording cut."""
+_MAX_WINDOWS = 10
+"""Drawn in search of one with arrivals. A load with pauses has windows without, in which there is
+nothing to predict."""
 _ANY = Lengths(1, 1)
 """The lengths of a class are not used: every request has its own."""
 
@@ -61,7 +64,7 @@ def make_phases(
     """The phases of one replicate; the last one counts.
 
     Each request's lengths and category are those of a recorded request. Raises `PlanError` if
-    nothing arrives in the recorded time that this replicate drew.
+    nothing arrives in any of the windows of recorded time that this replicate drew.
     """
     classes = tuple(
         TrafficClass(
@@ -84,15 +87,18 @@ def make_phases(
     duration_s = min(whole_s, seconds)
     warm_up_s = WARM_UP_FRACTION * duration_s
     arrivals_s = [r.arrived_s / load.factor for r in requests if has_arrival(r) and whole_s]
-    begins_s = float(random.uniform(0.0, whole_s))
-    before_s = window(arrivals_s, whole_s, begins_s - warm_up_s, warm_up_s)
-    times_s = window(arrivals_s, whole_s, begins_s, duration_s)
-    if not times_s:
+    for _ in range(_MAX_WINDOWS):
+        begins_s = float(random.uniform(0.0, whole_s))
+        times_s = window(arrivals_s, whole_s, begins_s, duration_s)
+        if times_s:
+            break
+    else:
         raise PlanError(
             f"no request arrives in {duration_s:g} s of the recorded load, which has "
             f"{len(arrivals_s)} requests in {whole_s:g} s; raise --seconds, which is {seconds:g}, "
             "or record under more load"
         )
+    before_s = window(arrivals_s, whole_s, begins_s - warm_up_s, warm_up_s)
     replay = Phase(
         "replay", TimedLoop(), classes, duration_s, requests=_drawn(source, times_s, random)
     )

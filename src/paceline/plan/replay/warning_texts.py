@@ -70,7 +70,8 @@ def _about_lengths(
     if 0 < deepest < max_draft_length:
         yield (
             f"no draft token beyond position {deepest} was tried, and up to {max_draft_length} are "
-            f"replayed: deeper ones are assumed to be accepted as often as at position {deepest}"
+            "replayed: deeper ones are assumed to be accepted nearly as often as at position "
+            f"{deepest}"
         )
 
 

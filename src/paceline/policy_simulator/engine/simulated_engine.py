@@ -68,6 +68,12 @@ class SimulatedEngine:
         """Requests that have arrived and were not scheduled yet."""
         return len(self._waiting)
 
+    @property
+    def running_requests(self) -> list[int]:
+        """Numbers of the requests in the engine that were scheduled; they count admissions."""
+        numbers: list[int] = self._batch.serial[self._running].tolist()
+        return numbers
+
     def run(self, phase: Phase, *, ceiling: int | None = None) -> StepLog:
         """Serve the phase to its end; `ceiling` is the operator's, the machine's where None.
 

@@ -1,7 +1,6 @@
 """Record a simulated phase as the recorder of a real engine would.
 
-The truth is known, so a replay of the recording can be judged. The phase must name its requests and
-draft: a request that never drafts is not seen.
+The truth is known, so a replay of the recording can be judged. The phase must name its requests.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ class _RecordedPolicy:
         assert sample.duration_s is not None
         now_s = self.engine.now_s
         self._policy.observe(sample)
+        for number in self.engine.running_requests:
+            self.seen.setdefault(number, _Seen(now_s, now_s)).last_s = now_s
         for name, drafted, accepted in zip(
             sample.judged, sample.drafted, sample.accepted, strict=True
         ):
-            seen = self.seen.setdefault(int(name), _Seen(now_s, now_s))
-            seen.last_s = now_s
-            seen.verdicts.add(drafted, accepted)
+            self.seen[int(name)].verdicts.add(drafted, accepted)
         self._cells.add(
             num_requests=sample.num_requests,
             draft_length=sample.draft_length,
@@ -97,8 +96,12 @@ def record_phase(
     policy_name: str = "fixed",
     seed: int = 0,
     disturbance: Disturbance | None = None,
+    graph_sizes: tuple[int, ...] = (),
 ) -> tuple[StepLog, Recording]:
-    """Run the phase on a new engine; returns its log and its recording."""
+    """Run the phase on a new engine; returns its log and its recording.
+
+    `graph_sizes`: those of the machine's cost function, which an engine knows of itself.
+    """
     recorded = _RecordedPolicy(policy)
     engine = SimulatedEngine(machine, recorded, seed=seed, disturbance=disturbance)
     recorded.engine = engine
@@ -116,6 +119,7 @@ def record_phase(
         max_num_seqs=machine.max_num_seqs,
         token_budget=machine.token_budget,
         prefill_chunk_tokens=machine.prefill_chunk_tokens,
+        graph_sizes=graph_sizes,
     )
     latest_s = max((seen.last_s for seen in recorded.seen.values()), default=0.0)
     requests = [

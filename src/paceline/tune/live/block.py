@@ -24,8 +24,8 @@ from paceline.tune.live.window import measure_window
 from paceline.tune.values import LiveSetting, Measurement, Purpose, Trial, TuneError
 from paceline.workloads import Prompt, RequestSpec, SamplingSettings, build_specs
 
-_HELD_OUT_FRACTION = 0.3
-"""Of the prompts; chosen empirically."""
+_SCORING_FRACTION = 0.2
+"""Of the prompts, to qualify finalists, and as many to report them; chosen empirically."""
 _SETTLE_FRACTION = 0.25
 """Of a block, before its window: the first requests start together, and a governor adapts."""
 
@@ -43,22 +43,22 @@ class LoadSettings:
     seed: int
 
     def sequence(self, purpose: Purpose, number: int) -> list[Prompt]:
-        """The prompts of a sequence, in order; those of the two purposes have none in common.
+        """The prompts of a sequence, in order; no two purposes have one in common.
 
-        Raises TuneError for a workload of fewer than two prompts.
+        Raises TuneError for a workload of fewer than three prompts.
         """
-        if len(self.prompts) < 2:
+        if len(self.prompts) < len(Purpose):
             raise TuneError(
-                "the workload has fewer than 2 prompts; search and held-out requests need prompts "
-                "of their own (--prompts)"
+                f"the workload has {len(self.prompts)} prompts and needs at least {len(Purpose)}: "
+                "search, qualifying and held-out requests have prompts of their own (--prompts)"
             )
-        num_held_out = max(1, round(len(self.prompts) * _HELD_OUT_FRACTION))
-        prompts = (
-            self.prompts[:num_held_out]
-            if purpose is Purpose.HELD_OUT
-            else self.prompts[num_held_out:]
-        )
-        order = list(prompts)
+        part = max(1, round(len(self.prompts) * _SCORING_FRACTION))
+        chosen = {
+            Purpose.HELD_OUT: slice(part),
+            Purpose.QUALIFYING: slice(part, 2 * part),
+            Purpose.SEARCH: slice(2 * part, None),
+        }
+        order = list(self.prompts[chosen[purpose]])
         random.Random(f"{self.seed} {purpose.value} {number}").shuffle(order)
         return order
 

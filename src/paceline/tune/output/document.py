@@ -17,9 +17,10 @@ METHOD = (
     "Closed loop of max_in_flight requests. Good requests meet the SLO; a request counts by the "
     "fraction of its duration within the window. Search: successive halving on one server after "
     "another, by a Gaussian process over the log of good requests per second and dollar. The "
-    "winner is the finalist with the highest estimate that meets the SLO on held-out requests, "
-    "which enter no estimate. The intervals of the attained fractions hold for all finalists at "
-    "once (Bonferroni)."
+    "winner is the finalist with the highest estimate that meets the SLO on qualifying requests, "
+    "which enter no estimate; the finalists' intervals of the attained fraction hold all at once "
+    "(Bonferroni). The winner's figures are those of held-out requests, by which nothing was "
+    "chosen."
 )
 
 
@@ -59,6 +60,7 @@ def render_document(context: Context, state: TuneState, outcome: Outcome | None)
         "num_cells": len(state.problem.cells),
         "num_starts": state.num_starts,
         "num_search_blocks": None if outcome is None else outcome.num_search_blocks,
+        "num_qualifying_blocks": None if outcome is None else outcome.num_qualifying_blocks,
         "num_held_out_blocks": None if outcome is None else outcome.num_held_out_blocks,
         "max_starts": state.problem.max_starts,
         "max_blocks": state.problem.max_blocks,
@@ -99,7 +101,7 @@ def _finalist(finalist: Finalist) -> dict[str, Any]:
         "attained_fraction": finalist.attained_fraction,
         "attained_fraction_ci95": finalist.attained_fraction_ci95,
         "meets_slo": finalist.meets_slo,
-        "num_held_out_blocks": len(finalist.held_out),
+        "num_blocks": len(finalist.blocks),
     }
 
 

@@ -21,6 +21,8 @@ def render_lines(context: Context, state: TuneState, outcome: Outcome) -> Iterat
         yield f"Winner: {outcome.winner.cell.label}"
         yield f"  {_rate(outcome.winner)}"
         yield f"  {_attained(outcome.winner)}, on held-out requests"
+        if not outcome.winner.meets_slo:
+            yield "  It met the SLO on the qualifying requests, and on these it does not."
         for advantage in outcome.advantages:
             yield f"  {_advantage(advantage, outcome)}"
     yield ""
@@ -39,15 +41,16 @@ def render_lines(context: Context, state: TuneState, outcome: Outcome) -> Iterat
     for restart, reason in outcome.failures.items():
         yield f"  failed: {restart.label}: {reason}"
     yield (
-        f"{state.num_starts} server starts, {outcome.num_search_blocks} blocks to search and "
-        f"{outcome.num_held_out_blocks} held out; ended because {outcome.why_ended}."
+        f"{state.num_starts} server starts, {outcome.num_search_blocks} blocks to search, "
+        f"{outcome.num_qualifying_blocks} to qualify and {outcome.num_held_out_blocks} held out; "
+        f"ended because {outcome.why_ended}."
     )
     for note in context.notes:
         yield f"Note: {note}"
 
 
 def _no_winner(outcome: Outcome) -> Iterator[str]:
-    yield "No setting meets the SLO on held-out requests."
+    yield "No setting meets the SLO on qualifying requests."
     for finalist in outcome.finalists[:3]:
         yield f"  {finalist.cell.label}: {_attained(finalist)}"
     yield (

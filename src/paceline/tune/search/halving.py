@@ -7,11 +7,12 @@ surely better or the server's part of the budget is spent. A round drops what ca
 more, and may take in a setting that the blocks since have made promising. The trials of a round
 send the same requests, in random order.
 
-If the best setting of a server has the highest estimate so far, it is a finalist: held-out blocks
-score it while its server runs. They enter no estimate. If it misses the SLO there, the next
-settings of the server follow, at most three in all. Only cells that can still win are a reason to
-drop others: finalists that meet the SLO, and cells of the running server that do not surely miss
-it. A server that cannot hold a better cell than such a finalist is not started.
+If the best setting of a server has the highest estimate so far, it is a finalist. While its server
+runs, qualifying blocks decide whether it meets the SLO; they enter no estimate. If it misses, the
+next settings of the server follow, at most three in all. A finalist that qualifies gets held-out
+blocks, which no decision depends on. Only cells that can still win are a reason to drop others:
+finalists that qualify, and cells of the running server that do not surely miss the SLO. A server
+that cannot hold a better cell than such a finalist is not started.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import random
 from collections.abc import Generator, Sequence
 
-from paceline.tune.search.outcome import Outcome, conclude, meets_slo
+from paceline.tune.search.outcome import Outcome, ScoringBlocks, conclude, meets_slo
 from paceline.tune.search.rounds import Round, RoundResult, Search, ServerFailure
 from paceline.tune.search.trial_book import TrialBook
 from paceline.tune.values import (
@@ -39,7 +40,7 @@ servers come first, later ones gain from what they have shown, and may end early
 _EXPECTED_FINALISTS = 1
 """For which the budget of a server leaves blocks aside."""
 _MAX_FINALISTS = 3
-"""Of one server. Every further cell that is scored on the same held-out prompts is another chance
+"""Of one server. Every further cell that is scored on the same qualifying prompts is another chance
 to meet the SLO there by luck."""
 
 
@@ -63,7 +64,7 @@ class _Search:
         self._random = random.Random(problem.seed)
         self._left = list(problem.settings)
         self._failures: dict[RestartConfig, str] = {}
-        self._held_out: dict[Cell, tuple[Measurement, ...]] = {}
+        self._scoring: dict[Cell, ScoringBlocks] = {}
         self._num_starts = 0
 
     def run(self) -> Generator[Round, RoundResult, Outcome]:
@@ -80,7 +81,7 @@ class _Search:
         return conclude(
             self._problem,
             self._book,
-            self._held_out,
+            self._scoring,
             self._failures,
             num_starts=self._num_starts,
             why_ended=why_ended,
@@ -102,7 +103,7 @@ class _Search:
     def _session_budget(self) -> int:
         """Search blocks of the next server: its share of those that are left."""
         num_sessions = min(self._problem.max_starts - self._num_starts, len(self._left))
-        aside = self._problem.num_held_out * min(_EXPECTED_FINALISTS, num_sessions)
+        aside = self._blocks_of_finalist() * min(_EXPECTED_FINALISTS, num_sessions)
         left = self._problem.max_blocks - self._book.num_blocks - aside
         return left * _EARLY_SHARE // (num_sessions - 1 + _EARLY_SHARE)
 
@@ -118,9 +119,9 @@ class _Search:
                 return
 
     def _score(self, restart: RestartConfig) -> Generator[Round, RoundResult, None]:
-        """Score the best cell of the server on held-out requests if it is the best so far.
+        """Score the best cell of the server if it is the best so far.
 
-        If it misses the SLO there, the next cells of the server follow while they are better than
+        If it does not qualify, the next cells of the server follow while they are better than
         every finalist that meets it. Cells that surely miss it are passed over.
         """
         mine = [
@@ -133,20 +134,36 @@ class _Search:
         for cell in mine[:_MAX_FINALISTS]:
             if self._book.mean(cell) < best:
                 return
-            if self._problem.max_blocks - self._book.num_blocks < self._problem.num_held_out:
+            if self._problem.max_blocks - self._book.num_blocks < self._blocks_of_finalist():
                 return
-            blocks: list[Measurement] = []
-            for _ in range(self._problem.num_held_out):
-                blocks += yield from self._measure(
-                    restart, [cell.live], Purpose.HELD_OUT, "held-out requests", len(blocks)
+            qualifying = yield from self._repeat(
+                cell, Purpose.QUALIFYING, self._problem.num_qualifying
+            )
+            self._scoring[cell] = ScoringBlocks(qualifying)
+            if meets_slo(self._problem, qualifying):
+                held_out = yield from self._repeat(
+                    cell, Purpose.HELD_OUT, self._problem.num_held_out
                 )
-            self._held_out[cell] = tuple(blocks)
-            if meets_slo(self._problem, blocks):
+                self._scoring[cell] = ScoringBlocks(qualifying, held_out)
                 return
 
+    def _blocks_of_finalist(self) -> int:
+        return self._problem.num_qualifying + self._problem.num_held_out
+
     def _passing(self) -> list[Cell]:
-        """The finalists that meet the SLO."""
-        return [cell for cell, blocks in self._held_out.items() if meets_slo(self._problem, blocks)]
+        """The finalists that qualified."""
+        return [cell for cell, blocks in self._scoring.items() if blocks.held_out]
+
+    def _repeat(
+        self, cell: Cell, purpose: Purpose, count: int
+    ) -> Generator[Round, RoundResult, tuple[Measurement, ...]]:
+        """Blocks of one cell, which send one sequence after another."""
+        blocks: list[Measurement] = []
+        for sequence in range(count):
+            blocks += yield from self._measure(
+                cell.restart, [cell.live], purpose, f"{purpose.label} requests", sequence
+            )
+        return tuple(blocks)
 
     def _measure(
         self,

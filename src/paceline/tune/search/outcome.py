@@ -36,22 +36,31 @@ class TriedCell:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoringBlocks:
+    """The blocks of a finalist that are not search blocks."""
+
+    qualifying: tuple[Measurement, ...]
+    held_out: tuple[Measurement, ...] = ()
+    """Empty if it did not qualify."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finalist:
-    """A cell that was scored on held-out requests. At most a few of a server are."""
+    """The score of a cell on qualifying or on held-out requests."""
 
     cell: Cell
-    held_out: tuple[Measurement, ...]
+    blocks: tuple[Measurement, ...]
     good_requests_per_s: float
-    """Mean of the held-out blocks."""
+    """Mean of the blocks."""
     good_requests_per_s_ci95: Interval | None
     """From the spread of all repeated blocks; None while nothing was repeated."""
     good_requests_per_usd: float | None
     """None without a price."""
     attained_fraction: float
     attained_fraction_ci95: Interval | None
-    """Simultaneous for all finalists (Bonferroni): the winner is chosen by these requests too."""
+    """None without requests."""
     meets_slo: bool
-    """On the held-out requests."""
+    """On these requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +78,11 @@ class Outcome:
     """The end of a search."""
 
     winner: Finalist | None
-    """None if no finalist meets the SLO on held-out requests."""
+    """On held-out requests, by which nothing was chosen. None if no finalist qualifies."""
     finalists: tuple[Finalist, ...]
-    """By the estimate of the search, the best first."""
+    """On qualifying requests, by the estimate of the search, the best first. At most a few of a
+    server. The intervals of their attained fractions hold all at once (Bonferroni), because the
+    winner is chosen by these requests too."""
     tried: tuple[TriedCell, ...]
     """By the estimate of the search, the best first."""
     advantages: tuple[Advantage, ...]
@@ -81,6 +92,7 @@ class Outcome:
     num_starts: int
     """Servers that an uninterrupted search starts."""
     num_search_blocks: int
+    num_qualifying_blocks: int
     num_held_out_blocks: int
     why_ended: str
 
@@ -88,30 +100,36 @@ class Outcome:
 def conclude(
     problem: SearchProblem,
     book: TrialBook,
-    held_out: Mapping[Cell, tuple[Measurement, ...]],
+    scoring: Mapping[Cell, ScoringBlocks],
     failures: Mapping[RestartConfig, str],
     *,
     num_starts: int,
     why_ended: str,
 ) -> Outcome:
-    """Choose the winner: the finalist with the highest estimate that meets the SLO held out."""
+    """Choose the winner: the finalist with the highest estimate that qualifies."""
     fit = book.fit()
 
     def log_value(cell: Cell) -> float:
         return float(fit.mean[book.index(cell)])
 
-    spread = _spread([*map(book.measured, book.measured_cells()), *held_out.values()])
-    z = _simultaneous_z_95(len(held_out))
-    finalists = tuple(
-        _finalist(problem, cell, held_out[cell], spread, z)
-        for cell in sorted(held_out, key=log_value, reverse=True)
-    )
-    winner = next((finalist for finalist in finalists if finalist.meets_slo), None)
+    qualifying = {cell: blocks.qualifying for cell, blocks in scoring.items()}
+    held_out = {cell: blocks.held_out for cell, blocks in scoring.items() if blocks.held_out}
+    searched = map(book.measured, book.measured_cells())
+    spread = _spread([*searched, *qualifying.values(), *held_out.values()])
+    z = _simultaneous_z_95(len(scoring))
+    best_first = sorted(scoring, key=log_value, reverse=True)
+    chosen = next((cell for cell in best_first if cell in held_out), None)
+    winner = None
+    if chosen is not None:
+        winner = _finalist(problem, chosen, held_out[chosen], spread, _Z_95)
     tried = sorted(book.measured_cells(), key=log_value, reverse=True)
+    num_qualifying = sum(map(len, qualifying.values()))
     num_held_out = sum(map(len, held_out.values()))
     return Outcome(
         winner=winner,
-        finalists=finalists,
+        finalists=tuple(
+            _finalist(problem, cell, qualifying[cell], spread, z) for cell in best_first
+        ),
         tried=tuple(
             TriedCell(
                 cell=cell,
@@ -126,7 +144,8 @@ def conclude(
         advantages=() if winner is None else _advantages(book, winner.cell, tried),
         failures=failures,
         num_starts=num_starts,
-        num_search_blocks=book.num_blocks - num_held_out,
+        num_search_blocks=book.num_blocks - num_qualifying - num_held_out,
+        num_qualifying_blocks=num_qualifying,
         num_held_out_blocks=num_held_out,
         why_ended=why_ended,
     )
@@ -152,7 +171,7 @@ def _finalist(
     usd_per_hour = problem.usd_per_hour.get(cell.restart)
     return Finalist(
         cell=cell,
-        held_out=blocks,
+        blocks=blocks,
         good_requests_per_s=rate,
         good_requests_per_s_ci95=interval,
         good_requests_per_usd=None if usd_per_hour is None else rate * 3600 / usd_per_hour,

@@ -31,7 +31,7 @@ _CURIOSITY = 1.5
 
 
 class TrialBook:
-    """The measurements so far. Held-out blocks are kept apart and teach nothing."""
+    """The measurements so far. Only search blocks teach something."""
 
     def __init__(self, problem: SearchProblem) -> None:
         self._problem = problem
@@ -39,7 +39,7 @@ class TrialBook:
         self._index = {cell: index for index, cell in enumerate(self.cells)}
         self._measured: dict[Cell, list[Measurement]] = {}
         self.num_blocks = 0
-        """All trials, held-out ones included."""
+        """Of all purposes."""
         predictions = [problem.predicted.get(cell) for cell in self.cells]
         known = [value for value in predictions if value is not None]
         # A cell without a prediction is expected to be like the average of the others.

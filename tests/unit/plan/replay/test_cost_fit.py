@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -142,9 +143,52 @@ def test_a_run_is_half_a_minute_or_an_eighth_of_a_short_recording() -> None:
 
 
 def test_drift_is_the_spread_of_the_blocks_and_at_least_one_percent() -> None:
-    assert fit([block(VARIED)] * 10).pace_deviation == 0.01
-    moving = [block(VARIED, slowness=1.1 if index % 2 else 0.9) for index in range(10)]
+    steady = [block(VARIED, slowness=1.001 if index % 2 else 0.999) for index in range(240)]
+    assert fit(steady).pace_deviation == 0.01
+    moving = [block(VARIED, slowness=1.1 if index % 2 else 0.9) for index in range(240)]
     assert fit(moving).pace_deviation == pytest.approx(0.105, abs=0.01)
+
+
+def test_blocks_that_resemble_their_neighbours_count_for_fewer() -> None:
+    """Two minutes each at two speeds, and the same blocks in turn: at most one a minute."""
+    slow = [block(VARIED, slowness=1.02 if index >= 24 else 0.98) for index in range(48)]
+    in_turn = [block(VARIED, slowness=1.02 if index % 2 else 0.98) for index in range(48)]
+    assert 1.0 <= fit(slow).num_independent_blocks < 3.0
+    assert fit(in_turn).num_independent_blocks == 4.0
+    assert fit(slow).phase_deviation > 1.05 * fit(in_turn).phase_deviation
+
+
+def test_a_short_recording_has_not_seen_how_much_the_speed_changes() -> None:
+    """Ten seconds at nearly one speed, against ten minutes."""
+    blocks = [block(VARIED, slowness=1.001 if index % 2 else 0.999) for index in range(120)]
+    assert fit(blocks[:2]).phase_deviation == pytest.approx(0.028, abs=0.002)
+    assert fit(blocks).phase_deviation < 0.011
+
+
+def stepped(shape_s: float, requests: int) -> float:
+    """A step that takes 6 % longer from 4 requests on, which no sum of the features does."""
+    return shape_s * (1.06 if requests >= 4 else 1.0)
+
+
+def test_shapes_that_deviate_from_the_fit_are_a_misfit() -> None:
+    """And none is found where only the noise of the steps deviates: 5 % of 20 steps each."""
+    random = np.random.default_rng(1)
+
+    def noisy(is_stepped: bool) -> list[StepBlock]:
+        blocks = []
+        for _ in range(16):
+            cells = []
+            for cell in block(VARIED).cells:
+                truth = stepped(cell.seconds, cell.num_requests) if is_stepped else cell.seconds
+                steps = truth * (1.0 + 0.05 * random.standard_normal(cell.count))
+                mean = float(steps.mean())
+                squares = float(((steps - mean) ** 2).sum())
+                cells.append(msgspec.structs.replace(cell, seconds=mean, squares=squares))
+            blocks.append(StepBlock(from_s=0.0, to_s=5.0, output_tokens=1, cells=tuple(cells)))
+        return blocks
+
+    assert fit(noisy(False)).misfit < 0.004
+    assert 0.008 < fit(noisy(True)).misfit < 0.03
 
 
 def test_speed_that_changes_slowly_leaves_the_mean_uncertain() -> None:

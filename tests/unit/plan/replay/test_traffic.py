@@ -106,3 +106,11 @@ def closed(requests: Sequence[RequestRecord], seed: int) -> Phase:
 def test_a_time_without_arrivals_is_refused() -> None:
     with pytest.raises(PlanError, match=r"no request arrives in 60 s .* raise --seconds"):
         phases([request(arrived_s=9000.0)], recorded_s=36_000.0, seconds=60.0)
+
+
+def test_a_pause_in_the_recording_is_passed_over() -> None:
+    """Half of the recorded time has arrivals; no replicate is refused for one that begins in the
+    other half."""
+    arrivals = [request(arrived_s=1.0 + number) for number in range(50)]
+    for seed in range(20):
+        assert phases(arrivals, recorded_s=100.0, seconds=10.0, seed=seed)[-1].requests

@@ -33,12 +33,18 @@ def load(prompts: Sequence[Prompt] = PROMPTS) -> LoadSettings:
     return LoadSettings(prompts, sampling, Slo(ttft_ms=60_000), block_s=0.25, seed=0)
 
 
-def test_search_and_held_out_requests_have_no_prompt_in_common() -> None:
-    searched = {one.text for n in range(5) for one in load().sequence(Purpose.SEARCH, n)}
-    held_out = {one.text for n in range(5) for one in load().sequence(Purpose.HELD_OUT, n)}
-    assert len(searched) == 14
-    assert len(held_out) == 6
-    assert not searched & held_out
+def test_every_prompt_is_for_one_purpose() -> None:
+    """Of 20, a fifth qualify, and a fifth are held out."""
+    texts = {
+        purpose: {one.text for n in range(5) for one in load().sequence(purpose, n)}
+        for purpose in Purpose
+    }
+    assert {purpose: len(some) for purpose, some in texts.items()} == {
+        Purpose.SEARCH: 12,
+        Purpose.QUALIFYING: 4,
+        Purpose.HELD_OUT: 4,
+    }
+    assert len(set.union(*texts.values())) == 20
 
 
 def test_a_sequence_is_always_the_same_and_differs_from_the_next() -> None:
@@ -48,9 +54,10 @@ def test_a_sequence_is_always_the_same_and_differs_from_the_next() -> None:
     assert sorted(map(str, first)) == sorted(map(str, second))
 
 
-def test_a_single_prompt_cannot_be_held_out() -> None:
-    with pytest.raises(TuneError, match="fewer than 2 prompts"):
-        load(PROMPTS[:1]).sequence(Purpose.SEARCH, 0)
+def test_every_purpose_needs_a_prompt() -> None:
+    assert all(load(PROMPTS[:3]).sequence(purpose, 0) for purpose in Purpose)
+    with pytest.raises(TuneError, match="has 2 prompts and needs at least 3"):
+        load(PROMPTS[:2]).sequence(Purpose.SEARCH, 0)
 
 
 def trial(draft_length: int | None, max_in_flight: int, sequence: int = 0) -> Trial:

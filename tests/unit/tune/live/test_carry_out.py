@@ -24,7 +24,7 @@ BROKEN = frozenset({list(grid())[1]})
 
 
 def _problem() -> SearchProblem:
-    return make_problem(max_blocks=18, max_starts=3)
+    return make_problem(max_blocks=22, max_starts=3)
 
 
 async def _interrupted_after(num_trials: int, truth: Truth, file: Path) -> SimulatedLauncher:

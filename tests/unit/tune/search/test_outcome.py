@@ -7,7 +7,7 @@ import math
 import pytest
 
 from paceline.bench.results.slo import wilson_interval
-from paceline.tune.search.outcome import conclude
+from paceline.tune.search.outcome import ScoringBlocks, conclude
 from paceline.tune.search.trial_book import TrialBook, attained_fraction, surely_misses
 from paceline.tune.values import Cell, Measurement, Purpose, Trial
 from unit.tune.simulated import make_problem
@@ -24,11 +24,16 @@ def test_the_finalist_with_the_highest_estimate_that_meets_the_objective_wins() 
     for number in range(3):
         book.add(Trial(fast, Purpose.SEARCH, number), block(10.0))
         book.add(Trial(slow, Purpose.SEARCH, number), block(5.0))
-    scores = {fast: (block(9.0, num_met=40),) * 2, slow: (block(5.0), block(5.2))}
-    outcome = conclude(problem, book, scores, {}, num_starts=2, why_ended="")
+    scoring = {
+        fast: ScoringBlocks((block(9.0, num_met=40),) * 2),
+        slow: ScoringBlocks((block(4.0),) * 2, (block(5.0), block(5.2))),
+    }
+    outcome = conclude(problem, book, scoring, {}, num_starts=2, why_ended="")
     assert [finalist.cell for finalist in outcome.finalists] == [fast, slow]
     assert [finalist.meets_slo for finalist in outcome.finalists] == [False, True]
-    assert outcome.winner == outcome.finalists[1]
+    assert outcome.finalists[1].good_requests_per_s == pytest.approx(4.0)
+    assert outcome.winner is not None
+    assert outcome.winner.cell == slow
     assert outcome.winner.good_requests_per_s == pytest.approx(5.1)
     assert outcome.winner.attained_fraction == 1.0
     assert [one.cell for one in outcome.tried] == [fast, slow]
@@ -41,10 +46,10 @@ def test_the_interval_is_t_times_the_pooled_spread_of_repeated_blocks() -> None:
     cell = problem.cells[0]
     for number, log_rate in enumerate((-0.1, 0.1)):
         book.add(Trial(cell, Purpose.SEARCH, number), block(math.exp(log_rate)))
-    held_out = {cell: (block(1.0), block(1.0))}
-    winner = conclude(problem, book, held_out, {}, num_starts=1, why_ended="").winner
+    scoring = {cell: ScoringBlocks((block(1.0),), (block(1.0), block(1.0)))}
+    winner = conclude(problem, book, scoring, {}, num_starts=1, why_ended="").winner
     assert winner is not None
-    # Squares 2 * 0.1 ** 2 over 2 degrees of freedom: sd 0.1; t is 4.30; two blocks.
+    # Squares 2 * 0.1 ** 2 over 2 degrees of freedom: sd 0.1; t is 4.30; two held-out blocks.
     half = 4.30 * 0.1 / math.sqrt(2)
     assert winner.good_requests_per_s_ci95 == pytest.approx((math.exp(-half), math.exp(half)))
 
@@ -57,7 +62,8 @@ def test_the_advantage_is_over_the_best_of_the_same_and_of_the_other_servers() -
     for number in range(4):
         for cell, rate in ((winner, 4.0), (same, 3.0), (other, 2.0)):
             book.add(Trial(cell, Purpose.SEARCH, number), block(rate))
-    outcome = conclude(problem, book, {winner: (block(4.0),)}, {}, num_starts=2, why_ended="")
+    scoring = {winner: ScoringBlocks((block(4.0),), (block(4.0),))}
+    outcome = conclude(problem, book, scoring, {}, num_starts=2, why_ended="")
     assert [one.over for one in outcome.advantages] == [same, other]
     assert outcome.advantages[0].relative == pytest.approx(1 / 3, abs=0.05)
     assert outcome.advantages[1].relative == pytest.approx(1.0, abs=0.1)
@@ -82,21 +88,21 @@ def test_a_cell_that_misses_surely_is_worth_less_than_its_goodput() -> None:
     assert book.best_of(meets.restart) == meets
 
 
-def test_the_attained_interval_of_a_finalist_holds_for_all_finalists_at_once() -> None:
-    """Bonferroni: the normal quantile of 5 % over 2, two-sided, is 2.2414."""
+def test_the_attained_intervals_of_the_finalists_hold_at_once_and_the_winners_alone() -> None:
+    """Bonferroni for two finalists: the normal quantile of 5 % over 2, two-sided, is 2.2414."""
     problem = make_problem()
     book = TrialBook(problem)
     cells = problem.cells[:2]
     for cell in cells:
         book.add(Trial(cell, Purpose.SEARCH, 0), block(10.0))
-    scores = {cell: (block(10.0, num_met=95, num_requests=100),) for cell in cells}
-    outcome = conclude(problem, book, scores, {}, num_starts=1, why_ended="")
-    alone = conclude(problem, book, {cells[0]: scores[cells[0]]}, {}, num_starts=1, why_ended="")
+    blocks = (block(10.0, num_met=95, num_requests=100),)
+    scoring = {cell: ScoringBlocks(blocks, blocks) for cell in cells}
+    outcome = conclude(problem, book, scoring, {}, num_starts=1, why_ended="")
     both = [finalist.attained_fraction_ci95 for finalist in outcome.finalists]
     assert both == [pytest.approx(wilson_interval(95, 100, 2.2414), abs=1e-5)] * 2
-    assert alone.finalists[0].attained_fraction_ci95 == pytest.approx(
-        wilson_interval(95, 100), abs=1e-5
-    )
+    assert outcome.winner is not None
+    alone = wilson_interval(95, 100)
+    assert outcome.winner.attained_fraction_ci95 == pytest.approx(alone, abs=1e-5)
 
 
 def test_cells_of_the_problem_are_all_combinations() -> None:
