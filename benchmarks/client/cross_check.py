@@ -1,41 +1,48 @@
-"""Measure one server with `paceline bench run` and with `vllm bench serve`, in turn.
+"""Measure one server with `paceline bench run`, `vllm bench serve` and GuideLLM, in turn.
 
-Both send the same number of requests with the same lengths in a closed loop. Each run has prompts
-of its own, so that none is in the server's prefix cache. The server is the mock server unless a URL
-is given.
+All send the same number of requests with the same lengths in a closed loop. Each run has prompts of
+its own, so that none is in the server's prefix cache. The server is a real one: vLLM with the model
+of `--target`, by default the bundled target, without speculation. The order of the tools changes
+from repeat to repeat. GuideLLM is measured where its program is given; it needs an environment of
+its own. `vllm bench serve` needs pandas, which is not among our requirements:
 
-    python benchmarks/client/cross_check.py --results benchmarks/results
+    python3.11 -m venv .clients/guidellm && .clients/guidellm/bin/pip install guidellm==0.8.1
+    pip install --no-deps --target .clients/pandas pandas==3.1.1 python-dateutil six
+    PYTHONPATH=.clients/pandas python benchmarks/client/cross_check.py \\
+        --guidellm .clients/guidellm/bin/guidellm
+
+The mock server is not measured with GuideLLM: its answers have the character U+2028, at which
+GuideLLM 0.8.1 splits lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.client.process import read_report, start_bench
-from benchmarks.client.truth import SERVER_FLAGS
+from benchmarks.client.tools import Load, ServedModel, Tool, guidellm_tool, run_paceline, run_vllm
+from benchmarks.headline.arms import ModelFolders, parse_arm, server_plan
 from benchmarks.results_file import ResultFile, add_allow_dirty
+from benchmarks.servers import running_server
 from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.demo import target_path
 
-_RUN_LIMIT_S = 600
+_OURS = "paceline"
+_KV_CACHE_BYTES = 1 << 30
 
 
 def write_requests(folder: Path, run: str, num_requests: int, max_prompt_chars: int) -> Path:
-    """Requests that both tools read: ours `max_tokens`, vLLM's `output_tokens`. Equal for all runs
-    but for the beginning of each prompt."""
+    """Requests in the format of `paceline bench run`, equal for all runs but for the beginning of
+    each prompt."""
     generator = random.Random(0)
     path = folder / f"{run}.jsonl"
     with path.open("w") as file:
@@ -47,126 +54,85 @@ def write_requests(folder: Path, run: str, num_requests: int, max_prompt_chars: 
     return path
 
 
-def for_vllm(path: Path) -> Path:
-    """The same requests in the format of vLLM's custom data set."""
-    other = path.with_suffix(".vllm.jsonl")
-    with other.open("w") as file:
-        for line in path.read_text().splitlines():
-            request = json.loads(line)
-            entry = {"prompt": request["prompt"], "output_tokens": request["max_tokens"]}
-            file.write(json.dumps(entry) + "\n")
-    return other
-
-
-def run_ours(url: str, requests: Path, num: int, concurrency: int) -> dict[str, float]:
-    """The figures of `paceline bench run`."""
-    words = ["--prompts", str(requests), "--num-requests", str(num)]
-    words += ["--concurrency", str(concurrency)]
-    summary = read_report(start_bench(url, words, requests.parent), requests.parent).document[
-        "summary"
-    ]
-    return {
-        "num_requests": summary["num_requests"] - summary["num_errors"],
-        "output_tokens": summary["output_tokens"],
-        "output_tokens_per_s": summary["output_tokens_per_s"],
-        "requests_per_s": summary["requests_per_s"],
-        **{f"{name}.p50": summary[name]["p50"] for name in ("ttft_ms", "tpot_ms")},
-        **{f"{name}.mean": summary[name]["mean"] for name in ("ttft_ms", "tpot_ms")},
-    }
-
-
-def run_vllm(
-    url: str, model: str, tokenizer: str, requests: Path, num: int, concurrency: int
-) -> dict[str, float]:
-    """The figures of `vllm bench serve`."""
-    folder = requests.parent
-    command = [str(Path(sys.executable).parent / "vllm"), "bench", "serve"]
-    command += ["--backend", "openai", "--base-url", url, "--model", model]
-    command += ["--tokenizer", tokenizer, "--endpoint", "/v1/completions"]
-    command += ["--dataset-name", "custom", "--dataset-path", str(for_vllm(requests))]
-    command += ["--custom-output-len", "-1", "--skip-chat-template", "--ignore-eos"]
-    command += ["--num-prompts", str(num), "--max-concurrency", str(concurrency)]
-    command += ["--temperature", "0", "--save-result", "--disable-tqdm"]
-    command += ["--result-dir", str(folder), "--result-filename", "vllm.json"]
-    command += ["--percentile-metrics", "ttft,tpot", "--ready-check-timeout-sec", "0"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=_RUN_LIMIT_S,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
-    )
-    if done.returncode:
-        raise RuntimeError(f"vllm bench serve ended with {done.returncode}: {done.stderr[-2000:]}")
-    result = json.loads((folder / "vllm.json").read_text())
-    return {
-        "num_requests": result["completed"],
-        "output_tokens": result["total_output_tokens"],
-        "output_tokens_per_s": result["output_throughput"],
-        "requests_per_s": result["request_throughput"],
-        **{f"{name}.p50": result[f"median_{name}"] for name in ("ttft_ms", "tpot_ms")},
-        **{f"{name}.mean": result[f"mean_{name}"] for name in ("ttft_ms", "tpot_ms")},
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--url", help="of a running server; the mock server by default")
-    parser.add_argument("--model", default="m", help="the served name")
-    parser.add_argument("--tokenizer", help="the bundled target's by default")
-    parser.add_argument("--num-requests", type=int, default=60)
-    parser.add_argument("--max-prompt-chars", type=int, default=1200)
-    parser.add_argument("--concurrency", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
-    add_allow_dirty(parser)
-    arguments = parser.parse_args()
+    """Run the command."""
+    arguments = _parser().parse_args()
     environment = describe_environment(sys.argv)
     name = f"bench-cross-check-{environment.date_utc[:10]}.json"
     result = ResultFile(arguments.results / name, allow_dirty=arguments.allow_dirty)
-    runs: list[dict[str, Any]] = []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url, tokenizer = arguments.url, arguments.tokenizer
-        if url is None:
-            url = stack.enter_context(spawn_mock_vllm(*SERVER_FLAGS)).url
-        if tokenizer is None:
-            from paceline.demo import target_path
-
-            tokenizer = str(target_path())
-        for repeat in range(arguments.repeats):
-            size = (arguments.num_requests, arguments.max_prompt_chars)
-            requests = write_requests(folder, f"ours{repeat}", *size)
-            ours = run_ours(url, requests, arguments.num_requests, arguments.concurrency)
-            requests = write_requests(folder, f"vllm{repeat}", *size)
-            theirs = run_vllm(
-                url,
-                arguments.model,
-                tokenizer,
-                requests,
-                arguments.num_requests,
-                arguments.concurrency,
-            )
-            runs.append({"repeat": repeat, "paceline": ours, "vllm": theirs})
-            print({k: f"{ours[k] / theirs[k] - 1:+.2%}" for k in theirs}, flush=True)
-    ratios = {
-        figure: [run["paceline"][figure] / run["vllm"][figure] for run in runs]
-        for figure in runs[0]["vllm"]
-    }
+    tools: dict[str, Tool] = {_OURS: run_paceline, "vllm": run_vllm}
+    if arguments.guidellm is not None:
+        tools["guidellm"] = guidellm_tool(arguments.guidellm.absolute())
+    target = str(arguments.target or target_path())
+    plan = server_plan(parse_arm("vllm+layout"), ModelFolders("model", target, ""), _KV_CACHE_BYTES)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with running_server("vllm", plan, folder) as server:
+            model = ServedModel(server.url, target, target)
+            runs = _measure(model, tools, folder, arguments)
     document = {
-        "schema_version": 1,
+        "schema_version": 2,
         "kind": "bench cross-check",
         "environment": asdict(environment),
-        "server": arguments.url or ["paceline", "mock-vllm", *SERVER_FLAGS],
-        "ratios": {
-            figure: {"median": statistics.median(r), "min": min(r), "max": max(r)}
-            for figure, r in ratios.items()
+        "server": plan,
+        "settings": {
+            key: getattr(arguments, key)
+            for key in ("num_requests", "max_prompt_chars", "concurrency", "repeats")
         },
+        "ratios": {other: _ratios(runs, other) for other in tools if other != _OURS},
         "runs": runs,
     }
     result.write(document)
     print(f"written: {result.path}")
+
+
+def _measure(
+    model: ServedModel, tools: dict[str, Tool], folder: Path, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    runs = []
+    names = list(tools)
+    for repeat in range(-1, arguments.repeats):  # -1: a warm-up, which is dropped
+        found: dict[str, Any] = {"repeat": repeat}
+        for name in names:
+            requests = write_requests(
+                folder, f"{name}{repeat}", arguments.num_requests, arguments.max_prompt_chars
+            )
+            load = Load(requests, arguments.num_requests, arguments.concurrency)
+            found[name] = tools[name](model, load)
+        names = [*names[1:], names[0]]
+        if repeat < 0:
+            continue
+        runs.append(found)
+        for name in tools:
+            shown = {k: f"{found[_OURS][k] / v - 1:+.2%}" for k, v in found[name].items()}
+            print(f"{repeat}: paceline against {name}: {shown}", flush=True)
+    return runs
+
+
+def _ratios(runs: list[dict[str, Any]], other: str) -> dict[str, dict[str, float]]:
+    """Our figure divided by the other tool's, per figure, over the repeats."""
+    found = {}
+    for figure in runs[0][other]:
+        ratios = [run[_OURS][figure] / run[other][figure] for run in runs]
+        found[figure] = {
+            "median": statistics.median(ratios),
+            "min": min(ratios),
+            "max": max(ratios),
+        }
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--target", type=Path, help="folder of the model; the bundled target")
+    parser.add_argument("--guidellm", type=Path, metavar="FILE", help="GuideLLM's program")
+    parser.add_argument("--num-requests", type=int, default=100)
+    parser.add_argument("--max-prompt-chars", type=int, default=1200)
+    parser.add_argument("--concurrency", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
+    add_allow_dirty(parser)
+    return parser
 
 
 if __name__ == "__main__":

@@ -39,6 +39,11 @@ def render_report(document: Mapping[str, Any]) -> str:
         raise ReportError(
             f"it lacks a part of a {kind} document ({type(error).__name__}: {error})"
         ) from error
+    return render_page(title, subtitle, body)
+
+
+def render_page(title: str, subtitle: str, body: str) -> str:
+    """One self-contained page; `body` is HTML, the other texts are escaped here."""
     style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

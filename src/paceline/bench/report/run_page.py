@@ -21,9 +21,15 @@ _DEFINITIONS = {
     "Time between chunks": "Between two pieces of text of one answer. With speculation a piece "
     "holds several tokens, so this is not the time per token.",
     "Whole request": "From the moment a request was due to the end of its answer.",
+    "Dispatch delay": "From the moment a request was due until the load generator sent it. It is "
+    "part of the other times; a long one means that the load generator was too slow.",
     "p50, p90, p99": "Half, nine of ten, and 99 of 100 requests were at least this fast.",
     "95 % interval": "Where the true value of a percentile lies with 95 % certainty, as far as the "
     "spread between requests goes; it does not cover differences between runs.",
+}
+_DEFINITIONS_OF_PHASES = {
+    "Adaptation lag": "From the beginning of a phase until the output tokens/s stay near their "
+    "level in its second half, as the mean of the repeats; unknown if the phase is too short.",
 }
 _CONFIG = {
     "url": "server",
@@ -77,7 +83,9 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
             "A load generator sent requests to the server and timed the answers as a client sees "
             "them. Times count from the moment a request was due, so waiting is included."
         ),
-        elements.definitions(_DEFINITIONS),
+        elements.definitions(
+            {**_DEFINITIONS, **(_DEFINITIONS_OF_PHASES if document.get("phases") else {})}
+        ),
         elements.properties(document["config"], _CONFIG),
     )
     yield elements.section("Machine and versions", elements.environment(document["environment"]))
@@ -206,7 +214,8 @@ def _series_plot(document: Mapping[str, Any]) -> Iterator[str]:
             time_plot(
                 lines, "time in s", "output tokens/s", "Output tokens/s over time", with_zero=True
             ),
-            "Output tokens per second over the time of the run.",
+            "Output tokens per second over the time of the run."
+            + (f" The first {len(lines)} of {len(repeats)} repeats." * (len(lines) < len(repeats))),
         )
 
 

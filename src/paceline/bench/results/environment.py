@@ -15,6 +15,7 @@ from pathlib import Path
 import paceline
 from paceline.bench.results.source_state import source_state
 
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
 _SECRET_FLAGS = ("--api-key", "--admin-key", "--reference-api-key")
 
 
@@ -67,9 +68,9 @@ def describe_environment(argv: Sequence[str]) -> Environment:
 
 
 def render_command(argv: Sequence[str]) -> str:
-    """The command line as typed, with the API key replaced by `***`."""
+    """The command line as typed, with API keys and passwords in URLs replaced by `***`."""
     words: list[str] = []
-    for word in argv:
+    for word in (_USER_INFO.sub("***@", word) for word in argv):
         flag, separator, _ = word.partition("=")
         if words and words[-1] in _SECRET_FLAGS:
             words.append("***")

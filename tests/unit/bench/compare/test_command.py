@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from paceline.bench.command import bench
+from paceline.bench.compare import measure
+from paceline.bench.compare.block_runner import HttpBlockRunner
+from paceline.bench.compare.contrasts import Arm, Block
 from paceline.mock_vllm.spawn import spawn_mock_vllm
 from unit.bench.bench_process import interrupt, start_bench
 from unit.bench.simulated import SimulatedServer
@@ -25,6 +31,27 @@ def write_prompts(path: Path, **script: object) -> str:
     return str(path)
 
 
+class TimeByTokens(HttpBlockRunner):
+    """Takes 64 ms by the tokens of a block for its time per token, whatever this machine does."""
+
+    async def run(self, arm: Arm, round_index: int, position: int) -> Block:
+        block = await super().run(arm, round_index, position)
+        return replace(block, tpot_ms=64.0 / block.output_tokens)
+
+
+@pytest.fixture
+def counted_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round takes one second of the campaign's clock, and tokens take `TimeByTokens`.
+
+    A busy machine finishes too few rounds for a verdict, and reads short answers in one piece.
+    """
+    seconds = count()
+    clock = SimpleNamespace(perf_counter=lambda: float(next(seconds)))
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "HttpBlockRunner", TimeByTokens)
+
+
+@pytest.mark.usefixtures("counted_time")
 def test_a_server_against_itself_writes_the_promised_document(
     threaded_server: SimulatedServer, tmp_path: Path
 ) -> None:
@@ -32,8 +59,8 @@ def test_a_server_against_itself_writes_the_promised_document(
     report = tmp_path / "report.json"
     result = invoke(
         *(threaded_server.url, threaded_server.url, "--prompts", prompts),
-        *("--max-minutes", "0.05", "--block-seconds", "0.02", "--json", str(report)),
-        *("--api-key", "secret", "--confidence", "0.999", "--margin", "90"),
+        *("--max-minutes", "0.3", "--block-seconds", "0.02", "--json", str(report)),
+        *("--api-key", "secret", "--confidence", "0.999", "--figure", "tpot_ms"),
     )
     assert result.exit_code == 0, result.output
     document = json.loads(report.read_text())
@@ -63,24 +90,24 @@ def requests_of_blocks(server: SimulatedServer) -> list[int]:
     return [count for salt, count in salts.items() if re.search(r"-\d+-\d$", salt)]
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_slower_server_is_found(tmp_path: Path) -> None:
-    """Two mock servers with 4 and 16 ms per output token: B takes four times as long."""
+    """A answers with 16 tokens and B with one, so B takes 16 times as long; 17 rounds planned."""
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "abc", "max_tokens": 16}')
     report = tmp_path / "report.json"
-    flags = ("--eos-every-tokens", "0", "--prefill-tokens-per-s", "1e6")
     with (
-        spawn_mock_vllm("--tpot-ms", "4", *flags) as a,
-        spawn_mock_vllm("--tpot-ms", "16", *flags) as b,
+        spawn_mock_vllm("--tpot-ms", "1", "--eos-every-tokens", "0") as a,
+        spawn_mock_vllm("--tpot-ms", "1", "--eos-every-tokens", "1") as b,
     ):
         result = invoke(
-            *(a.url, b.url, "--prompts", str(prompts), "--max-minutes", "0.1"),
-            *("--block-seconds", "0.05", "--json", str(report), "--figure", "tpot_ms"),
+            *(a.url, b.url, "--prompts", str(prompts), "--max-minutes", "0.3"),
+            *("--block-seconds", "0.01", "--json", str(report), "--figure", "tpot_ms"),
         )
     assert result.exit_code == 0, result.output
     document = json.loads(report.read_text())
     assert document["verdict"] == "slower"
-    assert 1.0 < document["difference"]["tpot_ms"]["relative"] < 3.5
+    assert document["difference"]["tpot_ms"]["relative"] == pytest.approx(15.0)
     assert document["figure"] == "tpot_ms"
 
 

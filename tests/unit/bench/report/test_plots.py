@@ -1,10 +1,16 @@
-"""Bars and intervals are drawn to scale, and labels stay inside the plot."""
+"""Bars and intervals are drawn to scale, and no text is cut off or covers another."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import resources
+from itertools import combinations
+
+import pytest
 
 from paceline.bench.report.plots import (
+    MAX_FONT_SIZE,
     WIDTH,
     Bar,
     BarGroup,
@@ -46,13 +52,65 @@ def test_points_stay_inside_the_plot() -> None:
         assert 0 < float(y) < height
 
 
-def test_labels_of_rows_have_room() -> None:
-    """At 13 pixels a letter is about 7 wide; the longest label ends before the plot begins."""
-    names = ("Time per output token", "A with itself")
-    svg = interval_plot([IntervalRow(n, 0.0, None, None, "b", "l") for n in names], 3.0, "%", "t")
-    ends = re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]+)<', svg)
-    assert [name for _, name in ends] == list(names)
-    assert all(7 * len(name) < float(x) for x, name in ends)
+LETTER = 0.6 * MAX_FONT_SIZE
+"""Width of a letter, on average over a text, in the widest fonts that browsers use by default."""
+INTERVALS = [
+    IntervalRow("Time per output token", 12.3, -10.8, 13.1, "b", "+12.3 (-10.8 to +13.1) %"),
+    IntervalRow("A with itself", 0.0, None, None, "aa", "+0.0 %"),
+]
+BARS = [
+    BarGroup("Time to first token", [Bar("p50", 0.0809, "0.0809 ms"), Bar("p99", 140, "140 ms")]),
+    BarGroup("Whole request", [Bar("p50", 1.58, "1.58 s", 1.1, 2.0), Bar("p90", 2, "2 s", 1, 4)]),
+]
+ARMS = [
+    Series("repeat 1", "a", [(0.0, 11_000.0), (600.0, 14_000.0)], is_line=True),
+    Series("repeat 2", "b", [(0.5, 12_000.0)], is_line=True),
+]
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        bar_groups(BARS, "t"),
+        interval_plot(INTERVALS, 3.0, "difference of B from A in %", "t"),
+        time_plot(ARMS, "time in minutes", "Time per output token in ms", "t", with_zero=False),
+        time_plot(ARMS[:1], "time in s", "output tokens/s", "t", with_zero=True),
+    ],
+    ids=["bars", "intervals", "two arms", "one arm"],
+)
+def test_no_text_is_cut_off_or_covers_another_at_the_largest_size(svg: str) -> None:
+    height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])  # type: ignore[index]
+    boxes = list(text_boxes(svg))
+    assert len(boxes) > 4
+    for left, top, right, bottom, text in boxes:
+        assert left >= 0, text
+        assert right <= WIDTH, text
+        assert top >= -1, text
+        assert bottom <= height, text
+    for one, other in combinations(boxes, 2):
+        is_apart = (
+            one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        )
+        assert is_apart, (one, other)
+
+
+def text_boxes(svg: str) -> Iterator[tuple[float, float, float, float, str]]:
+    """Left, top, right and bottom of each text, and the text."""
+    for attributes, text in re.findall(r"<text([^>]*)>([^<]*)</text>", svg):
+        values = dict(re.findall(r'([\w-]+)="([^"]*)"', attributes))
+        width = LETTER * len(text)
+        left = (
+            float(values["x"])
+            - {"start": 0, "middle": width / 2, "end": width}[values["text-anchor"]]
+        )
+        baseline = float(values["y"]) + float(values.get("dy", "0em")[:-2]) * MAX_FONT_SIZE
+        yield left, baseline - 0.75 * MAX_FONT_SIZE, left + width, baseline + 4, text
+
+
+def test_the_style_sheet_enlarges_text_to_at_most_the_largest_size() -> None:
+    style = resources.files("paceline.bench.report").joinpath("style.css").read_text("utf-8")
+    sizes = [float(size) for size in re.findall(r"svg \{[^}]*font-size: ([\d.]+)px", style)]
+    assert max(sizes) == MAX_FONT_SIZE
 
 
 def test_a_line_joins_its_points() -> None:

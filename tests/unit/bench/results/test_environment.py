@@ -17,6 +17,12 @@ def test_the_recorded_command_does_not_contain_keys(flag: str) -> None:
     )
 
 
+def test_the_recorded_command_does_not_contain_passwords_of_urls() -> None:
+    words = ["/usr/bin/paceline", "validate", "http://me:pa55@h:8000", "--admin-url=http://t@h/"]
+    recorded = "paceline validate 'http://***@h:8000' '--admin-url=http://***@h/'"
+    assert render_command(words) == recorded
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
