@@ -54,11 +54,13 @@ DEFAULT_TEMPERATURES = (0.0, 1.0)
 EXIT_INTERRUPTED = 130
 
 
-def refuse_without_torch() -> None:
-    """Raise `click.ClickException` unless torch and transformers are installed."""
+def refuse_without_torch(command: str = "paceline draft") -> None:
+    """Raise `click.ClickException` that names `command`, unless torch and transformers are
+    installed.
+    """
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.ClickException(
-            f"paceline draft needs {' and '.join(missing)}; install Paceline with its extra cpu or "
+            f"{command} needs {' and '.join(missing)}; install Paceline with its extra cpu or "
             "cuda, as for paceline serve"
         )

@@ -96,7 +96,7 @@ def read_prompts(
         raise DraftError(str(error)) from error
     different: dict[str, Prompt] = {}
     for prompt in found:
-        different.setdefault(_key(prompt), prompt)
+        different.setdefault(key_of(prompt), prompt)
     encoded = [
         EncodedPrompt(
             key=key,
@@ -129,7 +129,8 @@ def digest_of(prompts: Sequence[EncodedPrompt]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _key(prompt: Prompt) -> str:
+def key_of(prompt: Prompt) -> str:
+    """The key of its `EncodedPrompt`: a digest of the messages or the text."""
     return _digest(prompt.messages, prompt.text)
 
 
