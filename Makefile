@@ -37,8 +37,9 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
-.PHONY: help install install-dev serve test test-unit test-engine test-clients test-slow chaos soak \
-    fuzz mutation lint check clean
+.PHONY: help install install-dev serve test test-unit unit-policies unit-gateway unit-models \
+    unit-rest test-engine engine-serving engine-drafting engine-rest test-clients test-slow chaos \
+    soak fuzz mutation lint check clean
 
 help:
 	@sed -n '3,11s/^#   //p' Makefile
@@ -78,14 +79,46 @@ lint: $(DEV)
 	@$(BIN)/typos
 	@PYTHONPATH=tools $(BIN)/python -m plain_words
 
-# Many of these tests wait for processes and time limits, so more of them run than there are cores.
-test-unit: $(DEV)
-	@nice $(BIN)/python -m pytest -q --numprocesses 3 --dist worksteal tests/unit
+# Groups of rooms, several at a time: each process imports and collects the tests of its group only.
+# torch and transformers, which take 5 s to import, are in the group of the models. Many tests of the
+# gateway and of the rest wait for processes and time limits: two workers each.
+UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize)
+UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
+UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
+UNIT_GROUPS := unit-policies unit-gateway unit-rest unit-models
 
-# An engine's start keeps one core busy. The tests of a file share an engine.
-test-engine: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder \
-	    --durations 10 tests/engine
+unit-policies: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
+
+unit-gateway: $(DEV)
+	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal $(UNIT_GATEWAY)
+
+unit-models: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_MODELS)
+
+unit-rest: $(DEV)
+	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal tests/unit \
+	    $(addprefix --ignore=,$(UNIT_MODELS) $(UNIT_GATEWAY) $(UNIT_POLICIES))
+
+test-unit: $(DEV)
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(UNIT_GROUPS)
+
+# One process each. Drafting and the rest import vLLM once for their forked engines; the servers are
+# processes of their own.
+ENGINE_GROUPS := engine-serving engine-drafting engine-rest
+
+engine-serving: $(DEV) $(CLIENTS_IN)
+	@$(BIN)/python -m pytest -q --durations 5 tests/engine/serving
+
+engine-drafting: $(DEV)
+	@$(BIN)/python -m pytest -q --durations 5 tests/engine/drafting
+
+engine-rest: $(DEV)
+	@$(BIN)/python -m pytest -q --durations 5 tests/engine \
+	    --ignore=tests/engine/serving --ignore=tests/engine/drafting
+
+test-engine: $(DEV)
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(ENGINE_GROUPS)
 
 # Each client is a process that takes seconds to import and waits for Retry-After.
 test-clients: $(DEV) $(CLIENTS_IN)
@@ -128,12 +161,12 @@ soak: $(DEV)
 	@$(BIN)/python benchmarks/chaos_real.py
 	@$(BIN)/python benchmarks/chaos_real.py --fault hangs
 
-# Two at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients wait, and
-# the unit tests compute. Each prints its output when it ends. The engine tests compute on both
-# cores, so they run alone.
+# Two or three at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients
+# wait, and the unit tests compute. Each prints its output when it ends. The engine tests compute on
+# both cores, so nothing runs beside them.
 test: $(DEV) $(CLIENTS_IN)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-clients test-unit
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(UNIT_GROUPS) test-clients
 	@$(MAKE) --no-print-directory test-engine
 
 clean:

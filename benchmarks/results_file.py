@@ -85,6 +85,13 @@ def begin_or_resume(
     return result, {**earlier, **{key: begun[key] for key in same}}
 
 
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--resume`, for `begin_or_resume`."""
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="complete this result; needs the same options"
+    )
+
+
 def add_allow_dirty(parser: argparse.ArgumentParser) -> None:
     """Add the flag `--allow-dirty`, for `ResultFile`."""
     parser.add_argument(

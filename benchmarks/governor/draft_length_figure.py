@@ -1,8 +1,10 @@
 """Draw the picture of the README: draft length, load and rate over one governed run.
 
-    python benchmarks/governor/draft_length_figure.py RAW_RESULT docs/images/draft-length.svg
+    python benchmarks/governor/draft_length_figure.py \\
+        benchmarks/results/earlier/governor-twin-model-2026-11-21.json.gz \\
+        docs/images/draft-length.svg
 
-`RAW_RESULT` is a result file of `run.py`. Needs matplotlib, which `make install-dev`
+The first file is a result of `run.py`. Needs matplotlib, which `make install-dev`
 installs.
 """
 
@@ -36,17 +38,21 @@ def draw(document: dict[str, Any], repeat: int, out: Path) -> None:
         for axes in (upper, lower):
             if number % 2 == 0:
                 axes.axvspan(begin_s, end_s, color=_SHADE, linewidth=0)
-        words = phase["name"].split(" ", 1)[1].replace("predictable long", "long, predictable")
+        words = phase["name"].split(" ", 1)[1].replace("predictable long", "predictable,\nlong")
         noun = "request" if phase["concurrency"] == 1 else "requests"
         upper.text(
-            (begin_s + end_s) / 2, 9.0, f"{phase['concurrency']} {noun}\n{words}", ha="center"
+            (begin_s + end_s) / 2,
+            11.2,
+            f"{phase['concurrency']} {noun}\n{words}",
+            ha="center",
+            va="top",
         )
     upper.step(run["governor"]["t_s"], run["governor"]["draft_length"], where="post", color=_LENGTH)
-    upper.set(ylim=(-0.4, 10.6), yticks=range(0, 9, 2), ylabel="draft length")
+    upper.set(ylim=(-0.4, 11.5), yticks=range(0, 9, 2), ylabel="draft length, tokens")
     for found, colour, name in ((none, "#888888", "no speculation"), (run, _RATE, "governed")):
         rates = [phase["tokens_per_s"] for phase in found["phases"]]
         lower.stairs(rates, [0.0, *ends], color=colour, label=name, baseline=None, linewidth=1.6)
-    lower.set(xlabel="seconds", ylabel="output tokens/s", ylim=(0, None), xlim=(0, ends[-1]))
+    lower.set(xlabel="time, s", ylabel="output tokens/s", ylim=(0, None), xlim=(0, ends[-1]))
     lower.legend(frameon=False, loc="upper right", ncols=2)
     for axes in (upper, lower):
         axes.spines[["top", "right"]].set_visible(False)

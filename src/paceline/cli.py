@@ -28,6 +28,11 @@ _COMMANDS = {
     ),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
+    "quality": (
+        "paceline.quality.command",
+        "quality",
+        "Compare a quantized model with the original.",
+    ),
     "quantize": (
         "paceline.quantize.command",
         "quantize",
@@ -47,6 +52,11 @@ _COMMANDS = {
         "paceline.tune.command",
         "tune",
         "Find the configuration with the most goodput per $.",
+    ),
+    "validate": (
+        "paceline.validate.command",
+        "validate",
+        "Execute the pre-deployment checklist.",
     ),
     "mock-vllm": (
         "paceline.mock_vllm.command",

@@ -69,12 +69,27 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         least=-max(served),
         most=-min(served),
     )
-    summary = read("chaos-real-2026-11-21.json")["summary"]
+    kills, hangs, earlier = (
+        read(f"chaos-real-{name}.json")["total"]
+        for name in ("kills-2026-11-23-2", "hangs-2026-11-23", "kills-2026-11-23")
+    )
+    both = {
+        key: kills[key] + hangs[key]
+        for key in ("num_requests", "num_eligible_streams", "num_eligible_streams_completed")
+    }
     yield claim(
-        "real engines received {num_kills} SIGKILLs, none of {num_requests:,} requests was lost "
-        "before its first token, and {num_eligible_streams_completed:,} of "
-        "{num_eligible_streams:,} eligible streams",
-        **summary,
+        "received {num_kills} SIGKILLs and {num_hangs} SIGSTOPs, none of {num_requests:,} requests "
+        "was lost before its first token, and {num_eligible_streams_completed:,} of "
+        "{num_eligible_streams:,} streams that can be continued",
+        num_kills=kills["num_faults_injected"],
+        num_hangs=hangs["num_faults_injected"],
+        **both,
+    )
+    yield claim(
+        "A run of {num_kills} SIGKILLs before the last fix lost {num_lost} of {num_streams:,}",
+        num_kills=earlier["num_faults_injected"],
+        num_lost=earlier["num_eligible_streams"] - earlier["num_eligible_streams_completed"],
+        num_streams=earlier["num_eligible_streams"],
     )
     latency = read("gateway-added-latency-2026-11-21.json.gz")
     (shape,) = (one["level"] for one in latency["levels"] if one["level"]["name"] == "256-brisk")

@@ -45,7 +45,7 @@ def plot_decisions(measured: Measured, arm: str) -> str:
     figure = new_figure(12.0, 4.6)
     lengths, accepted = figure.subplots(2, 1, sharex=True)
     for panel, title in (
-        (lengths, f"{arm}: draft length in force, by repeat"),
+        (lengths, f"{arm}: draft length in tokens, by repeat"),
         (accepted, "accepted fraction of the tokens drafted since the previous sample, by repeat"),
     ):
         _draw_phases(panel, measured)
@@ -56,7 +56,7 @@ def plot_decisions(measured: Measured, arm: str) -> str:
             accepted.plot(*zip(*stretch, strict=True), color=colour(index))
     lengths.set_ylim(bottom=0.0)
     accepted.set_ylim(0.0, 1.05)
-    accepted.set_xlabel("seconds")
+    accepted.set_xlabel("time, s")
     return render_svg(figure)
 
 
@@ -73,7 +73,7 @@ def plot_regret(measured: Measured, findings: Findings, arms: Sequence[str]) -> 
     panel.set_title(
         "tokens fewer than the oracle (best fixed length of each phase), mean of repeats", pad=14
     )
-    panel.set_xlabel("seconds")
+    panel.set_xlabel("time, s")
     draw_legend(figure, panel)
     return render_svg(figure)
 

@@ -75,7 +75,13 @@ def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm, bias: float) -> No
     assert state["sampled_speculation"] == "on"
 
 
-@pytest.mark.parametrize("direction", [-1, 1], ids=["too low", "too high"])
+@pytest.mark.parametrize(
+    "direction",
+    [
+        pytest.param(-1, id="too low"),
+        pytest.param(1, marks=pytest.mark.slow, id="too high"),
+    ],
+)
 @pytest.mark.parametrize("bias", BIASES)
 def test_a_bias_is_found(arm: Arm, bias: float, direction: int) -> None:
     """Acceptance thresholds that are too low and too high by this share.

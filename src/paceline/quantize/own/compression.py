@@ -114,19 +114,47 @@ def decompress_layer(
     stored: Mapping[str, torch.Tensor], scheme: Scheme, group_size: int | None
 ) -> dict[str, torch.Tensor]:
     """Return the matrices as a server computes with them, in float32, from their stored tensors."""
-    found = {}
-    for name in LINEARS:
-        scales = stored[f"{name}.weight_scale"].float()
-        if scheme.format == "nvfp4":
-            values = _unpack_fp4(stored[f"{name}.weight_packed"])
-            scales = scales / stored[f"{name}.weight_global_scale"]
-        elif scheme.has_groups:
-            values = _unpack_int4(stored[f"{name}.weight_packed"])
-        else:
-            values = stored[f"{name}.weight"].float()
-        groups = values.reshape(len(values), scales.shape[1], -1)
-        found[name] = (groups * scales.unsqueeze(-1)).reshape(values.shape)
-    return found
+    return {
+        name: decompress_matrix(
+            {
+                key.removeprefix(f"{name}."): tensor
+                for key, tensor in stored.items()
+                if key.startswith(f"{name}.")
+            },
+            scheme,
+        )
+        for name in LINEARS
+    }
+
+
+def decompress_matrix(local: Mapping[str, torch.Tensor], scheme: Scheme) -> torch.Tensor:
+    """Return a matrix as a server computes with it, in float32.
+
+    `local` has its stored tensors by the last part of their names, such as `weight_scale`.
+    """
+    scales = local["weight_scale"].float()
+    if scheme.format == "nvfp4":
+        values = _unpack_fp4(local["weight_packed"])
+        scales = scales / local["weight_global_scale"]
+    elif scheme.has_groups:
+        values = _unpack_int4(local["weight_packed"])
+    else:
+        values = local["weight"].float()
+    groups = values.reshape(len(values), scales.shape[1], -1)
+    return (groups * scales.unsqueeze(-1)).reshape(values.shape)
+
+
+def round_matrix(
+    weight: torch.Tensor, scheme: Scheme, group_size: int | None, model_dtype: str
+) -> torch.Tensor:
+    """Return a matrix rounded to the nearest values of the scheme, in float32."""
+    if scheme.format == "nvfp4":
+        local = _compress_fp4(weight.float(), shared_maximum([weight]))
+    else:
+        dtype = scale_dtype(scheme, model_dtype)
+        scales = choose_scales(weight, scheme, group_size, dtype)
+        local = _compress(weight.float(), scales, scheme, group_size, dtype)
+    return decompress_matrix(local, scheme)
 
 
 def _compress(

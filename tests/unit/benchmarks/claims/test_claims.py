@@ -96,7 +96,7 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
 @pytest.mark.parametrize(
     ("document", "result", "path"),
     [
-        ("README.md", "chaos-real-2026-11-21.json", ("summary", "num_requests")),
+        ("README.md", "chaos-real-kills-", ("total", "num_requests")),
         (
             "README.md",
             "governor-interleaved-twin-model-trace-2026-11-22.json.gz",
@@ -125,8 +125,10 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
     ],
 )
 def test_a_changed_raw_result_is_found(document: str, result: str, path: tuple[Any, ...]) -> None:
+    """`result` is the start of a name: a newer result of the same day or a later one has another end."""
+
     def read(name: str) -> Mapping[str, Any]:
-        return _with_half_as_much_again(READ(name), path) if name == result else READ(name)
+        return _with_half_as_much_again(READ(name), path) if name.startswith(result) else READ(name)
 
     problems = find_all_problems(read=read, only=document)
     assert any("does not print what the raw result gives" in problem for problem in problems)
