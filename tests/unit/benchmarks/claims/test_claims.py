@@ -125,7 +125,7 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
     ],
 )
 def test_a_changed_raw_result_is_found(document: str, result: str, path: tuple[Any, ...]) -> None:
-    """`result` is the start of a name: a newer result of the same day or a later one has another end."""
+    """`result` is the start of a name: newer results have another end."""
 
     def read(name: str) -> Mapping[str, Any]:
         return _with_half_as_much_again(READ(name), path) if name.startswith(result) else READ(name)
