@@ -149,6 +149,7 @@ def _supervisor(
         log=plan.log_folder / f"{engine.name}.log",
         run_folder=plan.run_folder / engine.name,
         start_timeout_s=plan.start_timeout_s,
+        max_restart_delay_s=plan.max_restart_delay_s,
         on_progress=on_progress,
         before_ready=functools.partial(
             _restore_governor,

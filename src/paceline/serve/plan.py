@@ -66,6 +66,7 @@ class ServePlan:
     served_name: str | None
     """Model id of the engines; None when there are none."""
     start_timeout_s: float
+    max_restart_delay_s: float
     log_folder: Path
     run_folder: Path
     """For the folders of the engines started by this run, each named after its engine."""
@@ -102,6 +103,7 @@ def make_plan(
             engines=(),
             served_name=None,
             start_timeout_s=engine.start_timeout_s,
+            max_restart_delay_s=engine.max_restart_delay_s,
             log_folder=log_folder,
             run_folder=run_folder,
             reasons=("engine.replicas is 0: only remote replicas are served", workers_reason),
@@ -162,6 +164,7 @@ def make_plan(
         engines=tuple(engines),
         served_name=spec.served_name,
         start_timeout_s=engine.start_timeout_s,
+        max_restart_delay_s=engine.max_restart_delay_s,
         log_folder=log_folder,
         run_folder=run_folder,
         reasons=tuple(reasons),

@@ -15,6 +15,7 @@ MODEL = "paceline-demo"
 CONFIG: dict[str, Any] = {
     "engine": {
         "replicas": 2,
+        "max_restart_delay_s": 2.0,  # else a minute passes between faults that follow one another
         "vllm_args": ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"],
     },
     "server": {"granted_fields": ["ignore_eos", "prompt_logprobs"]},

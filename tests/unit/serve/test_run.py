@@ -41,6 +41,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
         engines=(EnginePlan("engine-0", command),),
         served_name="fake",
         start_timeout_s=20,
+        max_restart_delay_s=60,
         log_folder=folder / "log",
         run_folder=folder / "run",
         reasons=(),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from paceline.engine.launch.command import EngineCommand
-from paceline.engine.process.backoff import Backoff
+from paceline.engine.process.backoff import MAX_DELAY_S, Backoff
 from paceline.engine.process.engine_probe import (
     EngineProbe,
     EngineProbeFailed,
@@ -87,6 +87,7 @@ class EngineSupervisor:
         log: Path,
         run_folder: Path,
         start_timeout_s: float,
+        max_restart_delay_s: float = MAX_DELAY_S,
         on_progress: Callable[[str, str], None] = lambda name, step: None,
         before_ready: Callable[[], Awaitable[None]] = _nothing,
         adopted: RunningEngine | None = None,
@@ -112,6 +113,7 @@ class EngineSupervisor:
         self.log = log
         self._run_folder = run_folder
         self._start_timeout_s = start_timeout_s
+        self._max_restart_delay_s = max_restart_delay_s
         self._on_progress = on_progress
         self._before_ready = before_ready
         self._has_served = asyncio.Event()
@@ -168,7 +170,7 @@ class EngineSupervisor:
 
         An engine that has served before is restarted without limit, with increasing delays.
         """
-        backoff = Backoff()
+        backoff = Backoff(max_delay_s=self._max_restart_delay_s)
         while not self._is_released:
             last_errors: list[str] = []
             try:

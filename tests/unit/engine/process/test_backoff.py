@@ -13,6 +13,14 @@ def test_delays_double_up_to_a_minute_and_restarts_never_end() -> None:
     assert delays == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
 
 
+def test_a_lower_longest_delay_holds_after_every_run() -> None:
+    backoff, delays = Backoff(max_delay_s=2.0), []
+    for ready_for_s in (None, None, None, None, 60.0, 1.0):
+        backoff = backoff.after(ready_for_s)
+        delays.append(backoff.delay_s)
+    assert delays == [0.5, 1, 2, 2, 0.5, 1]
+
+
 def test_a_stable_run_resets_the_failure_count() -> None:
     backoff = Backoff(num_failures=7)
     assert backoff.after(ready_for_s=59.0).num_failures == 8

@@ -26,6 +26,7 @@ async def test_the_first_signal_ends_the_start(tmp_path: Path, number: signal.Si
     fleet = FleetSettings(entries=(ReplicaEntry(url="http://127.0.0.1:9"),))
     plan = ServePlan(
         gateway=replace(WORKERS, fleet=fleet), engines=(), served_name=None, start_timeout_s=30,
+        max_restart_delay_s=60,
         log_folder=tmp_path, run_folder=tmp_path, reasons=(),
     )  # fmt: skip
     messages: list[tuple[str, str]] = []
