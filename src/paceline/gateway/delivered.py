@@ -43,8 +43,8 @@ class TokenDelta(msgspec.Struct, frozen=True, gc=False):
     """Why the part has more than is recorded here; None when everything is recorded."""
     has_all_ids: bool = False
     """Whether the part's ids are recorded nevertheless; without effect unless something is lost."""
-    is_silent: bool = False
-    """Some of the ids came without content: the engine has a parser, or they have no text."""
+    num_silent_ids: int = 0
+    """Ids at the end that came without content: the engine parses them, or they have no text."""
 
 
 class AnswerPart(msgspec.Struct, frozen=True, gc=False):
@@ -73,8 +73,8 @@ class DeliveredAnswer:
     """
 
     __slots__ = (
-        "_lacks_ids", "_reported_usage", "_text", "finish_reason", "has_data", "has_silent_ids",
-        "has_usage", "head", "ids", "is_inside_event", "lost", "prompt_ids",
+        "_lacks_ids", "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head",
+        "ids", "is_inside_event", "lost", "num_silent_ids", "prompt_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -94,8 +94,8 @@ class DeliveredAnswer:
         """The client has the chunk with the usage."""
         self.lost: str | None = None
         """Why part of the answer is not recorded; None when `ids` and `text` are everything."""
-        self.has_silent_ids = False
-        """Some ids came without content; see `TokenDelta.is_silent`."""
+        self.num_silent_ids = 0
+        """Ids at the end that came without content; see `TokenDelta.num_silent_ids`."""
         self._lacks_ids = False
         self._reported_usage: Usage | None = None
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
@@ -135,11 +135,14 @@ class DeliveredAnswer:
             self.prompt_ids = array("I", delta.prompt_ids)
         if delta.start < len(self.ids):
             del self.ids[delta.start :]
+            self.num_silent_ids = 0  # another replica generates them, without a parser
+        if delta.num_silent_ids < len(delta.ids):
+            self.num_silent_ids = 0
+        self.num_silent_ids += delta.num_silent_ids
         self.ids.extend(delta.ids)
         self._text.write(delta.text)
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.has_usage = self.has_usage or delta.has_usage
-        self.has_silent_ids = self.has_silent_ids or delta.is_silent
         self.lost = self.lost or delta.lost
         if delta.lost is not None and not delta.has_all_ids:
             self._lacks_ids = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paceline.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
 from paceline.gateway.usage import Usage
 
@@ -41,6 +43,21 @@ def test_ids_that_are_generated_again_replace_those_before() -> None:
     answer = delivered(tokens(TokenDelta(0, [4, 5, 6], "a")), tokens(TokenDelta(1, [9], "b")))
     assert list(answer.ids) == [4, 9]
     assert answer.text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ([TokenDelta(0, [4], "a"), TokenDelta(1, [5], num_silent_ids=1)], 1),
+        ([TokenDelta(0, [4], num_silent_ids=1), TokenDelta(1, [5], num_silent_ids=1)], 2),
+        ([TokenDelta(0, [4], num_silent_ids=1), TokenDelta(1, [5, 6], num_silent_ids=1)], 1),
+        ([TokenDelta(0, [4], num_silent_ids=1), TokenDelta(1, [5], "b")], 0),
+        ([TokenDelta(0, [4], num_silent_ids=1), TokenDelta(1, has_usage=True)], 1),
+        ([TokenDelta(0, [4, 5], num_silent_ids=1), TokenDelta(1, finish_reason="length")], 0),
+    ],
+)
+def test_ids_without_content_count_at_the_end(deltas: list[TokenDelta], expected: int) -> None:
+    assert delivered(*map(tokens, deltas)).num_silent_ids == expected
 
 
 def test_tokens_are_counted_by_ids_else_by_the_engines_usage() -> None:

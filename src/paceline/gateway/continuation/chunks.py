@@ -16,7 +16,7 @@ from paceline.gateway.delivered import ChunkHead, TokenDelta
 class ChatDelta(msgspec.Struct):
     """The delta of a chat chunk."""
 
-    content: str | msgspec.UnsetType | None = msgspec.UNSET
+    content: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
@@ -48,8 +48,9 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 """Raises msgspec.DecodeError on anything else."""
 
 MAX_SILENT_IDS = 32
-"""Ids without text at the start of an answer, after which it counts as one that the engine parses.
-A character takes four at most; the rest is room for special tokens."""
+"""Ids without content at the start of an answer, after which it counts as one that the engine
+parses. A character takes four at most; the rest is room for special tokens. Text that is held back
+for stop strings has an id per character at most."""
 
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _DATA = b"data:"
@@ -58,22 +59,24 @@ _DATA = b"data:"
 class ChunkReader:
     """Reads the events of one stream in order, and collects what they add until it is taken.
 
-    An engine with a parser sends ids without content while it is inside reasoning or a tool call,
-    and also for every token that has no text: a special one, or the first part of a character. At
-    the start of an answer the next chunk shows which it is, so the answer begins with the first
-    that does. Later ones are noted (`TokenDelta.is_silent`), and `ResumableStream` looks at them.
+    An engine with a parser sends ids without content (or with null) while it is inside reasoning or
+    a tool call, and also for every token that has no text: a special one, or the first part of a
+    character. At the start of an answer the next chunk shows which it is, so the answer begins with
+    the first that does. Later ones are counted (`TokenDelta.num_silent_ids`), and
+    `ResumableStream` looks at them.
     """
 
     __slots__ = (
         "_finish_reason", "_has_all_ids", "_has_content", "_has_usage", "_head", "_ids",
-        "_is_silent", "_num_silent_ids", "_num_taken_ids", "_prompt_ids", "_text", "has_begun",
+        "_max_silent_ids", "_num_silent_ids", "_num_taken_ids", "_prompt_ids", "_text", "has_begun",
         "lost",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, max_held_chars: int = 0) -> None:
+        """`max_held_chars` are held back by the engine for stop strings."""
         self._num_taken_ids = 0
         self._has_content = False
-        self._num_silent_ids = 0
+        self._max_silent_ids = MAX_SILENT_IDS + max_held_chars
         self.has_begun = False
         """The answer has begun, or the stream is known not to be continuable."""
         self.lost: str | None = None
@@ -116,7 +119,7 @@ class ChunkReader:
             self._has_usage,
             self.lost,
             self._has_all_ids,
-            self._is_silent,
+            self._num_silent_ids,
         )
         self._num_taken_ids += len(self._ids)
         self._reset()
@@ -128,7 +131,9 @@ class ChunkReader:
         self._ids = array("I")
         self._text = ""
         self._finish_reason: str | None = None
-        self._has_usage = self._is_silent = False
+        self._has_usage = False
+        self._num_silent_ids = 0
+        """At the end of `_ids`."""
 
     def _note(self, chunk: Chunk) -> None:
         if self._head is None and not self._num_taken_ids:
@@ -152,7 +157,8 @@ class ChunkReader:
             is_parsed = delta.reasoning or delta.reasoning_content or delta.tool_calls
             if choice.token_ids:
                 self._note_silence(len(choice.token_ids), delta)
-            if is_parsed or self._num_silent_ids > MAX_SILENT_IDS:
+            stays_silent = not self._has_content and self._num_silent_ids > self._max_silent_ids
+            if is_parsed or stays_silent:
                 reason = "the engine parses the answer into reasoning or tool calls"
                 self.lose(reason, has_all_ids=choice.token_ids is not None)
         if text and choice.token_ids is None:
@@ -168,9 +174,8 @@ class ChunkReader:
             self.has_begun = True
 
     def _note_silence(self, num_ids: int, delta: ChatDelta) -> None:
-        if delta.content is not msgspec.UNSET:
-            self._has_content = True
-            return
-        self._is_silent = True
-        if not self._has_content:
+        if delta.content is None:
             self._num_silent_ids += num_ids
+        else:
+            self._has_content = True
+            self._num_silent_ids = 0

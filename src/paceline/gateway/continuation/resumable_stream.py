@@ -15,7 +15,7 @@ import msgspec
 from paceline.gateway.continuation.continued_relay import ContinuedRelay, max_held_chars
 from paceline.gateway.continuation.eligibility import why_not_continued
 from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
-from paceline.gateway.continuation.resume_point import find_resume_point
+from paceline.gateway.continuation.resume_point import find_resume_point, has_text_at_end
 from paceline.gateway.continuation.stream_tail import DONE, StreamTail
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
@@ -74,9 +74,17 @@ class ResumableStream:
         """The answer is complete; only the closing events of the stream are missing."""
         return self._delivered.finish_reason is not None
 
+    @property
+    def _may_be_parsed(self) -> bool:
+        """Whether a special token may begin what the engine parses; it is no end of an answer."""
+        return "messages" in self._request and not self._request.get("ignore_eos")
+
     def relay(self) -> TrackedRelay:
         """The relay for the first replica's stream."""
-        return TrackedRelay(shows_ids=bool(self._request.get("return_token_ids")))
+        request = self._request
+        return TrackedRelay(
+            shows_ids=bool(request.get("return_token_ids")), max_held_chars=max_held_chars(request)
+        )
 
     def closing_events(self) -> AnswerPart:
         """The events that a stream with a complete answer lacks."""
@@ -106,8 +114,11 @@ class ResumableStream:
         )
         if point is None:
             raise CannotContinue("the token ids do not decode to the text that was sent")
-        may_parse = delivered.has_silent_ids and not self._request.get("ignore_eos")
-        if point.is_before_hidden_text and may_parse:
+        # A marker may come alone or, in a step of several tokens, together with content.
+        if self._may_be_parsed and (
+            point.is_before_hidden_text
+            or await has_text_at_end(delivered.ids, delivered.num_silent_ids, detokenise)
+        ):
             # Another replica would be asked for a completion, which is not parsed.
             raise CannotContinue("the engine may have begun to parse reasoning or a tool call")
         is_greedy = self._request.get("temperature") == 0

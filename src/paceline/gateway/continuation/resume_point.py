@@ -96,6 +96,17 @@ async def find_resume_point(
     return None
 
 
+async def has_text_at_end(ids: Sequence[int], num_last: int, detokenise: Detokenise) -> bool:
+    """Whether the last ids have text, apart from an incomplete character; at most two requests."""
+    if not num_last:
+        return False
+    start = len(ids) - num_last
+    context = list(ids[max(start - CONTEXT_IDS, 0) : start])
+    before = await detokenise(context) if context else ""
+    text = await detokenise([*context, *ids[start:]])
+    return text.rstrip(_UNFINISHED) != before.rstrip(_UNFINISHED)
+
+
 async def _first_to_part(
     ids: Sequence[int], text_of: Detokenise, agrees: Callable[[str], bool]
 ) -> int:

@@ -5,7 +5,8 @@ client requested them: the rest is byte for byte what the engine sends without i
 parses answers into reasoning or tool calls sends some more empty chunks).
 
 Events before the first token (a chat's chunk with the role, which vLLM sends together with it) are
-held back until that token: a stream of which the client has received no token can begin anew.
+held back until that token, and tokens without content until the chunk that shows what they are: a
+stream of which the client has received no token can begin anew.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ _IDS_MARK = b'token_ids":['
 class TrackedRelay(SplitterRelay):
     """Turns bytes of the engine into whole events for the client, with their tokens."""
 
-    def __init__(self, *, shows_ids: bool) -> None:
+    def __init__(self, *, shows_ids: bool, max_held_chars: int = 0) -> None:
+        """`max_held_chars` are held back by the engine for stop strings."""
         super().__init__(EventSplitter(MAX_HELD_BYTES))
         self._shows_ids = shows_ids
-        self._reader = ChunkReader()
+        self._reader = ChunkReader(max_held_chars)
         self._before_first = b""
 
     @property

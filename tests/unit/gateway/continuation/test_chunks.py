@@ -37,7 +37,7 @@ def taken(*events: bytes) -> list[TokenDelta]:
                 delta.has_usage,
                 delta.lost,
                 delta.has_all_ids,
-                delta.is_silent,
+                delta.num_silent_ids,
             )
         )
     return deltas
@@ -132,9 +132,20 @@ def test_tokens_without_text_inside_an_answer_are_no_parsed_answer() -> None:
     """For a special token, or part of a character, an engine with a parser sends no content."""
     [delta] = taken(chat_chunk("a", [4]) + silent_chunk(5, 6) + chat_chunk("b", [7]))
     assert (delta.lost, delta.ids, delta.text) == (None, [4, 5, 6, 7], "ab")
-    assert delta.is_silent
+    assert delta.num_silent_ids == 0, "those before other content are known to be no marker"
+    [delta] = taken(chat_chunk("a", [4]) + silent_chunk(5, 6) + silent_chunk(7))
+    assert delta.num_silent_ids == 3
     [delta] = taken(chat_chunk("a", [4]) + chat_chunk("", [5]))
-    assert not delta.is_silent
+    assert delta.num_silent_ids == 0
+
+
+def test_content_that_is_null_is_no_content() -> None:
+    """vLLM's Granite parser sends it while the text may become the beginning of reasoning."""
+    null = {"delta": {"reasoning": None, "content": None}, "token_ids": [4, 5]}
+    reader = ChunkReader()
+    reader.read(role_chunk([1]) + event({"choices": [null]}))
+    assert not reader.has_begun
+    assert reader.take().num_silent_ids == 2
 
 
 def test_tokens_without_text_at_the_start_are_told_apart_by_what_follows() -> None:
@@ -165,6 +176,20 @@ def test_an_answer_that_stays_without_text_counts_as_parsed() -> None:
     delta = reader.take()
     assert delta.lost == "the engine parses the answer into reasoning or tool calls"
     assert (delta.has_all_ids, len(delta.ids)) == (True, MAX_SILENT_IDS + 1)
+
+
+def test_tokens_without_text_inside_an_answer_may_be_many() -> None:
+    """Only at the start does their number decide that the engine parses the answer."""
+    [delta] = taken(chat_chunk("a", [4]) + silent_chunk(*range(MAX_SILENT_IDS + 1)))
+    assert (delta.lost, delta.num_silent_ids) == (None, MAX_SILENT_IDS + 1)
+
+
+def test_text_that_the_engine_holds_back_for_stop_strings_delays_the_start() -> None:
+    reader = ChunkReader(max_held_chars=9)
+    reader.read(silent_chunk(*range(MAX_SILENT_IDS + 9)))
+    assert (reader.has_begun, reader.lost) == (False, None)
+    reader.read(silent_chunk(1))
+    assert reader.has_begun
 
 
 def test_an_answer_begins_with_its_first_id_or_its_end() -> None:

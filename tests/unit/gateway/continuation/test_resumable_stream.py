@@ -14,7 +14,7 @@ from paceline.gateway.continuation.resumable_stream import (
     ResumableStream,
     Resumption,
 )
-from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,
@@ -115,6 +115,15 @@ def test_the_relay_shows_ids_to_a_client_that_requested_them() -> None:
         assert stream.relay().feed(BEGUN).data == expected
 
 
+def test_a_stream_begins_anew_while_the_engine_holds_its_text_back_for_a_stop_string() -> None:
+    """An engine with a parser sends these tokens without content."""
+    chat: dict[str, object] = {"model": "m", "messages": [], "stop": "s" * 40}
+    chunks = role_chunk([120]) + silent_chunk(*b"x" * 39)
+    assert ResumableStream(chat, DeliveredAnswer()).relay().feed(chunks) == NOTHING
+    without = ResumableStream({**chat, "stop": None}, DeliveredAnswer()).relay()
+    assert without.feed(chunks) != NOTHING
+
+
 def test_the_rest_of_a_stream_is_requested() -> None:
     resumption = continuation()
     assert isinstance(resumption, Resumption)
@@ -163,10 +172,44 @@ def test_a_marker_at_the_end_may_begin_what_another_replica_would_not_parse() ->
 
 
 @pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param(
+            (role_chunk([120]) + chat_chunk("a", [*b"a<t>"]),), id="in the chunk of other tokens"
+        ),
+        pytest.param(
+            (*silent_end(*b"<"), chat_chunk("b", [98]), silent_chunk(*b"<")), id="seen before"
+        ),
+    ],
+)
+def test_a_marker_at_the_end_is_found_wherever_it_came(chunks: tuple[bytes, ...]) -> None:
+    chat: dict[str, object] = {"model": "m", "messages": [], "max_tokens": 9}
+    with pytest.raises(CannotContinue, match="may have begun to parse reasoning or a tool call"):
+        continuation(chat, *chunks)
+
+
+def test_a_marker_is_no_text_held_back_for_a_stop_string() -> None:
+    """Although it is shorter, and the text of the tokens before it is held back."""
+    chat: dict[str, object] = {"model": "m", "messages": [], "max_tokens": 9, "stop": "12345678"}
+    held = role_chunk([120]) + chat_chunk("a", [*b"abc"])
+    assert isinstance(continuation(chat, held), Resumption)
+    with pytest.raises(CannotContinue, match="may have begun to parse reasoning or a tool call"):
+        continuation(chat, held, silent_chunk(*b"<t>"))
+
+
+def test_a_completion_is_not_parsed() -> None:
+    """Text of a special token at its end is generated again."""
+    found = continuation({**REQUEST, "max_tokens": 9}, completion_chunk("a", [*b"a<t>"], None, [1]))
+    assert isinstance(found, Resumption)
+    assert json.loads(found.body)["prompt"] == [1, 97]
+
+
+@pytest.mark.parametrize(
     ("request_ids", "changes"),
     [
         pytest.param(b"<t>", {"ignore_eos": True}, id="the model writes its end"),
         pytest.param("é".encode()[:1], {}, id="part of a character"),
+        pytest.param("é".encode()[:1], {"stop": "12345678"}, id="the same with a stop string"),
     ],
 )
 def test_other_ids_without_text_at_the_end_are_generated_again(

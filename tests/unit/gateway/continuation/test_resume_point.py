@@ -11,6 +11,7 @@ from paceline.gateway.continuation.resume_point import (
     ResumePoint,
     _agrees,
     find_resume_point,
+    has_text_at_end,
     unsent_text,
 )
 
@@ -169,6 +170,24 @@ def test_without_a_prompt_there_is_one_request() -> None:
 def test_a_special_token_at_the_beginning_is_found() -> None:
     found = find_resume_point(PROMPT, [SPECIAL, *b"ab"], "ab", 0, with_a_special_token)
     assert asyncio.run(found) == ResumePoint(3, "")
+
+
+@pytest.mark.parametrize(
+    ("ids", "num_last", "expected"),
+    [
+        (b"ab", 0, False),
+        (b"ab", 1, True),
+        (b"ab", 2, True),
+        ("aé".encode()[:2], 1, False),
+        ("a🚲".encode()[:4], 3, False),
+        ("a🚲".encode()[:4], 2, False),
+        ("a🚲".encode(), 1, True),
+        ("aé".encode()[:2] + b"b", 2, True),
+    ],
+)
+def test_whether_the_last_ids_have_text(ids: bytes, num_last: int, expected: bool) -> None:
+    """An incomplete character at the end is no text, also where it began before these ids."""
+    assert asyncio.run(has_text_at_end(list(ids), num_last, bytes_as_tokens)) is expected
 
 
 def test_one_character_more_than_is_held_back_is_generated_again() -> None:
