@@ -145,13 +145,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._is_answering:
             raise ValueError("requests are not pipelined")
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("the parser accepts 0.9 and 2.0 too")
         self._is_in_head = self._has_begun_head = False
         self._is_one_phase = False
         self._num_head_bytes = 0
         self._num_body_bytes = self._num_framing_bytes = 0
         self._stop_head_timer()
-        if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("the parser accepts 0.9 and 2.0 too")
+        self._unset_keepalive_if_required()  # set by `on_message_complete` in the same read
         super().on_headers_complete()
         self.cycle.transport = cast(asyncio.Transport, JoinedHead(self.transport))
 
@@ -159,7 +160,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._num_body_bytes += len(body)
         if not self.cycle.response_started:
             super().on_body(body)
-        else:  # it was refused, and the rest is discarded: one read in each turn of the event loop
+        elif not self.flow.read_paused:
+            # It was refused, and the rest is discarded: one read in each turn of the event loop.
             self.flow.pause_reading()
             self.loop.call_soon(self.flow.resume_reading)
 
@@ -167,6 +169,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = True
         self._is_one_phase = False
         super().on_message_complete()
+        if self.cycle.response_complete:  # uvicorn has ended its limit: bytes arrived
+            self._stop_head_timer()
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -179,8 +187,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._watch_client()
         super().on_response_complete()
-        if self._has_begun_head and self._head_timer is None and not self.transport.is_closing():
-            self._start_head_timer()  # part of the next head arrived during the answer
+        has_more = self._has_begun_head or not self._is_in_head
+        if has_more and self._head_timer is None and not self.transport.is_closing():
+            self._start_head_timer()  # for the next head, or for the rest of a body
         if self._is_ending and not self.transport.is_closing():
             self._close_when_idle()
 
@@ -200,8 +209,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_answering:
             self.cycle.keep_alive = False
             return
-        if self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.response_started:  # the body was refused before its end
+        if self.cycle is not None and not self._is_in_head:  # the body is not complete
+            if self.cycle.response_started:  # it was refused, or is not needed
                 self.cycle.transport.close()
                 return
             self.cycle.disconnected = True
@@ -300,7 +309,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _end_slow_head(self) -> None:
         if self._has_begun_head or self.cycle is None:
             self._refuse(_HEAD_TOO_SLOW)
-        else:  # blank lines after the last request: there is no request to answer
+        else:  # blank lines, or the rest of a body: there is no request to answer
             self.transport.close()
 
     def _stop_head_timer(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -56,6 +57,39 @@ def test_the_listening_socket_of_several_processes_never_blocks(
         accepting.close()
     listener.close()
     assert was_blocking == [False] * (NUM_CLIENTS - 1)
+
+
+def test_no_duplicate_of_the_listening_socket_stays_open() -> None:
+    """The kernel would still accept connections, and nothing would serve them."""
+    uvloop.run(_serve_until_refused(is_accepting=False))
+    uvloop.run(_serve_until_refused(is_accepting=True))
+
+
+async def _serve_until_refused(*, is_accepting: bool) -> None:
+    """Without `is_accepting` the port is closed while the server serves on, else by its end."""
+    listener = bind("127.0.0.1", 0, "port")
+    address = listener.getsockname()
+    async with serving(_answer, listener, GatewaySettings(), drain_s=5) as listening:
+        await asyncio.sleep(0.01)
+        socket.create_connection(address).close()
+        listening.discourage(is_accepting=is_accepting)
+        if not is_accepting:
+            await _wait_until_refused(address)
+        assert not listening.task.done()
+    await _wait_until_refused(address)
+
+
+async def _wait_until_refused(address: tuple[str, int]) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            with socket.socket() as client:
+                if client.connect_ex(address) == errno.ECONNREFUSED:
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send_body(send, 200, b"{}")
 
 
 async def _turns_of_requests() -> list[int]:
