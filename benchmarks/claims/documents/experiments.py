@@ -11,6 +11,7 @@ from benchmarks.claims.documents import (
     simulated_machines,
     speculation,
 )
+from benchmarks.claims.documents.failures import num_ended_with_an_error
 from benchmarks.claims.documents.gateway import added_p99_of_all_ms
 from benchmarks.claims.documents.shifting_trace import (
     INTERLEAVED,
@@ -121,11 +122,20 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         own=own,
         router=router,
     )
-    chaos = read("chaos-real-2026-11-21.json")["summary"]
+    kills, hangs, earlier = (
+        read(f"chaos-real-{name}.json")["total"]
+        for name in ("kills-2026-11-23-2", "hangs-2026-11-23", "kills-2026-11-23")
+    )
     yield claim(
-        "{num_eligible_streams_completed:,} of {num_eligible_streams:,} eligible streams completed "
-        "| longest pause of a continued stream {longest_silence_of_struck_s:.1f} s",
-        **chaos,
+        "{completed:,} of {streams:,} streams that can be continued completed | {others} others "
+        "ended with an error; before a fix, so did {lost} of {struck}; longest pause {pause_s:.1f} "
+        "s |",
+        completed=sum(run["num_eligible_streams_completed"] for run in (kills, hangs)),
+        streams=sum(run["num_eligible_streams"] for run in (kills, hangs)),
+        others=sum(num_ended_with_an_error(run) for run in (kills, hangs)),
+        lost=earlier["num_eligible_streams"] - earlier["num_eligible_streams_completed"],
+        struck=earlier["num_eligible_streams_struck"],
+        pause_s=max(run["longest_silence_of_struck_s"] for run in (kills, hangs)),
     )
     greedy = read("losslessness-2026-11-22.json.gz")["greedy"]["draft model"]
     yield claim("{num_identical:,} of {num_prompts:,} greedy outputs identical", **greedy)

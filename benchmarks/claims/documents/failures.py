@@ -71,6 +71,11 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _bad_input(read)
 
 
+def num_ended_with_an_error(total: Mapping[str, Any]) -> int:
+    """Streams of all kinds that a run with real engines ended with an error event."""
+    return sum(kind["num_error_events"] for kind in total["kinds"].values())
+
+
 def _failed_engines(result: Mapping[str, Any]) -> Iterator[Claim]:
     total = result["total"]
     num_lost = total["num_eligible_streams"] - total["num_eligible_streams_completed"]
@@ -78,7 +83,9 @@ def _failed_engines(result: Mapping[str, Any]) -> Iterator[Claim]:
     yield claim(
         f"| {{num_faults_injected}} | {{num_requests:,}} "
         f"| {{num_eligible_streams:,}} | {bold}{{num_eligible_streams_completed:,}}{bold} "
-        "| {num_eligible_streams_struck_completed} of {num_eligible_streams_struck} |",
+        "| {num_eligible_streams_struck_completed} of {num_eligible_streams_struck} "
+        "| {longest_silence_of_struck_s:.1f} s | {num_others} |",
+        num_others=num_ended_with_an_error(total) - num_lost,
         **total,
     )
     if num_lost:
@@ -161,12 +168,8 @@ def _all_kinds(kills: Mapping[str, Any], hangs: Mapping[str, Any]) -> Iterator[C
             f"| {kind} | {{kills[0]}} | {{kills[1]}} | {{hangs[0]}} | {{hangs[1]}} |", **row
         )
     yield claim(
-        "({begun} requests lost their replica before it, and began anew)",
-        begun=sum(
-            found["num_begun_anew"]
-            for result in faults.values()
-            for found in result["kinds"].values()
-        ),
+        "({begun} requests lost a killed replica before it, and began anew",
+        begun=sum(found["num_begun_anew"] for found in kills["kinds"].values()),
     )
     yield claim(
         "killed as fast as they return, {every_s:.1f} s apart in the mean",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents import prefill_trace
+from benchmarks.claims.documents.failures import num_ended_with_an_error
 from benchmarks.claims.documents.gateway import added_p99_of_all_ms, num_requests
 from benchmarks.claims.documents.shifting_trace import (
     INTERLEAVED,
@@ -52,8 +53,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         )
     for commit, name in INTERLEAVED_EARLIER.items():
         yield claim(
-            "{oracle.mean:.1f} % ({oracle.lowest:.1f} to {oracle.highest:.1f}; worst phase "
-            "{worst.mean:.0f} %; commit `{commit}`)",
+            "{oracle.mean:.1f} % ({oracle.lowest:.1f} to {oracle.highest:.1f}; best single length "
+            "{single.mean:+.1f} %; worst phase {worst.mean:.0f} %; commit `{commit}`)",
             commit=commit,
             **interleaved_figures(read(name)),
         )
@@ -75,21 +76,30 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     both = {
         key: kills[key] + hangs[key]
-        for key in ("num_requests", "num_eligible_streams", "num_eligible_streams_completed")
+        for key in (
+            "num_requests",
+            "num_eligible_streams",
+            "num_eligible_streams_completed",
+            "num_eligible_streams_struck",
+        )
     }
     yield claim(
         "received {num_kills} SIGKILLs and {num_hangs} SIGSTOPs, none of {num_requests:,} requests "
         "was lost before its first token, and {num_eligible_streams_completed:,} of "
-        "{num_eligible_streams:,} streams that can be continued",
+        "{num_eligible_streams:,} streams that can be continued were completed token for token, "
+        "among them {num_eligible_streams_struck} whose engine failed; the longest pause was "
+        "{pause_s:.1f} s. {num_others} streams that cannot be continued",
         num_kills=kills["num_faults_injected"],
         num_hangs=hangs["num_faults_injected"],
+        pause_s=max(run["longest_silence_of_struck_s"] for run in (kills, hangs)),
+        num_others=num_ended_with_an_error(kills) + num_ended_with_an_error(hangs),
         **both,
     )
     yield claim(
-        "A run of {num_kills} SIGKILLs before the last fix lost {num_lost} of {num_streams:,}",
+        "A run of {num_kills} SIGKILLs before the last fix lost {num_lost} of {num_streams} whose",
         num_kills=earlier["num_faults_injected"],
         num_lost=earlier["num_eligible_streams"] - earlier["num_eligible_streams_completed"],
-        num_streams=earlier["num_eligible_streams"],
+        num_streams=earlier["num_eligible_streams_struck"],
     )
     latency = read("gateway-added-latency-2026-11-21.json.gz")
     (shape,) = (one["level"] for one in latency["levels"] if one["level"]["name"] == "256-brisk")

@@ -30,7 +30,7 @@ class AuditNotMade(click.ClickException):
 _EXAMPLES = """\b
 Examples:
   paceline audit http://127.0.0.1:8000
-      Is the server lossless? The answer takes a minute or two
+      Is the server lossless? The answer takes up to five minutes
   paceline audit http://127.0.0.1:8000 --max-seconds 60 --json audit.json
   paceline audit http://10.0.0.5:8000 --reference http://10.0.0.6:8000
       Compare with a server of the same model without speculation
