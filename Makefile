@@ -37,6 +37,8 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
+PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
+
 .PHONY: help install install-dev serve test test-unit unit-policies unit-gateway unit-models \
     unit-rest test-engine engine-serving engine-drafting engine-rest test-clients test-slow chaos \
     soak fuzz mutation lint check clean
@@ -65,6 +67,11 @@ $(CLIENTS_IN): $(DEV)
 	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-clients.sh
 	@rm -f $(CLIENTS)/.installed-*
 	@touch $@
+
+# Without it, tests that need Prometheus are skipped with that reason; in CI they fail.
+$(PROMETHEUS):
+	@mkdir -p $(CLIENTS)
+	@! CLIENTS="$(CLIENTS)" bash scripts/install-prometheus.sh || touch $@
 
 serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
@@ -96,7 +103,7 @@ unit-gateway: $(DEV)
 unit-models: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_MODELS)
 
-unit-rest: $(DEV)
+unit-rest: $(DEV) $(PROMETHEUS)
 	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal tests/unit \
 	    $(addprefix --ignore=,$(UNIT_MODELS) $(UNIT_GATEWAY) $(UNIT_POLICIES))
 
@@ -149,7 +156,7 @@ check: lint test-unit
 
 # Most of the time goes into waiting for killed processes. The tests of a file share a gateway and its
 # replicas.
-chaos: $(DEV)
+chaos: $(DEV) $(PROMETHEUS)
 	@$(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile tests/chaos
 
 # Needs an idle machine: it measures time and memory.
@@ -164,7 +171,7 @@ soak: $(DEV)
 # Two or three at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients
 # wait, and the unit tests compute. Each prints its output when it ends. The engine tests compute on
 # both cores, so nothing runs beside them.
-test: $(DEV) $(CLIENTS_IN)
+test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(UNIT_GROUPS) test-clients
 	@$(MAKE) --no-print-directory test-engine

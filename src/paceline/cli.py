@@ -43,6 +43,11 @@ _COMMANDS = {
         "record",
         "Record a running server for plan replay.",
     ),
+    "render": (
+        "paceline.monitoring.command",
+        "render",
+        "Write alert rules and dashboards.",
+    ),
     "serve": (
         "paceline.serve.command",
         "serve",

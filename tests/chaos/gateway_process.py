@@ -122,15 +122,20 @@ def start_gateway(
     *arguments: str,
     ready_within_s: float = 60.0,
     cwd: Path | None = None,
+    program: str | None = None,
 ) -> Iterator[GatewayProcess]:
-    """Start a gateway with this configuration; stops it on exit if it still runs."""
+    """Start a gateway with this configuration; stops it on exit if it still runs.
+
+    `program` is Python code that runs the command in another way.
+    """
     file = folder / "paceline.yaml"
     file.write_text(yaml.safe_dump(config))
     log = folder / "stderr"
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-c", _PROGRAM.format(tasks=folder / "tasks"), "serve"),
+                *(sys.executable, "-c", program or _PROGRAM.format(tasks=folder / "tasks")),
+                "serve",
                 *("--config", str(file), "--port", "0", "--admin-port", "0", *arguments),
             ],
             stdout=subprocess.PIPE,

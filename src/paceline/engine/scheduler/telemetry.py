@@ -25,6 +25,7 @@ class Telemetry:
         self._steps_since_line = _STEPS_BETWEEN_LINES
         self._changes_since_line = 0
         self._changes_total = 0
+        self._last_change_reason: str | None = None
         self._seconds_total = 0.0
         self._off_seconds_total = 0.0
         self._exploring_seconds_total = 0.0
@@ -43,6 +44,7 @@ class Telemetry:
         if before is None:
             return
         self._changes_total += 1
+        self._last_change_reason = plan.reason
         self._changes_since_line += 1
         if self._steps_since_line >= _STEPS_BETWEEN_LINES:
             logger.info(
@@ -75,12 +77,13 @@ class Telemetry:
         if self._is_safe_plan:
             self._safe_plan_seconds_total += seconds
 
-    def state(self) -> dict[str, float | int | None]:
+    def state(self) -> dict[str, float | int | str | None]:
         """Return the counters under the keys of the control channel."""
         plan = self._plan
         return {
             "expected_goodput_tokens_per_s": None if plan is None else plan.expected_tokens_per_s,
             "draft_length_changes_total": self._changes_total,
+            "last_change_reason": self._last_change_reason,
             "seconds_total": self._seconds_total,
             "off_seconds_total": self._off_seconds_total,
             "exploring_seconds_total": self._exploring_seconds_total,

@@ -1,8 +1,7 @@
-"""All metrics of the gateway: names, help texts, labels, and the methods that record them.
+"""The metrics of requests: names, help texts, labels, and the methods that record them.
 
-The one module that names metrics. Metrics of requests are recorded as requests pass. Metrics of a
-replica (its state, its governor, its load) are read at each scrape: a new one is a row in
-`REPLICA_METRICS`, or in `CATEGORY_METRICS` if it is about one category of requests.
+They are recorded as requests pass. Metrics of a replica are in `replica_definitions`; no third
+module names metrics. `definitions` lists those of both.
 """
 
 from __future__ import annotations
@@ -15,14 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from paceline.gateway.admission import RefusalReason as AdmissionReason
 from paceline.gateway.capture.results import CaptureResult
 from paceline.gateway.fleet import ReplicaLoad
-from paceline.gateway.metrics.replica_metrics import (
-    CategoryMetric,
-    ReplicaCollector,
-    ReplicaFacts,
-    ReplicaMetric,
-    from_governor,
-    from_load,
-)
+from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
+from paceline.gateway.metrics.replica_metrics import ReplicaCollector, ReplicaFacts
 from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
 from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.replicas import Replica
@@ -35,9 +28,8 @@ _TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 
 _TPOT_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
 _QUEUE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
-_STATE_VALUES = {"down": 0, "starting": 1, "ready": 2, "draining": 3}
-
-_BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+"""The values of paceline_breaker_state."""
 
 _RETRIED_OUTCOMES = (
     Outcome.ENGINE_REFUSED,
@@ -45,157 +37,6 @@ _RETRIED_OUTCOMES = (
     Outcome.BROKEN,
     Outcome.TIMED_OUT,
     Outcome.ENGINE_ERROR,
-)
-
-REPLICA_METRICS = (
-    ReplicaMetric(
-        "paceline_replica_state",
-        "0 down, 1 starting, 2 ready, 3 draining.",
-        lambda facts: _STATE_VALUES[facts.replica.state],
-    ),
-    ReplicaMetric(
-        "paceline_replica_restarts_total",
-        "Restarts of the replica.",
-        lambda facts: facts.replica.num_restarts,
-    ),
-    ReplicaMetric(
-        "paceline_governor_draft_length",
-        "Draft tokens per request in the governor's last plan.",
-        from_governor("draft_length"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_draft_length_ceiling",
-        "Longest draft that the governor may plan.",
-        from_governor("ceiling"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_accepted_fraction",
-        "Fraction of recent draft tokens that the target accepted.",
-        from_governor("accepted_fraction"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_goodput_tokens_per_second",
-        "Output tokens per second of the engine, measured over its last decode-only steps.",
-        from_governor("goodput_tokens_per_s"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_expected_goodput_tokens_per_second",
-        "Output tokens per second that the governor expects from the current draft length.",
-        from_governor("expected_goodput_tokens_per_s"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_accepted_tokens_total",
-        "Draft tokens that the target accepted.",
-        from_governor("accepted_tokens_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_drafted_tokens_total",
-        "Draft tokens that the target verified.",
-        from_governor("drafted_tokens_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_steps_total",
-        "Engine steps that the governor planned.",
-        from_governor("steps_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_safe_plan_steps_total",
-        "Engine steps planned with the engine's static setting.",
-        from_governor("safe_plan_steps_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_policy_errors_total",
-        "Exceptions raised by the policy; each one led to a plan with the static setting.",
-        from_governor("policy_errors_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_draft_length_changes_total",
-        "Changes of the draft length, probes not counted.",
-        from_governor("draft_length_changes_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_seconds_total",
-        "Time in engine steps.",
-        from_governor("seconds_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_off_seconds_total",
-        "Time in engine steps without drafting.",
-        from_governor("off_seconds_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_exploring_seconds_total",
-        "Time in engine steps that probed another draft length.",
-        from_governor("exploring_seconds_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_safe_plan_seconds_total",
-        "Time in engine steps with the static setting.",
-        from_governor("safe_plan_seconds_total"),
-    ),
-    ReplicaMetric(
-        "paceline_governor_hindsight_seconds_total",
-        "Time spent on replay scoring, which judges drafts after the output is known.",
-        from_governor("hindsight_seconds_total"),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_requests_running",
-        "Requests that the replica computes, by its own metrics.",
-        from_load(lambda load: load.num_running),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_requests_waiting",
-        "Requests in the replica's own queue.",
-        from_load(lambda load: load.num_waiting),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_kv_usage_fraction",
-        "Fraction of the replica's KV cache in use.",
-        from_load(lambda load: load.kv_usage_fraction),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_prefix_hit_fraction",
-        "Fraction of prompt tokens found in the replica's prefix cache.",
-        from_load(lambda load: load.prefix_hit_fraction),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_preemptions_total",
-        "Requests evicted from the replica's KV cache since its start.",
-        from_load(lambda load: load.num_preemptions),
-    ),
-    ReplicaMetric(
-        "paceline_replica_load_generation_tokens_total",
-        "Output tokens of the replica since its start.",
-        from_load(lambda load: load.generation_tokens_total),
-    ),
-)
-
-CATEGORY_METRICS = (
-    CategoryMetric(
-        "paceline_draft_drift_events_total",
-        "Lasting shifts of draft acceptance that were found.",
-        "events_total",
-    ),
-    CategoryMetric(
-        "paceline_draft_drift_lost_tokens_per_second",
-        "Output tokens per second that the last shift costs; negative where it gains, 0 without.",
-        "lost_tokens_per_s",
-    ),
-    CategoryMetric(
-        "paceline_draft_drift_acceptance",
-        "Acceptance of the first draft token, weighted by text, over about the last 50 requests.",
-        "acceptance",
-    ),
-    CategoryMetric(
-        "paceline_draft_drift_reference_acceptance",
-        "The acceptance that shifts are measured against; no sample while it is learned.",
-        "reference_acceptance",
-    ),
-    CategoryMetric(
-        "paceline_draft_drift_evidence_fraction",
-        "Evidence of a shift; one is found at 1. No sample while the reference is learned.",
-        "evidence_fraction",
-    ),
 )
 
 
@@ -356,7 +197,7 @@ class GatewayMetrics:
         """Replace the states of all replicas."""
         self._breaker_state.clear()
         for name, state in states.items():
-            self._breaker_state.labels(name).set(_BREAKER_VALUES[state])
+            self._breaker_state.labels(name).set(BREAKER_VALUES[state])
 
     def samples(self) -> tuple[FamilyOfSamples, ...]:
         """Everything counted in this process, for another process to render."""
@@ -384,7 +225,7 @@ class GatewayMetrics:
         ]
         scrape = CollectorRegistry()
         scrape.register(Summed(self.registry, of_workers))
-        scrape.register(ReplicaCollector((*REPLICA_METRICS, *CATEGORY_METRICS), facts))
+        scrape.register(ReplicaCollector(ALL_REPLICA_METRICS, facts))
         return generate_latest(scrape)
 
 

@@ -1,10 +1,11 @@
 """Metrics that are read from each replica at a scrape: the form of a definition, and its collector.
 
-Only the machinery: the definitions are in `metrics`, with all other names.
+Only the machinery: the definitions are in `replica_definitions`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,10 @@ class ReplicaMetric:
     help: str
     read: Read
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("replica",)
+
 
 @dataclass(frozen=True, slots=True)
 class CategoryMetric:
@@ -47,6 +52,10 @@ class CategoryMetric:
     help: str
     key: str
     """Of the state of a category."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("replica", "category")
 
     def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
         """The values by category; a category whose value is not a number is left out."""
@@ -60,6 +69,34 @@ class CategoryMetric:
             if isinstance(state, Mapping)
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class TextMetric:
+    """A text of the governor's state as a label, with the value 1; no sample while it is unknown.
+
+    Each number of the text becomes N, so that the number of series stays bounded.
+    """
+
+    name: str
+    help: str
+    label: str
+    key: str
+    """Of the governor's state."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("replica", self.label)
+
+    def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
+        """1 by the text; empty without one."""
+        text = None if facts.governor is None else facts.governor.get(self.key)
+        return {_NUMBER.sub("N", text)[:_MAX_TEXT_CHARS]: 1.0} if isinstance(text, str) else {}
+
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_MAX_TEXT_CHARS = 100
+"""Longer than any reason of the policies that are built in."""
 
 
 def from_governor(key: str) -> Read:
@@ -81,7 +118,7 @@ class ReplicaCollector(Collector):
 
     def __init__(
         self,
-        definitions: Sequence[ReplicaMetric | CategoryMetric],
+        definitions: Sequence[ReplicaMetric | CategoryMetric | TextMetric],
         facts: Sequence[ReplicaFacts],
     ) -> None:
         self._definitions = definitions
@@ -91,14 +128,12 @@ class ReplicaCollector(Collector):
         for definition in self._definitions:
             is_counter = definition.name.endswith("_total")
             family_type = CounterMetricFamily if is_counter else GaugeMetricFamily
-            of_category = isinstance(definition, CategoryMetric)
-            labels = ["replica", "category"] if of_category else ["replica"]
-            family = family_type(definition.name, definition.help, labels=labels)
+            family = family_type(definition.name, definition.help, labels=definition.labels)
             for facts in self._facts:
                 values = definition.read(facts)
                 if isinstance(values, Mapping):
-                    for category, value in values.items():
-                        family.add_metric([facts.replica.name, category], value)
+                    for label, value in values.items():
+                        family.add_metric([facts.replica.name, label], value)
                 elif values is not None:
                     family.add_metric([facts.replica.name], values)
             yield family

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from paceline.gateway.admission import RefusalReason
-from paceline.gateway.metrics.metrics import (
-    REPLICA_METRICS,
-    GatewayMetrics,
-)
+from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
 from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.routing.breaker import BreakerState
@@ -27,7 +25,8 @@ NAMES = {
     "paceline_governor_draft_length_changes_total", "paceline_governor_drafted_tokens_total",
     "paceline_governor_expected_goodput_tokens_per_second",
     "paceline_governor_exploring_seconds_total", "paceline_governor_goodput_tokens_per_second",
-    "paceline_governor_hindsight_seconds_total", "paceline_governor_off_seconds_total",
+    "paceline_governor_hindsight_seconds_total", "paceline_governor_last_change_info",
+    "paceline_governor_off_seconds_total",
     "paceline_governor_policy_errors_total", "paceline_governor_safe_plan_seconds_total",
     "paceline_governor_safe_plan_steps_total", "paceline_governor_seconds_total",
     "paceline_governor_steps_total", "paceline_output_tokens_total",
@@ -54,7 +53,7 @@ def test_no_metric_name_is_removed() -> None:
 
 
 def test_replica_metrics_are_defined_once() -> None:
-    names = [definition.name for definition in REPLICA_METRICS]
+    names = [definition.name for definition in ALL_REPLICA_METRICS]
     assert len(set(names)) == len(names)
 
 

@@ -1,0 +1,1 @@
+"""A real Prometheus that scrapes a real gateway: every alert fires, every panel has data."""
