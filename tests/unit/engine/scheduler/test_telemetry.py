@@ -12,6 +12,28 @@ from paceline.governor.values import DraftPlan, ReplayScores
 from unit.engine.scheduler.controllers import LOAD, Planned, failing, make_sample
 
 
+def test_the_reason_of_the_last_change_is_kept() -> None:
+    """Neither the first plan nor a probe nor a plan of the same length is a change."""
+    plans = [
+        DraftPlan(4, "first"),
+        DraftPlan(2, "probe", is_exploring=True),
+        DraftPlan(4, "same"),
+        DraftPlan(0, "change"),
+        DraftPlan(0, "same again"),
+    ]
+    controller = DraftLengthController(
+        PluginSettings(),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(*plans),
+    )
+    reasons = []
+    for _ in plans:
+        controller.plan(LOAD)
+        reasons.append(controller.state()["last_change_reason"])
+    assert reasons == [None, None, None, "change", "change"]
+
+
 def test_time_is_counted_by_its_use() -> None:
     """Steps of 50 ms: two off, one exploring with a replay pass of 2 ms, two on."""
     plans = [DraftPlan(length, "planned") for length in (0, 0, 3, 3)]

@@ -10,6 +10,7 @@ from paceline.gateway.metrics.replica_metrics import (
     ReplicaCollector,
     ReplicaFacts,
     ReplicaMetric,
+    TextMetric,
     from_governor,
     from_load,
 )
@@ -79,3 +80,29 @@ def test_a_figure_of_a_category_that_is_not_a_number_has_no_sample(
 
 def test_a_replica_without_a_governor_has_no_categories() -> None:
     assert CategoryMetric("y", "A gauge.", "x").read(ReplicaFacts(R0, None, None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("governor", "values"),
+    [
+        (
+            {"why": "goodput: 1347 tokens/s expected, best of 0-4"},
+            {"goodput: N tokens/s expected, best of N-N": 1.0},
+        ),
+        ({"why": "at 0.43 of 12.5"}, {"at N of N": 1.0}),
+        ({"why": "x" * 101}, {"x" * 100: 1.0}),
+        ({"why": None}, {}),
+        ({"why": 3}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_a_text_is_a_label_without_its_numbers(
+    governor: dict[str, object] | None, values: dict[str, float]
+) -> None:
+    metric = TextMetric("x_info", "A text.", "reason", "why")
+    facts = ReplicaFacts(R0, governor, None)
+    assert metric.read(facts) == values
+    (family,) = ReplicaCollector((metric,), [facts]).collect()
+    samples = [(sample.labels, sample.value) for sample in family.samples]
+    assert samples == [({"replica": "r0", "reason": text}, 1.0) for text in values]
