@@ -52,9 +52,9 @@ class MonitoredGateway:
         with contextlib.suppress(httpx.HTTPError):
             HTTP.post(f"{url or self.gateway.url}/v1/completions", json=body, timeout=60)
 
-    def send_load(self) -> None:
+    def send_load(self, num_streams: int = 8) -> None:
         """Streams to the governed engine; returns when they have ended."""
-        list(self.threads.map(lambda _: self.send(MODEL, stream=True), range(8)))
+        list(self.threads.map(lambda _: self.send(MODEL, stream=True), range(num_streams)))
 
     def patch(self, path: str, change: Mapping[str, Any]) -> None:
         answer = HTTP.patch(f"{self.gateway.admin_url}{path}", json=change)
@@ -69,8 +69,8 @@ class MonitoredGateway:
         self.threads.submit(self.send, "stuck", url, prompt=_PROMPT_FOR_100_S)
 
     def fill_the_kv_cache(self) -> None:
-        """Three requests of two seconds each for the one slot of `full`: two of them wait."""
-        for _ in range(3):
+        """Four requests of two seconds each for the one slot of `full`: three of them wait."""
+        for _ in range(4):
             prompt = _PROMPT_FOR_480_OF_528_TOKENS
             self.threads.submit(self.send, "full", prompt=prompt)
 
@@ -128,6 +128,7 @@ def running_gateway(folder: Path) -> Iterator[MonitoredGateway]:
     Script().write(folder / "script.json")
     program = f"from chaos.monitoring.serve_with_engine import serve; serve({str(folder)!r})"
     with contextlib.ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(16))  # ends last: its requests end first
         remotes = stack.enter_context(_running_remotes())
         replicas = [{"url": url, "name": name} for name, url in remotes.items()]
         replicas[0]["max_in_flight"] = 1
@@ -140,8 +141,7 @@ def running_gateway(folder: Path) -> Iterator[MonitoredGateway]:
                 program=program,
             )
         )
-        threads = stack.enter_context(ThreadPoolExecutor(16))
-        stack.callback(gateway.process.kill)  # ends the requests that the threads wait for
+        stack.callback(gateway.process.kill)
         gateway.wait_ready(1 + len(remotes), within_s=60)
         yield MonitoredGateway(gateway, remotes, folder, threads)
 
