@@ -256,6 +256,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "goodput_tokens_per_s",
         "expected_goodput_tokens_per_s",
         "draft_length_changes_total",
+        "last_change_reason",
         "seconds_total",
         "off_seconds_total",
         "exploring_seconds_total",
