@@ -21,7 +21,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_user_without_prometheus_sees_why_tests_are_skipped(
     nothing_installed: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(pytest.skip.Exception, match="promtool is missing: run .* as root"):
+    with pytest.raises(pytest.skip.Exception, match=r"promtool is missing: run .* as root"):
         find_program("promtool")
 
 
