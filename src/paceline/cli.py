@@ -21,6 +21,11 @@ _COMMANDS = {
         "Show and delete captured prompts.",
     ),
     "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
+    "deploy": (
+        "paceline.deploy.command",
+        "deploy",
+        "Write Kubernetes manifests of three tiers.",
+    ),
     "draft": (
         "paceline.draft.command",
         "draft",

@@ -1,0 +1,117 @@
+"""The commands `paceline deploy render` and `paceline deploy diff`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.deploy.bundle import SCHEMA_VERSION, SUMMARY, render_bundle
+from paceline.deploy.difference import compare, cost_lines, resources_of
+from paceline.deploy.options import deployment_of, render_options
+from paceline.deploy.tiers import find_tier
+from paceline.deploy.values import DeployError
+from paceline.option_types import refuse_unwritable_folder
+from paceline.plan.values import PlanError
+
+
+@click.group()
+def deploy() -> None:
+    """Write Kubernetes manifests, and show what a change of them alters and costs."""
+
+
+@deploy.command(
+    epilog="""\b
+Examples:
+  paceline deploy render --tier startup --out deployment
+      One GPU with the default model of the tier
+  paceline deploy render Qwen/Qwen3-32B-FP8 --tier mid-market --gpu h100 --tensor-parallel 1 \\
+      --replicas 2 --max-replicas 6 --image registry.example/paceline@sha256:… --out deployment
+  paceline deploy render ./my-model --tier startup --model-claim models --out deployment
+      A model of your own, in the folder my-model of the PersistentVolumeClaim models
+  paceline deploy render --tier enterprise --backend trtllm=trt.models.svc:8000 --out deployment
+""",
+)
+@click.argument("model", required=False)
+@render_options
+def render(model: str | None, tier: str, folder: Path, **options: Any) -> None:
+    """Write the manifests of a tier into a folder, with a README and a summary.
+
+    MODEL is a folder with config.json or a name that `paceline plan` knows; each tier has a
+    default. The same options give the same bytes.
+    """
+    refuse_unwritable_folder("--out", folder)
+    try:
+        chosen = find_tier(tier)
+        deployment, figures = deployment_of(chosen, model, options)
+        files = render_bundle(deployment, chosen, figures)
+    except (DeployError, PlanError) as error:
+        raise click.UsageError(str(error)) from None
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    click.echo(f"{len(files)} files in {folder}; {folder / 'README.md'} says how to apply them")
+
+
+@deploy.command(
+    epilog="""\b
+Examples:
+  paceline deploy render --tier startup --out now
+  paceline deploy render --tier mid-market --out next
+  paceline deploy diff now next
+""",
+)
+@click.argument("old", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("new", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the differences as JSON; - for standard output.",
+)
+def diff(old: Path, new: Path, json_file: Path | None) -> None:
+    """Compare two rendered folders: resources, fields, GPUs, capacity and rent."""
+    before, after = _read(old), _read(new)
+    summaries = json.loads(before[SUMMARY]), json.loads(after[SUMMARY])
+    changes = compare(resources_of(before), resources_of(after))
+    if json_file is not None:
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "deploy-diff",
+            "old": summaries[0],
+            "new": summaries[1],
+            "changes": [
+                {"kind": change.kind, "resource": change.resource, "fields": change.fields}
+                for change in changes
+            ],
+        }
+        with click.open_file(str(json_file), "w") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
+    if str(json_file) == "-":
+        return
+    for line in cost_lines(*summaries):
+        click.echo(line)
+    click.echo("")
+    for change in changes:
+        click.echo(f"{change.kind:8} {change.resource}")
+        for field in change.fields:
+            click.echo(f"           {field}")
+    if not changes:
+        click.echo("no resource changes")
+
+
+def _read(folder: Path) -> dict[str, str]:
+    """The files of a rendered folder by path. Raises `click.UsageError`."""
+    for name in (SUMMARY, "kustomization.yaml"):
+        if not (folder / name).is_file():
+            raise click.UsageError(
+                f"{folder} has no {name}; give a folder that `paceline deploy render` wrote"
+            )
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".yaml", ".json")
+    }

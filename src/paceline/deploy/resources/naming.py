@@ -1,0 +1,46 @@
+"""Names, labels and ports that the resources of a deployment share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.deploy.values import Deployment, Pool
+
+PART_OF = "paceline"
+GATEWAY = "gateway"
+DATA_PORT = 8000
+ADMIN_PORT = 8001
+ENGINE_PORT = 8000
+SETTINGS_MAP = "paceline-settings"
+KEYS_SECRET = "paceline-keys"
+ENGINE_KEY_SECRET = "paceline-engine-key"
+HUGGING_FACE_SECRET = "paceline-hugging-face"
+
+Resource = dict[str, Any]
+
+
+def engine_name(pool: Pool) -> str:
+    """Name of the pool's Deployment, Service and policies."""
+    return f"engine-{pool.name}"
+
+
+def labels(component: str) -> dict[str, str]:
+    """Labels of a resource that belongs to a component: the gateway or a pool."""
+    return {
+        "app.kubernetes.io/name": component,
+        "app.kubernetes.io/part-of": PART_OF,
+    }
+
+
+def metadata(deployment: Deployment, name: str, component: str | None = None) -> dict[str, Any]:
+    """The metadata of a resource."""
+    return {
+        "name": name,
+        "namespace": deployment.namespace,
+        "labels": labels(component or name),
+    }
+
+
+def selector(component: str) -> dict[str, Any]:
+    """A selector of the component's pods."""
+    return {"matchLabels": labels(component)}

@@ -1,0 +1,209 @@
+"""Size the pools of a deployment with the planner: engine settings, slots, speed and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paceline.capacity.cost import monthly_usd, usd_per_million_tokens
+from paceline.capacity.hardware import Hardware
+from paceline.deploy.values import DeployError, Pool
+from paceline.plan.decisions.fleet import Bill
+from paceline.plan.decisions.limits import LimitSettings, engine_limits
+from paceline.plan.decisions.planner import Demand, Plan, make_plan
+from paceline.plan.decisions.rental import rent
+from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
+from paceline.plan.sources.catalogue import Catalogue
+from paceline.plan.sources.drafters import choose_drafter
+from paceline.plan.sources.model_source import find_model
+from paceline.plan.sources.this_machine import Machine
+from paceline.plan.values import EngineLimits, HardwareEntry, Load, PlannedModel, Slo
+
+_TENSOR_PARALLEL = "--tensor-parallel-size"
+_MODEL_FOLDER = "/models"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRequest:
+    """A pool as the command line describes it."""
+
+    name: str
+    model: str
+    draft: str
+    served_name: str
+    tensor_parallel: int
+    nodes_per_replica: int
+    min_replicas: int
+    max_replicas: int
+    max_model_len: int | None
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class SizedPool:
+    """A pool, with what one replica of it can do and what all cost."""
+
+    pool: Pool
+    output_tokens_per_s: float
+    """Of one replica with its slots in use."""
+    usd_per_hour: float | None
+    """Of the machines for the fewest replicas; None without a known price."""
+    usd_per_hour_at_most: float | None
+    """Of the machines for the most replicas."""
+    price_source: str
+
+
+def size_pool(
+    request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry, *, on_claim: bool
+) -> SizedPool:
+    """Plan one replica. Raises `DeployError` or `PlanError`."""
+    if entry.hardware.is_cpu:
+        raise DeployError("--gpu cpu: manifests are for GPU nodes; docs/how-to/deploy.md has more")
+    size = request.tensor_parallel * request.nodes_per_replica
+    if request.tensor_parallel > entry.hardware.gpus_per_machine:
+        raise DeployError(
+            f"--tensor-parallel {request.tensor_parallel} exceeds the "
+            f"{entry.hardware.gpus_per_machine} GPUs of a machine with {entry.hardware.name}; "
+            "spread a replica with --nodes-per-replica"
+        )
+    demand = _demand(request, catalogue, entry)
+    plan = make_plan(demand, entry, size, size)
+    if plan.point is None:
+        raise DeployError(
+            f"{request.model} does not fit on {size} x {entry.hardware.name}: set "
+            "--tensor-parallel, --gpu or --max-model-len (paceline plan shows what is missing)"
+        )
+    served = _at_pod_paths(plan, on_claim)
+    machines = request.nodes_per_replica
+    least, most = (
+        rent(entry.offers, replicas * machines, 1, request.tensor_parallel)
+        for replicas in (request.min_replicas, request.max_replicas)
+    )
+    return SizedPool(
+        pool=Pool(
+            name=request.name,
+            model=served.demand.model.name,
+            served_name=request.served_name,
+            vllm_args=_args(served, request),
+            engine_settings=_engine_settings(served, request),
+            weights_bytes=plan.memory.weights.total * size
+            + plan.memory.budget.draft_weights * size,
+            slots=plan.point.num_requests,
+            gpus=request.tensor_parallel,
+            min_replicas=request.min_replicas,
+            max_replicas=request.max_replicas,
+            nodes_per_replica=request.nodes_per_replica,
+        ),
+        output_tokens_per_s=plan.point.output_tokens_per_s,
+        usd_per_hour=None if least is None else least.usd_per_hour,
+        usd_per_hour_at_most=None if most is None else most.usd_per_hour,
+        price_source=entry.price_source if least is None else least.offer.source,
+    )
+
+
+def figures(gpu: str, sized: tuple[SizedPool, ...]) -> dict[str, Any]:
+    """Capacity and cost, for the summary."""
+    hourly = [pool.usd_per_hour for pool in sized]
+    at_most = [pool.usd_per_hour_at_most for pool in sized]
+    per_hour = None if None in hourly else sum(cost for cost in hourly if cost is not None)
+    most = None if None in at_most else sum(cost for cost in at_most if cost is not None)
+    tokens_per_s = sum(entry.output_tokens_per_s * entry.pool.min_replicas for entry in sized)
+    per_million = None if per_hour is None else usd_per_million_tokens(per_hour, tokens_per_s)
+    return {
+        "gpu": gpu,
+        "gpus": sum(_gpus(entry.pool, entry.pool.min_replicas) for entry in sized),
+        "gpus_at_most": sum(_gpus(entry.pool, entry.pool.max_replicas) for entry in sized),
+        "pools": [
+            {
+                "name": entry.pool.name,
+                "model": entry.pool.model,
+                "served_name": entry.pool.served_name,
+                "gpus_per_replica": _gpus(entry.pool, 1),
+                "min_replicas": entry.pool.min_replicas,
+                "max_replicas": entry.pool.max_replicas,
+                "slots_per_replica": entry.pool.slots,
+                "output_tokens_per_s_per_replica": round(entry.output_tokens_per_s, 1),
+            }
+            for entry in sized
+        ],
+        "cost": {
+            "usd_per_month": _rounded(None if per_hour is None else monthly_usd(per_hour)),
+            "usd_per_month_at_most": _rounded(None if most is None else monthly_usd(most)),
+            "usd_per_million_output_tokens_at_full_load": _rounded(per_million),
+            "price_source": sized[0].price_source,
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _gpus(pool: Pool, replicas: int) -> int:
+    return replicas * pool.nodes_per_replica * pool.gpus
+
+
+def _demand(request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry) -> Demand:
+    stored = find_model(request.model, catalogue)
+    dtype = "bfloat16" if stored.shape.dtype == "float32" else stored.shape.dtype
+    if dtype not in entry.hardware.flops_per_s:
+        dtype = "float16"
+    model = find_model(request.model, catalogue, dtype=dtype)
+    settings = LimitSettings(max_model_len=request.max_model_len)
+
+    def limits_for(hardware: Hardware) -> EngineLimits:
+        return engine_limits(settings, hardware, model, request.load)
+
+    return Demand(
+        model=model,
+        drafter=choose_drafter(request.draft, model.name, catalogue, dtype=dtype, acceptance=None),
+        load=request.load,
+        slo=Slo(),
+        bill=Bill(),
+        limits_for=limits_for,
+    )
+
+
+def _at_pod_paths(plan: Plan, on_claim: bool) -> Plan:
+    """The plan with the models as the pods name them. Raises `DeployError`."""
+    demand = plan.demand
+    model, drafter = _named(demand.model, on_claim), demand.drafter
+    if drafter.model is not None:
+        drafter = replace(drafter, model=_named(drafter.model, on_claim))
+    return replace(plan, demand=replace(demand, model=model, drafter=drafter))
+
+
+def _named(model: PlannedModel, on_claim: bool) -> PlannedModel:
+    """On a claim a model is the folder with the last part of its name."""
+    path = Path(model.name)
+    if on_claim:
+        folder = path.parent if path.name == "config.json" else path
+        return replace(model, name=f"{_MODEL_FOLDER}/{folder.resolve().name}")
+    if path.exists():
+        raise DeployError(
+            f"{model.name} is a folder on this machine, which no pod can load; copy it to a "
+            "PersistentVolumeClaim and name that with --model-claim"
+        )
+    return model
+
+
+def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
+    """Arguments after the model. The planner counts all GPUs of a replica as tensor-parallel."""
+    args = vllm_args(plan)[1:]
+    args[args.index(_TENSOR_PARALLEL) + 1] = str(request.tensor_parallel)
+    return tuple(args)
+
+
+def _engine_settings(plan: Plan, request: PoolRequest) -> Mapping[str, Any]:
+    document = yaml.safe_load(render_paceline_yaml(plan))
+    engine: dict[str, Any] = document["engine"]
+    return {**engine, "served_name": request.served_name, "replicas": 1}
+
+
+def read_entry(catalogue: Catalogue, gpu: str, usd_per_hour: float | None) -> HardwareEntry:
+    """The hardware of this name. Raises `PlanError`."""
+    return catalogue.find(gpu, Machine(1, 0, frozenset()), usd_per_hour)

@@ -1,0 +1,1 @@
+"""Vendor the schemas that the manifests are tested against."""
