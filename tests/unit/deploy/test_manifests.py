@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from paceline.config.tree import Settings
+from paceline.gateway.metrics.metrics import GatewayMetrics
 from unit.deploy.rendering import TIERS, documents, of_kind, pods, render
 
 _SCHEMAS = Path(__file__).parent / "schemas"
@@ -202,14 +203,20 @@ def test_pools_scale_by_queue_and_by_running_requests(tier: str) -> None:
 
 
 def test_the_queries_read_metrics_that_the_gateway_has() -> None:
-    from paceline.gateway.metrics.metrics import REPLICA_METRICS, GatewayMetrics
-
-    known = {metric.name for metric in REPLICA_METRICS}
-    known |= {family.name for family in GatewayMetrics().registry.collect()}
+    page = GatewayMetrics().render((), {}, {}, {}).decode()
+    known = set(re.findall(r"^# HELP (\w+)", page, re.MULTILINE))
     text = "".join(entry for name, entry in rendered("enterprise").items() if "engine-" in name)
     used = set(re.findall(r"paceline_\w+(?=\{)", text))
     assert used
     assert used <= known
+
+
+def test_gateways_are_scraped_as_the_job_that_the_alert_rules_select() -> None:
+    files = rendered("mid-market")
+    monitor = of_kind(files, "PodMonitor")["paceline"]["spec"]
+    labels = of_kind(files, "Deployment")["gateway"]["spec"]["template"]["metadata"]["labels"]
+    assert labels[monitor["jobLabel"]] == "paceline"
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -40,7 +40,7 @@ def test_rules_are_a_prometheus_rule_and_dashboards_labelled_config_maps() -> No
     rule = yaml.safe_load(rendered["alert-rules.yaml"])
     assert (rule["kind"], rule["metadata"]["name"]) == (
         "PrometheusRule",
-        "paceline-paceline-alerts",
+        "paceline-alerts",
     )
     assert rule["spec"]["groups"][0]["rules"][0]["alert"] == "Low"
     dashboard = yaml.safe_load(rendered["dashboards.yaml"])

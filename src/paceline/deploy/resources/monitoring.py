@@ -32,6 +32,8 @@ def pod_monitor(deployment: Deployment) -> Resource:
         "kind": "PodMonitor",
         "metadata": metadata(deployment, "paceline", GATEWAY),
         "spec": {
+            # The alert rules select the job `paceline`; by default it would be the monitor's name.
+            "jobLabel": "app.kubernetes.io/part-of",
             "selector": selector(GATEWAY),
             "podMetricsEndpoints": [
                 {"port": "admin", "path": "/metrics", "interval": f"{_SCRAPE_PERIOD_S}s"}
@@ -80,7 +82,8 @@ def _config_map(
 
 def _resource_name(file_name: str) -> str:
     stem = file_name.rpartition(".")[0] or file_name
-    return f"paceline-{stem.replace('_', '-').replace('.', '-').lower()}"
+    plain = stem.replace("_", "-").replace(".", "-").lower()
+    return plain if plain.startswith("paceline-") else f"paceline-{plain}"
 
 
 def _groups(name: str, text: str) -> list[Any]:
