@@ -11,7 +11,6 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", re.ASCII)
 _HOST = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?")
 _MODEL_ID = re.compile(r"[\w./:+-]+", re.ASCII)
-_CHOSEN_BY_PACELINE = frozenset({"gateway"})
 
 MAX_REPLICAS = 64
 """Of a pool. The gateway uses at most 256 addresses of a DNS name (docs/replicas.md)."""
@@ -65,10 +64,10 @@ class Pool:
     nodes_per_replica: int = 1
 
     def __post_init__(self) -> None:
-        if not _LABEL.fullmatch(self.name) or self.name in _CHOSEN_BY_PACELINE:
+        if not _LABEL.fullmatch(self.name):
             raise DeployError(
                 f"the pool {self.name!r} needs a name of at most 40 lower-case letters, digits and "
-                "hyphens, other than gateway"
+                "hyphens"
             )
         if not _MODEL_ID.fullmatch(self.served_name):
             raise DeployError(

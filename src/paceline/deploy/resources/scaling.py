@@ -62,7 +62,6 @@ def scaled_object(deployment: Deployment, pool: Pool) -> Resource:
             "minReplicaCount": pool.min_replicas,
             "maxReplicaCount": pool.max_replicas,
             "pollingInterval": _POLL_PERIOD_S,
-            "cooldownPeriod": SHRINK_AFTER_S,
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior()}},
             "triggers": [
                 {
@@ -109,7 +108,7 @@ def horizontal_pod_autoscaler(deployment: Deployment, pool: Pool) -> Resource:
 
 
 def adapter_rules(deployment: Deployment) -> dict[str, Any]:
-    """The rules of prometheus-adapter (`rules.external` of its configuration)."""
+    """The rules of prometheus-adapter (part of its configuration)."""
     return {
         "externalRules": [
             {
