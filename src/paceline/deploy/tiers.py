@@ -119,6 +119,5 @@ def find_node(gpu: str, products: tuple[str, ...]) -> GpuNode:
             f"the node label of {gpu} is not known; set --gpu-product to the value of "
             "nvidia.com/gpu.product on your nodes (kubectl get nodes -L nvidia.com/gpu.product)"
         )
-    if known is None:
-        return GpuNode(products, 3, 11)
-    return GpuNode(products or known.products, known.cpus_per_gpu, known.memory_gib_per_gpu)
+    size = known or GPU_NODES["l4"]  # the least, which fits any node
+    return GpuNode(products or size.products, size.cpus_per_gpu, size.memory_gib_per_gpu)
