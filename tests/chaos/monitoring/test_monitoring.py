@@ -18,7 +18,7 @@ from paceline.monitoring.alerts import AlertOptions, alerts, render_alert_rules
 from paceline.monitoring.dashboards import DASHBOARDS
 from paceline.monitoring.queries import MetricQueries
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
