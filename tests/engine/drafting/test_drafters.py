@@ -23,6 +23,8 @@ pytestmark = pytest.mark.engine
 
 CEILING = 4
 MAX_MODEL_LEN = 160
+MAX_NUM_SEQS = 12
+"""As many as a round of verdicts on the four prompts has requests."""
 GREEDY = {"temperature": 0.0, "max_tokens": 40, "ignore_eos": True}
 PROMPTS = [
     "def add(first, second):\n    return first + second\n\n" * 3,
@@ -98,7 +100,7 @@ def llm(target: Path, speculative: dict[str, Any] | None) -> dict[str, Any]:
         "model": str(target),
         "dtype": "float32",
         "max_model_len": MAX_MODEL_LEN,
-        "max_num_seqs": 8,
+        "max_num_seqs": MAX_NUM_SEQS,
         "speculative_config": speculative,
     }
 
@@ -177,17 +179,28 @@ def test_every_step_drafts_what_was_planned_and_the_output_is_the_targets(
     assert share > case.least_accepted
 
 
+@pytest.fixture(scope="module")
+def recorded(governed: Governed) -> EngineHost:
+    """The engine, whose verdicts are recorded from here on."""
+    governed.host.call(f"{RECORDER}:install")
+    return governed.host
+
+
+@pytest.mark.parametrize("num_copies", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_verdicts_on_sampled_requests_keep_to_the_claimed_probabilities(
-    governed: Governed, plain: Plain
+    recorded: EngineHost, plain: Plain, num_copies: int
 ) -> None:
-    """Greedy and sampled requests in one batch, lengths 0 to 4 in turn; every drafted token."""
-    host, verdicts = governed.host, Verdicts()
-    host.call(f"{RECORDER}:install")
-    verdicts.add(draw_round(host, plain.prompts * 2, number=WITH_TOP_P))
+    """Greedy and sampled requests in one batch, lengths 0 to 4 in turn; every drafted token.
+
+    Enough for a drafter whose tokens or probabilities reach the sampler in another order.
+    `sampling/test_verdicts.py` finds smaller biases of the sampler, which all drafters share.
+    """
+    verdicts = Verdicts()
+    verdicts.add(draw_round(recorded, plain.prompts * num_copies, number=WITH_TOP_P))
     evidence = verdicts.evidence()
     assert evidence.e_value < FOUND_ABOVE, evidence
-    assert evidence.num["acceptance"] > 100
-    assert verdicts.counts["greedy_tokens"] > 200
+    assert evidence.num["acceptance"] > 30 * num_copies
+    assert verdicts.counts["greedy_tokens"] > 200 * num_copies
     assert verdicts.largest_greedy_gap < NEAR_TIE_NATS["float32"]
 
 

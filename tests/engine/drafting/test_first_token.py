@@ -19,7 +19,8 @@ from paceline.engine.worker.first_token_probe import head_fraction_of_workers
 
 pytestmark = pytest.mark.engine
 
-TEXT = {"max_tokens": 120, "ignore_eos": True}
+NUM_TOKENS = 120
+TEXT = {"max_tokens": NUM_TOKENS, "ignore_eos": True}
 
 
 def engine(fault: str, **speculative: Any) -> EngineHost:
@@ -66,18 +67,26 @@ def host() -> Iterator[EngineHost]:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("num_tokens", "tolerance"),
+    [(60, 0.1), pytest.param(NUM_TOKENS, 0.08, marks=pytest.mark.slow)],
+)
 def test_verdicts_agree_with_the_acceptance_of_real_drafts(
-    host: EngineHost, temperature: float
+    host: EngineHost, num_tokens: int, tolerance: float, temperature: float
 ) -> None:
-    """Verdicts one token too early or too late would hardly ever be positive."""
+    """Verdicts one token too early or too late would hardly ever be positive.
+
+    192 verdicts and some 550 drafts have a standard error of at most 0.045 together; half of the
+    drafts are accepted.
+    """
     prompts = host.tokenize(stdlib_prompts(16))
     assert host.control(op="set", draft_length=0)["ok"]
     num_before = len(verdicts(host))
-    generate(host, prompts, temperature=temperature)
+    generate(host, prompts, temperature=temperature, max_tokens=num_tokens)
     found = verdicts(host)[num_before:]
-    assert len(found) == pytest.approx(16 * 120 / 5, rel=0.1)
-    real = accepted_share(host, prompts, temperature=temperature)
-    assert sum(found) / len(found) == pytest.approx(real, abs=0.08)
+    assert len(found) == pytest.approx(16 * num_tokens / 5, rel=0.15)
+    real = accepted_share(host, prompts, temperature=temperature, max_tokens=num_tokens)
+    assert sum(found) / len(found) == pytest.approx(real, abs=tolerance)
 
 
 def test_comparing_first_tokens_does_not_change_the_drafter(host: EngineHost) -> None:
@@ -89,7 +98,8 @@ def test_comparing_first_tokens_does_not_change_the_drafter(host: EngineHost) ->
     without = accepted_share(host, prompts, temperature=0.0)
     assert host.control(op="set", draft_length=0)["ok"]
     texts = [p + t[:60] for p, t in zip(prompts, outputs, strict=True)]
-    assert [t[:60] for t in generate(host, texts, temperature=0.0)] == [t[60:] for t in outputs]
+    rest = generate(host, texts, temperature=0.0, max_tokens=60)
+    assert rest == [t[60:] for t in outputs]
     assert accepted_share(host, texts, temperature=0.0) == pytest.approx(without, abs=0.1)
 
 
@@ -165,7 +175,7 @@ def test_after_an_error_serving_continues_without_first_tokens() -> None:
     """The second comparison fails: one report, one log line, the same output."""
     with engine("fail_comparing_first_tokens") as host:
         prompts = host.tokenize(stdlib_prompts(2))
-        outputs = generate(host, prompts, temperature=0.0)
+        outputs = generate(host, prompts, temperature=0.0, max_tokens=40)
         assert len(verdicts(host)) == 2
         assert host.log().count("the first-token probe failed and is off") == 1
-        assert generate(host, prompts, temperature=0.0) == outputs
+        assert generate(host, prompts, temperature=0.0, max_tokens=40) == outputs

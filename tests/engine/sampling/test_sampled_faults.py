@@ -46,7 +46,7 @@ def test_without_the_fix_sampled_requests_are_not_speculated() -> None:
     with EngineHost(bundled_pair(), policy=FIXED_THREE, plugins="") as engine:
         prompt = prompt_for(engine)
         assert engine.state()["sampled_speculation"].startswith("off: ")
-        result = check_sampling(engine, prompt, SamplingCase(1.0), num_samples=MAX_SAMPLES)
+        result = check_sampling(engine, prompt, SamplingCase(1.0), num_samples=BATCH)
         assert result.p_value > PASSES, result
         mixed = engine.generate(
             [prompt] * 4,

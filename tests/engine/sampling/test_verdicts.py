@@ -9,7 +9,7 @@ to run on one machine. The tests with a bias of 5 % draw four times as many verd
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -27,8 +27,9 @@ from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 pytestmark = pytest.mark.engine
 
 
+SLOW = pytest.mark.slow
 FAULTS = "losslessness.verdicts.faults"
-BIASES = [0.10, pytest.param(0.05, marks=pytest.mark.slow)]
+BIASES = [0.10, pytest.param(0.05, marks=SLOW)]
 """Of the acceptance threshold."""
 
 
@@ -40,13 +41,23 @@ class Arm:
     prompts: list[list[int]]
 
 
-@pytest.fixture(scope="module", params=ARMS)
+@pytest.fixture(scope="module")
 def arm(request: pytest.FixtureRequest) -> Iterator[Arm]:
     """One engine per drafter; the tests of wrong samplers inject their faults into it."""
     with start_arm(request.param) as engine:
         yield Arm(request.param, ARMS[request.param], engine, short_prompts(engine))
 
 
+def with_arms(names: Collection[str]) -> pytest.MarkDecorator:
+    """Parametrize a test with all arms, of which `make test` runs these.
+
+    All are listed in the same order, by which pytest keeps the tests of an engine together.
+    """
+    arms = [pytest.param(name, marks=() if name in names else SLOW) for name in ARMS]
+    return pytest.mark.parametrize("arm", arms, indirect=True, scope="module")
+
+
+@with_arms(ARMS)
 @pytest.mark.parametrize("bias", BIASES)
 def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm, bias: float) -> None:
     """As many verdicts as find this bias with probability 0.95, and none is found.
@@ -75,11 +86,12 @@ def test_verdicts_keep_to_the_claimed_probabilities(arm: Arm, bias: float) -> No
     assert state["sampled_speculation"] == "on"
 
 
+@with_arms(["sampled drafts"])
 @pytest.mark.parametrize(
     "direction",
     [
         pytest.param(-1, id="too low"),
-        pytest.param(1, marks=pytest.mark.slow, id="too high"),
+        pytest.param(1, marks=SLOW, id="too high"),
     ],
 )
 @pytest.mark.parametrize("bias", BIASES)
@@ -96,6 +108,7 @@ def test_a_bias_is_found(arm: Arm, bias: float, direction: int) -> None:
     assert evidence.e_value > FOUND_ABOVE, evidence
 
 
+@with_arms(["greedy drafts", "sampled drafts"])
 def test_other_wrong_samplers_are_found(arm: Arm) -> None:
     """Tokens after rejections, and draft probabilities that are lost before verification.
 
