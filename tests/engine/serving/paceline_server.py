@@ -50,6 +50,13 @@ class Server:
         """Process id to command of every process below it, and of an adopted engine."""
         return {**self.adopted, **processes_below(self.process.pid)}
 
+    def runs(self, command: str) -> bool:
+        """Whether a process with this in its command runs, apart from the guard that starts it."""
+        return any(
+            command in name and "paceline.engine.process.guard" not in name
+            for name in self.descendants().values()
+        )
+
     def engine_processes(self) -> dict[int, str]:
         """Process id to command of the guard and of the processes below it."""
         below = self.descendants()

@@ -102,12 +102,11 @@ async def gateway(vllm_server: VllmServer) -> AsyncIterator[CutGateway]:
     ):
         known = [Prompt(text) for text in prompts(2)]
         started = CutGateway(running.url, relay, session, known)
-        for prompt in known:
-            for kind in KINDS:
-                if kind.has_own_reference:
-                    transcript = await started.send(kind, prompt)
-                    assert transcript.ending is Ending.COMPLETED, transcript
-                    prompt.references[kind.name] = transcript
+        own = [(kind, prompt) for prompt in known for kind in KINDS if kind.has_own_reference]
+        transcripts = await asyncio.gather(*(started.send(*one) for one in own))
+        for (kind, prompt), transcript in zip(own, transcripts, strict=True):
+            assert transcript.ending is Ending.COMPLETED, transcript
+            prompt.references[kind.name] = transcript
         yield started
 
 
