@@ -2,10 +2,10 @@
 #
 #   make serve      environment (first time only), then the bundled pair on 127.0.0.1:8000
 #   make install    environment only; afterwards .venv/bin/paceline is the command
-#   make test       all of docs/testing.md but the slow tests: twenty minutes on two cores, once installed
+#   make test       all of docs/testing.md but the slow tests: the check before a merge
 #   make test-slow  more cases and larger samples of what `make test` checks: before a release, and
 #                   after a change of a policy, an estimator, a sampler fix or of failure handling
-#   make check      the quick loop: lint, types, import direction, unit tests; seven minutes
+#   make check      the quick loop, a third of that: lint, types, import direction, unit tests
 #   make chaos      replicas that are killed, hang or answer wrongly, clients that leave or never read
 #   make soak       the same for an hour or more, with raw results in benchmarks/results
 #
@@ -39,9 +39,9 @@ CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
 
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
-.PHONY: help install install-dev serve test test-unit unit-policies unit-gateway unit-models \
-    unit-rest test-engine engine-serving engine-drafting engine-rest test-clients test-slow chaos \
-    soak fuzz mutation lint check clean
+.PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-gateway \
+    unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
+    test-clients test-slow chaos soak fuzz mutation lint check clean
 
 help:
 	@sed -n '3,11s/^#   //p' Makefile
@@ -86,29 +86,39 @@ lint: $(DEV)
 	@$(BIN)/typos
 	@PYTHONPATH=tools $(BIN)/python -m plain_words
 
-# Groups of rooms, several at a time: each process imports and collects the tests of its group only.
-# torch and transformers, which take 5 s to import, are in the group of the models. Many tests of the
-# gateway and of the rest wait for processes and time limits: two workers each.
-UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize)
-UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
+# Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
+# group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
+# rewrite their assertions. torch and transformers, which take 5 s to import, are in the group of the
+# models alone. Many tests of the gateway and of the benches wait for processes and time limits: two
+# groups each, so that others compute meanwhile.
+UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize quality benchmarks/quality)
 UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
-UNIT_GROUPS := unit-policies unit-gateway unit-rest unit-models
+UNIT_PROXY := $(addprefix tests/unit/gateway/,admission api continuation proxy)
+UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
+UNIT_BENCH := $(addprefix tests/unit/,bench benchmarks tune validate)
+UNIT_GROUPS := unit-bench unit-proxy unit-gateway unit-rest unit-policies unit-models
 
 unit-policies: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
 
+unit-proxy: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
+
 unit-gateway: $(DEV)
-	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal $(UNIT_GATEWAY)
+	@nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY))
+
+unit-bench: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_BENCH) $(addprefix --ignore=,$(UNIT_MODELS))
 
 unit-models: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_MODELS)
 
 unit-rest: $(DEV) $(PROMETHEUS)
-	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal tests/unit \
-	    $(addprefix --ignore=,$(UNIT_MODELS) $(UNIT_GATEWAY) $(UNIT_POLICIES))
+	@nice $(BIN)/python -m pytest -q tests/unit $(addprefix --ignore=,$(UNIT_MODELS) \
+	    $(UNIT_GATEWAY) $(UNIT_POLICIES) $(UNIT_BENCH))
 
 test-unit: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(UNIT_GROUPS)
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(UNIT_GROUPS)
 
 # One process each. Drafting and the rest import vLLM once for their forked engines; the servers are
 # processes of their own.
@@ -173,7 +183,7 @@ soak: $(DEV)
 # both cores, so nothing runs beside them.
 test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(UNIT_GROUPS) test-clients
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-clients $(UNIT_GROUPS)
 	@$(MAKE) --no-print-directory test-engine
 
 clean:
