@@ -113,6 +113,13 @@ class EngineCommand:
     """None without speculation, because there is nothing to govern."""
     serves_undrafted: bool = False
     """Whether the engine serves `min_p` and `logit_bias` also if it speculates: on CPUs."""
+    swapped_draft: str | None = None
+    """The drafter as an operator has given it at run time; None for that of the settings."""
+    draft: str = field(init=False)
+    """The drafter: the folder or name of the draft model, else the method, else none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draft", _draft_of(self.arguments))
 
 
 def render_command(
@@ -233,6 +240,20 @@ def _given_method(vllm_args: tuple[str, ...]) -> str | None:
         if isinstance(given, dict) and isinstance(given.get("method"), str):
             return str(given["method"])
     return None
+
+
+def _draft_of(arguments: tuple[str, ...]) -> str:
+    """Return what the arguments of a server say of its drafter; see `EngineCommand.draft`."""
+    text = last_value(arguments, "--speculative-config", "-sc")
+    if text is None:
+        model = last_value(arguments, "--spec-model")
+        return model or last_value(arguments, "--spec-method") or "none"
+    try:
+        config = json.loads(text)
+    except ValueError:  # the user's own, for vLLM to report
+        return text
+    named = config if isinstance(config, dict) else {}
+    return str(named.get("model") or named.get("method") or text)
 
 
 def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.backoff import MAX_DELAY_S, Backoff
+from paceline.engine.process.changeable_command import ChangeableCommand
 from paceline.engine.process.engine_probe import (
     EngineProbe,
     EngineProbeFailed,
@@ -104,9 +105,11 @@ class EngineSupervisor:
         must not raise.
         """
         self.name = name
-        self.command = command if adopted is None else adopted.command
-        """Of the current engine."""
-        self._command_after_adopted = None if adopted is None else command
+        self._commands = (
+            ChangeableCommand(command)
+            if adopted is None
+            else ChangeableCommand(adopted.command, following=command)
+        )
         self._adopted = adopted
         self._is_released = False
         self.served_name = served_name
@@ -122,6 +125,38 @@ class EngineSupervisor:
         self._hang_report: asyncio.Future[str] | None = None
         self._process: EngineProcess | None = None
         self.status = EngineStatus() if adopted is None else adopted.status
+
+    @property
+    def command(self) -> EngineCommand:
+        """Of the current engine."""
+        return self._commands.current
+
+    @property
+    def next_command(self) -> EngineCommand:
+        """Of the next start."""
+        return self._commands.at_next_start
+
+    @property
+    def is_change_pending(self) -> bool:
+        """Whether the next start uses another command than the current engine."""
+        return self._commands.is_change_pending
+
+    @property
+    def change_failure(self) -> str | None:
+        """Why the engine has gone back to the command before the last change; None if it has
+        not."""
+        return self._commands.failure
+
+    def change_command(self, command: EngineCommand) -> None:
+        """Use `command` from the next start on.
+
+        If the engine does not become ready with it, it is started as before the change again.
+        """
+        self._commands.change(command)
+
+    def undo_change(self) -> None:
+        """Use the command from before the last change from the next start on."""
+        self._commands.undo()
 
     @property
     def running_engine(self) -> RunningEngine | None:
@@ -192,6 +227,8 @@ class EngineSupervisor:
                     return
                 last_errors = process.last_errors()
                 self._process = None
+            if ready_for_s is None:
+                self._commands.failed(_in_one_line(reason, last_errors, self.log))
             if not self._has_served.is_set():
                 raise EngineFailed(_report(self.name, reason, last_errors, self.log))
             backoff = backoff.after(ready_for_s)
@@ -215,9 +252,7 @@ class EngineSupervisor:
             return EngineProcess.adopt(
                 adopted.pid, adopted.guard_pipe, adopted.log, adopted.run_folder
             )
-        if self._command_after_adopted is not None:
-            self.command, self._command_after_adopted = self._command_after_adopted, None
-        return await EngineProcess.start(self.command, self.log, self._run_folder)
+        return await EngineProcess.start(self._commands.start(), self.log, self._run_folder)
 
     async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:
         """Watch one run; return how long it was ready (None: never) and why it ended."""
@@ -231,6 +266,7 @@ class EngineSupervisor:
                 ready_at_s = time.monotonic()
                 hang_report = self._hang_report = asyncio.get_running_loop().create_future()
                 self._has_served.set()
+                self._commands.became_ready()
                 self._to("ready", max_model_len=self.status.max_model_len)
                 logger.info("engine %s is ready", self.name)
                 await _unless(ended, _watch(probe, hang_report))
@@ -329,6 +365,11 @@ async def _watch_health(probe: EngineProbe) -> None:
             num_failures += 1
             if num_failures >= _MAX_HEALTH_FAILURES:
                 raise
+
+
+def _in_one_line(reason: str, last_errors: list[str], log: Path) -> str:
+    errors = f": {'; '.join(last_errors)}" if last_errors else ""
+    return f"{reason}{errors} (log: {log}.1)"
 
 
 def _report(name: str, reason: str, last_errors: list[str], log: Path) -> str:

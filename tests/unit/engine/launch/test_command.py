@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.engine.launch.command import (
+    EngineCommand,
     EngineSpec,
     max_num_seqs,
     num_workers,
@@ -188,3 +189,21 @@ def test_the_limit_on_running_requests_is_read_from_vllm_arguments(
 ) -> None:
     """The last one counts, as in vLLM's parser."""
     assert max_num_seqs(vllm_args) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "none"),
+        (("--speculative-config", '{"method": "draft_model", "model": "/draft"}'), "/draft"),
+        (('--speculative-config={"method": "ngram"}',), "ngram"),
+        (("-sc", '{"model": "a/b"}'), "a/b"),
+        (("--spec-method", "eagle", "--spec-model", "/head"), "/head"),
+        (("--spec-method", "suffix"), "suffix"),
+        (("--speculative-config", "no JSON"), "no JSON"),
+        (("--speculative-config", "[]"), "[]"),
+    ],
+)
+def test_a_command_names_its_drafter(arguments: tuple[str, ...], expected: str) -> None:
+    command = EngineCommand(("python", *arguments), {}, Path("/e.sock"), None)
+    assert command.draft == expected

@@ -176,9 +176,43 @@ async def test_a_restart_refused_by_the_system_is_retried(folder: Path) -> None:
 async def test_a_first_start_refused_by_the_system_raises(folder: Path) -> None:
     """The command line is longer than Linux allows."""
     supervisor = make_supervisor(folder)
-    supervisor.command = replace(supervisor.command, arguments=("x" * 3_000_000,))
+    supervisor.change_command(replace(supervisor.command, arguments=("x" * 3_000_000,)))
     with pytest.raises(EngineFailed, match=r"could not be started: .*too long"):
         await supervisor.run()
+
+
+def mode_of(supervisor: EngineSupervisor) -> str:
+    return supervisor.command.arguments[4]
+
+
+def in_mode(supervisor: EngineSupervisor, mode: str) -> EngineCommand:
+    command = supervisor.command
+    return replace(command, arguments=(*command.arguments[:4], mode))
+
+
+async def test_a_changed_command_is_used_from_the_next_start_on(folder: Path) -> None:
+    """Also when the engine ends by itself."""
+    async with running(supervisor := make_supervisor(folder)):
+        supervisor.change_command(in_mode(supervisor, "daemon"))
+        assert (mode_of(supervisor), supervisor.is_change_pending) == ("", True)
+        ((server, _),) = pids(folder)
+        os.kill(server, signal.SIGKILL)
+        await until(lambda: supervisor.status.num_restarts == 1)
+        await until(lambda: supervisor.status.state == "ready")
+        assert (mode_of(supervisor), supervisor.is_change_pending) == ("daemon", False)
+        assert supervisor.change_failure is None
+
+
+async def test_an_engine_that_does_not_start_as_changed_starts_as_before(folder: Path) -> None:
+    async with running(supervisor := make_supervisor(folder)):
+        supervisor.change_command(in_mode(supervisor, "fail"))
+        supervisor.restart("its command was changed")
+        await until(lambda: supervisor.change_failure is not None)
+        await until(lambda: supervisor.status.state == "ready")
+        assert (mode_of(supervisor), supervisor.is_change_pending) == ("", False)
+        assert supervisor.change_failure is not None
+        assert "exit code 1: ValueError: no memory for it" in supervisor.change_failure
+        assert supervisor.status.num_restarts == 2
 
 
 async def test_a_failed_first_start_reports_the_engines_errors(folder: Path) -> None:
