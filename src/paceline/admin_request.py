@@ -30,7 +30,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
             envvar="PACELINE_ADMIN_KEY",
             show_envvar=True,
             metavar="KEY",
-            help="Key of the admin port; changes need the role operate.",
+            help="Key of the admin port; changes need the role operate, or admin.",
         ),
     ):
         command = option(command)

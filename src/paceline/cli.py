@@ -29,7 +29,7 @@ _COMMANDS = {
     "draft": (
         "paceline.draft.command",
         "draft",
-        "Measure and train a draft model on your traffic.",
+        "Measure, train and replace a draft model.",
     ),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),

@@ -16,6 +16,11 @@ _SUBCOMMANDS = {
         "evaluate_draft",
         "Measure the acceptance of a draft on your prompts.",
     ),
+    "swap": (
+        "paceline.draft.swap_command",
+        "swap_draft",
+        "Replace the draft of a running server's engines.",
+    ),
     "train": (
         "paceline.draft.train_command",
         "train_draft",
@@ -56,7 +61,9 @@ Examples:
       Acceptance by position on your prompts, without a server
   paceline draft train MODEL --draft DRAFT --prompts mine.jsonl --out drafts/mine
       Adapt the draft to your traffic; promoted only on a proven gain
+  paceline draft swap drafts/mine/draft
+      Serve it instead of the present one, without losing a request
 """,
 )
 def draft() -> None:
-    """Measure and train the draft model of a target on your own traffic."""
+    """Measure, train and replace the draft model of a target on your own traffic."""

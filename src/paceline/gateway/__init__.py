@@ -4,6 +4,12 @@ The names below are for `paceline serve` and embedding programs; the packages of
 each other directly.
 """
 
+from paceline.gateway.admin.engine_drafts import (
+    CheckedDraft,
+    DraftUnfit,
+    EngineDraft,
+    EngineDrafts,
+)
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import send_to_governor
 from paceline.gateway.fleet import Fleet
@@ -14,6 +20,10 @@ from paceline.gateway.settings import FleetSettings, GatewaySettings, ReplicaEnt
 from paceline.gateway.workers.worker_process import WorkerFailed
 
 __all__ = [
+    "CheckedDraft",
+    "DraftUnfit",
+    "EngineDraft",
+    "EngineDrafts",
     "Fleet",
     "FleetSettings",
     "GatewaySettings",

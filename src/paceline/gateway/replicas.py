@@ -47,6 +47,8 @@ class Replica:
     revision: str | None = None
     """Fingerprint of its model, weights, tokenizer and chat template; None when unknown. Only a
     replica of the same revision may continue a stream that it began."""
+    draft: str | None = None
+    """What drafts for it: a draft model's folder or name, or a method; None when unknown."""
     key: str | None = field(default=None, repr=False)
     """Sent to it as a bearer token; None to send none."""
     max_in_flight: int | None = None

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from paceline.gateway.admin.admin_app import AdminApp
 from paceline.gateway.admin.change_gate import ChangeGate
+from paceline.gateway.admin.draft_swaps import DraftSwaps
+from paceline.gateway.admin.engine_drafts import EngineDrafts, NoEngines
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.data_port import DataPort, owned_task
@@ -45,6 +47,7 @@ class RunningGateway:
     _data: DataPort | WorkerPool
     _admin: Listening
     _restarts: EngineRestarts
+    _swaps: DraftSwaps
     _gate: ChangeGate
     _servers: tuple[asyncio.Task[None], ...] = ()
 
@@ -69,6 +72,11 @@ class RunningGateway:
     def restarting(self) -> Sequence[str]:
         """The engines that an operator restarts at this moment."""
         return self._restarts.names
+
+    @property
+    def is_swapping_draft(self) -> bool:
+        """Whether the engines are being restarted with another draft, one by one."""
+        return self._swaps.is_under_way
 
     async def stop_changes(self) -> None:
         """Refuse changes by operators from here on; returns when those under way have ended."""
@@ -102,6 +110,7 @@ async def serve_gateway(
     *,
     on_restart: Callable[[str], None] = lambda name: None,
     before_restart: Callable[[], Awaitable[None]] = _sole_user,
+    drafts: EngineDrafts | None = None,
     sockets: tuple[socket.socket, socket.socket] | None = None,
     before_accepting: Callable[[Fleet], Awaitable[None]] = _at_once,
     allows_changes: bool = True,
@@ -112,7 +121,8 @@ async def serve_gateway(
     `changes` collects the governor changes of operators, so that the owner of the engines can
     repeat them after a restart. `on_hung` is called with the name of a replica that hangs (see
     `HungReplicas`), `on_restart` with that of an engine that an operator restarts; they must not
-    block or raise. `before_restart` is awaited before such an engine is drained.
+    block or raise. `before_restart` is awaited before such an engine is drained. `drafts` are
+    those of the local engines, which an operator may swap; they are restarted by `on_restart`.
 
     `sockets`, for the data port and the admin port, are offered by a gateway that hands over its
     ports; they are owned here. One whose address is not that of the settings is closed, and
@@ -147,6 +157,7 @@ async def serve_gateway(
                 settings.drain_timeout_s,
                 before_restart,
             )
+            swaps = DraftSwaps(drafts or NoEngines(), fleet, restarts)
             admin = AdminApp(
                 settings,
                 fleet,
@@ -155,11 +166,13 @@ async def serve_gateway(
                 changes or GovernorChanges(),
                 data.worker_samples,
                 restarts,
+                swaps,
                 gate,
             )
             hung = HungReplicas(fleet, data, StallLimits.of(settings), read_activity, on_hung)
             async with (
                 restarts,
+                swaps,
                 serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
                 data.serving(fleet, data_socket) as data_task,
                 owned_task(hung.run()),
@@ -175,6 +188,7 @@ async def serve_gateway(
                     _data=data,
                     _admin=admin_port,
                     _restarts=restarts,
+                    _swaps=swaps,
                     _gate=gate,
                     _servers=(data_task, admin_port.task),
                 )

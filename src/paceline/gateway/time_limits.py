@@ -55,6 +55,13 @@ CAPTURE_CLOSE_S = 2.0
 """A gateway that stops waits this long for prompts that are still redacted and written. Chosen
 empirically."""
 
+DRAFT_WATCH_S = 10.0
+"""An engine whose draft was swapped must serve for this long before the next one follows. Chosen
+empirically: one that fails with real traffic does so within its first requests."""
+DRAFT_WAIT_S = 600.0
+"""In a swap of the draft, an engine waits at most this long until enough others serve. Chosen
+empirically: a crashed engine is ready again within minutes."""
+
 # Processes
 
 ADMIN_DRAIN_S = 1

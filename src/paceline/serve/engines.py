@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -13,9 +12,11 @@ from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.engine_process import read_environment, start_environment
 from paceline.engine.process.supervisor import EngineSupervisor, RunningEngine
 from paceline.gateway import GovernorChanges, Replica, send_to_governor
+from paceline.serve.engine_drafts import with_swapped_drafts
+from paceline.serve.engine_plan import EnginePlan
 from paceline.serve.handover.changed_settings import changed_arguments, changed_variables
 from paceline.serve.handover.taking_over import TakeOver
-from paceline.serve.plan import EnginePlan, ServePlan
+from paceline.serve.plan import ServePlan
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +50,15 @@ class Engines:
     ) -> AsyncIterator[Engines]:
         """Nothing is started yet. An engine of `taken` is adopted if it serves the same model."""
         offered = {} if taken is None else _adopt(plan, taken)
+        planned = with_swapped_drafts(
+            plan, {name: engine.command.swapped_draft for name, engine in offered.items()}
+        )
+        for engine in planned:
+            if engine.name in offered:
+                _report_changes(offered[engine.name], engine.command, plan.run_folder / engine.name)
         supervisors = [
             _supervisor(plan, engine, changes, offered.get(engine.name), on_progress)
-            for engine in plan.engines
+            for engine in planned
         ]
         engines = cls(
             [one for one in supervisors if one.name in offered],
@@ -105,7 +112,6 @@ def _adopt(plan: ServePlan, taken: TakeOver) -> dict[str, RunningEngine]:
         if offered is None:
             continue
         adopted[engine.name] = offered
-        _report_changes(offered, engine.command, plan.run_folder / engine.name)
     taken.leave_others()
     return adopted
 
@@ -142,7 +148,7 @@ def _supervisor(
     adopted: RunningEngine | None,
     on_progress: Callable[[str, str], None],
 ) -> EngineSupervisor:
-    return EngineSupervisor(
+    supervisor = EngineSupervisor(
         engine.name,
         engine.command,
         served_name=plan.served_name or "",
@@ -151,15 +157,12 @@ def _supervisor(
         start_timeout_s=plan.start_timeout_s,
         max_restart_delay_s=plan.max_restart_delay_s,
         on_progress=on_progress,
-        before_ready=functools.partial(
-            _restore_governor,
-            engine.name,
-            engine.command,
-            changes,
-            plan.gateway.control_timeout_s,
+        before_ready=lambda: _restore_governor(
+            supervisor.name, supervisor.command, changes, plan.gateway.control_timeout_s
         ),
         adopted=adopted,
     )
+    return supervisor
 
 
 def _replica(supervisor: EngineSupervisor) -> Replica:
@@ -175,6 +178,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         drafts=supervisor.command.control_socket is not None,
         honours_draft_caps=True,  # it runs Paceline's scheduler, or does not draft
         serves_undrafted=supervisor.command.serves_undrafted,
+        draft=supervisor.command.draft,
     )
 
 

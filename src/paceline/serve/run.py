@@ -27,6 +27,7 @@ from paceline.gateway.own_limits import (
     raise_descriptor_limit,
 )
 from paceline.gateway.process import rare_garbage_collection
+from paceline.serve.engine_drafts import SupervisedDrafts
 from paceline.serve.engines import Engines
 from paceline.serve.handover.fleet_changes import apply_changes
 from paceline.serve.handover.handing_over import HandingOver
@@ -81,6 +82,7 @@ async def serve(
             changes,
             on_hung=functools.partial(engines.restart, _HUNG),
             on_restart=functools.partial(engines.restart, _RESTARTED),
+            drafts=SupervisedDrafts(plan, engines.supervisors),
         )
         stack.push_async_callback(handing_over.stop)  # after the drain, before the engines end
         gateway: RunningGateway | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -76,6 +76,28 @@ class FaultRun:
 
         `on_fault` is called after each fault, when the engine serves again.
         """
+
+        async def inject_all(has_full_load: asyncio.Event) -> None:
+            for fault in faults:
+                has_full_load.set()
+                await asyncio.sleep(self._random.uniform(*_UNDER_LOAD_S))
+                start_s = time.monotonic()
+                await inject(self._gateway, fault)
+                has_full_load.clear()
+                await wait_all_ready(self._gateway)
+                fault.ready_after_s = time.monotonic() - start_s
+                on_fault(fault)
+
+        return await self.run_during(inject_all)
+
+    async def run_during(
+        self, work: Callable[[asyncio.Event], Awaitable[None]]
+    ) -> list[LoadRequest]:
+        """Send requests until `work` has ended; returns them, once they have ended too.
+
+        `work` gets the event that is set while all streams run, and not only
+        `num_streams_during_restart` of them. The references are recorded before.
+        """
         await self.record_references()
         requests: list[LoadRequest] = []
         async with self._session() as session:
@@ -86,27 +108,23 @@ class FaultRun:
                 )
                 for stream in range(self._load.num_streams)
             ]
+            working: asyncio.Future[None] = asyncio.ensure_future(work(has_full_load))
             try:
-                for fault in faults:
-                    has_full_load.set()
-                    await asyncio.sleep(self._random.uniform(*_UNDER_LOAD_S))
-                    start_s = time.monotonic()
-                    await inject(self._gateway, fault)
-                    has_full_load.clear()
-                    await wait_all_ready(self._gateway)
-                    fault.ready_after_s = time.monotonic() - start_s
-                    on_fault(fault)
-                    for stream in streams:
-                        if stream.done():
-                            await stream  # raises what ended it
+                # A stream that ends before the work has failed.
+                await asyncio.wait([working, *streams], return_when=asyncio.FIRST_COMPLETED)
+                for ended in (*streams, working):
+                    if ended.done():
+                        await ended
+                await working
                 is_over.set()
                 has_full_load.set()
                 async with asyncio.timeout(_LAST_STREAMS_S):
                     await asyncio.gather(*streams)
             finally:  # also when this is cancelled, or a fault was not noticed
-                for stream in streams:
-                    stream.cancel()
-                await asyncio.gather(*streams, return_exceptions=True)
+                tasks = [*streams, working]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
         self._round += 1
         attempts = read_failed_attempts(self._gateway.log)
         for request in requests:

@@ -1,8 +1,9 @@
-"""What `paceline serve` starts on a machine with a GPU, and on one without."""
+"""What `paceline serve` starts on a machine with a GPU, on one without, and with another draft."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,10 @@ import pytest
 import yaml
 
 from paceline.config import load_settings
+from paceline.demo import draft_path
 from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.model_folder import ModelUnfit
+from paceline.serve.engine_plan import PlannedEngines
 from paceline.serve.plan import make_plan
 
 
@@ -75,3 +79,74 @@ def test_with_keys_suffix_decoding_shares_no_answers(tmp_path: Path, has_keys: b
     additional = json.loads(arguments[arguments.index("--additional-config") + 1])
     assert drafting.get("suffix_decoding_max_cached_requests") == (0 if has_keys else None)
     assert additional["paceline"].get("separate_tenants", False) is has_keys
+
+
+def planned_with(draft: str) -> PlannedEngines:
+    """Two engines of the bundled pair, with another drafter."""
+    loaded = load_settings({("engine", "replicas"): ("--replicas", 2)}, {})
+    plan = make_plan(
+        loaded.settings,
+        replace(read_hardware(), device="cpu"),
+        server_module="some.module",
+        run_folder=Path("/run"),
+        log_folder=Path("/log"),
+        environ={},
+    )
+    assert [one.command.draft for one in plan.engines] == [str(draft_path())] * 2
+    assert [one.command.swapped_draft for one in plan.engines] == [None, None]
+    return plan.plan_with_draft(draft)
+
+
+def test_a_swapped_draft_changes_the_drafter_alone(tmp_path: Path) -> None:
+    """A link is followed: an engine that restarts later must not read another folder."""
+    (tmp_path / "current").symlink_to(draft_path())
+    linked = tmp_path / "current"
+    copied = tmp_path / "copied"
+    shutil.copytree(draft_path(), copied)
+    swapped = planned_with(str(copied))
+    assert [one.name for one in swapped.engines] == ["engine-0", "engine-1"]
+    assert [one.command.swapped_draft for one in swapped.engines] == [str(copied)] * 2
+    before = planned_with(str(linked)).engines[0].command
+    after = swapped.engines[0].command
+    assert before.draft == str(draft_path().resolve())
+    assert after.draft == str(copied)
+    differing = [
+        (one, other)
+        for one, other in zip(before.arguments, after.arguments, strict=True)
+        if one != other
+    ]
+    assert len(differing) == 1
+    assert json.loads(differing[0][1])["model"] == str(copied)
+    assert after.socket == before.socket
+
+
+@pytest.mark.parametrize(
+    ("draft", "expected", "has_governor"),
+    [("ngram", "ngram", True), ("none", "none", False), ("auto", str(draft_path()), True)],
+)
+def test_a_method_can_be_swapped_in(draft: str, expected: str, has_governor: bool) -> None:
+    command = planned_with(draft).engines[1].command
+    assert (command.draft, command.swapped_draft) == (expected, draft)
+    assert (command.control_socket is not None) is has_governor
+
+
+@pytest.mark.parametrize("fault", ["missing", "no weights", "another tokenizer"])
+def test_a_draft_is_checked_as_at_a_start(tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "draft"
+    if fault != "missing":
+        shutil.copytree(draft_path(), folder)
+    if fault == "no weights":
+        (folder / "model.safetensors").unlink()
+    if fault == "another tokenizer":
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        tokenizer["model"]["vocab"] = {f"not {token}": id for token, id in vocabulary.items()}
+        tokenizer["added_tokens"] = []
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    says = {
+        "missing": "does not exist",
+        "no weights": "contains no weights",
+        "another tokenizer": "cannot draft for",
+    }
+    with pytest.raises(ModelUnfit, match=says[fault]):
+        planned_with(str(folder))

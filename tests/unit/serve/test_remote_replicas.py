@@ -19,7 +19,8 @@ from paceline.config import load_settings
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.launch.hardware import read_hardware
 from paceline.gateway import RunningGateway
-from paceline.serve.plan import EnginePlan, ServePlan, make_plan
+from paceline.serve.engine_plan import EnginePlan
+from paceline.serve.plan import ServePlan, make_plan
 from paceline.serve.run import serve
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote

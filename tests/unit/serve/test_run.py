@@ -16,7 +16,8 @@ import pytest
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.gateway import GatewaySettings, RunningGateway
-from paceline.serve.plan import EnginePlan, ServePlan
+from paceline.serve.engine_plan import EnginePlan
+from paceline.serve.plan import ServePlan
 from paceline.serve.run import serve
 
 FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"

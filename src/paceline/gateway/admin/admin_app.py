@@ -1,4 +1,4 @@
-"""The ASGI application of the admin port: metrics, governors, recordings, capture and replicas.
+"""The ASGI application of the admin port: metrics, governors, drafts, recordings, replicas.
 
 Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
 stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests). A key has a
@@ -14,6 +14,8 @@ from urllib.parse import parse_qs
 from paceline.gateway.admin.audit import AuditEntry, AuditLog
 from paceline.gateway.admin.capture_admin import delete_capture, describe_capture
 from paceline.gateway.admin.change_gate import ChangeGate
+from paceline.gateway.admin.draft_admin import begin_swap, refuse_restart_during_swap
+from paceline.gateway.admin.draft_swaps import DraftSwaps
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_change_check import check_governor_change
 from paceline.gateway.admin.governor_changes import GovernorChanges
@@ -51,6 +53,7 @@ _READ = {"GET": Role.READ, "HEAD": Role.READ}
 _METHODS: Mapping[str, Mapping[str, Role]] = {
     "/metrics": _READ,
     "/admin/governor": {**_READ, "PATCH": Role.OPERATE},
+    "/admin/draft": {**_READ, "POST": Role.ADMIN},
     "/admin/recording": {**_READ, "POST": Role.OPERATE, "DELETE": Role.OPERATE},
     "/admin/capture": {**_READ, "DELETE": Role.OPERATE},
     "/admin/replicas": {
@@ -72,10 +75,12 @@ class AdminApp:
         changes: GovernorChanges,
         fetch_worker_samples: Callable[[], Awaitable[Sequence[FamilyOfSamples]]],
         restarts: EngineRestarts,
+        swaps: DraftSwaps,
         gate: ChangeGate,
     ) -> None:
         """`fetch_worker_samples` returns the metrics of the worker processes."""
         self._restarts = restarts
+        self._swaps = swaps
         self._gate = gate
         self._settings = settings
         self._fleet = fleet
@@ -128,6 +133,8 @@ class AdminApp:
             await self._send_metrics(send)
         elif path == "/admin/replicas":
             await self._answer_replicas(scope, receive, send, entry)
+        elif path == "/admin/draft":
+            await self._answer_draft(scope, receive, send, entry)
         elif path == "/admin/recording":
             await self._answer_recording(scope, receive, send, entry)
         elif path == "/admin/capture":
@@ -144,6 +151,17 @@ class AdminApp:
         else:
             answers = await self._ask_engines(scope, {"op": "state"})
             await send_json(send, 200, {"replicas": _by_name(answers)})
+
+    async def _answer_draft(
+        self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
+    ) -> None:
+        if scope["method"] in _READ:
+            await send_json(send, 200, self._swaps.describe())
+            return
+        request = await self._read(scope, receive, entry)
+        content = await begin_swap(self._swaps, self._gate, request)
+        entry.status = 202
+        await send_json(send, 202, content)
 
     async def _answer_recording(
         self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
@@ -243,6 +261,7 @@ class AdminApp:
             names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
             return 200, remove_replica(self._fleet, names, num_in_flight)
         if "restart" in request:
+            refuse_restart_during_swap(self._swaps)
             return 202, restart_replica(self._fleet, request, self._restarts, num_in_flight)
         return 200, drain_replica(self._fleet, request, num_in_flight)
 

@@ -78,6 +78,13 @@ class EngineRestarts:
             return
         raise UnknownReplica(name)
 
+    def cancel(self, name: str) -> None:
+        """Give up the restart of this engine, if one is under way: it returns to service unless
+        its process was ended already."""
+        task = self._tasks.get(name)
+        if task is not None:
+            task.cancel()
+
     async def _run(self, name: str, num_restarts: int | None) -> None:
         """`num_restarts` is the count before; an engine that has ended since needs no restart."""
         await self._wait_until_sole_user()

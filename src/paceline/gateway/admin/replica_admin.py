@@ -155,6 +155,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "url": None if replica.is_unix else replica.address,
         "dialect": replica.dialect,
         "drafts": replica.drafts,
+        "draft": replica.draft,
         "honours_draft_caps": replica.honours_draft_caps,
         "revision": replica.revision,
         "draining": status.is_draining or status.is_leaving,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from paceline.gateway.metrics.replica_metrics import (
     CategoryMetric,
+    DraftInfo,
     ReplicaMetric,
     TextMetric,
     from_governor,
@@ -177,4 +178,6 @@ TEXT_METRICS = (
     ),
 )
 
-ALL_REPLICA_METRICS = (*REPLICA_METRICS, *CATEGORY_METRICS, *TEXT_METRICS)
+DRAFT_INFO = DraftInfo("paceline_replica_draft_info", "Always 1; the label draft names the drafter.")
+
+ALL_REPLICA_METRICS = (*REPLICA_METRICS, DRAFT_INFO, *CATEGORY_METRICS, *TEXT_METRICS)

@@ -48,6 +48,7 @@ class ReplicaMetric:
 class CategoryMetric:
     """One metric with the labels `replica` and `category`, from the governor's watch for drift."""
 
+    label: ClassVar[str] = "category"
     name: str
     help: str
     key: str
@@ -99,6 +100,23 @@ _MAX_TEXT_CHARS = 100
 """Longer than any reason of the policies that are built in."""
 
 
+@dataclass(frozen=True, slots=True)
+class DraftInfo:
+    """A metric of constant value 1, whose label `draft` names the drafter of a replica."""
+
+    name: str
+    help: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("replica", "draft")
+
+    def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
+        """No sample where the drafter is unknown: that of a remote replica."""
+        draft = facts.replica.draft
+        return {} if draft is None else {draft: 1.0}
+
+
 def from_governor(key: str) -> Read:
     """Read a number from the governor's state. Null, other types and a missing key: no sample."""
     return lambda facts: None if facts.governor is None else _number(facts.governor.get(key))
@@ -118,7 +136,7 @@ class ReplicaCollector(Collector):
 
     def __init__(
         self,
-        definitions: Sequence[ReplicaMetric | CategoryMetric | TextMetric],
+        definitions: Sequence[ReplicaMetric | CategoryMetric | TextMetric | DraftInfo],
         facts: Sequence[ReplicaFacts],
     ) -> None:
         self._definitions = definitions

@@ -40,6 +40,8 @@ class OfferedEngine(msgspec.Struct, frozen=True):
     max_model_len: int | None
     revision: str | None
     num_restarts: int
+    swapped_draft: str | None = None
+    """See `EngineCommand`."""
 
 
 class Changes(msgspec.Struct, frozen=True):

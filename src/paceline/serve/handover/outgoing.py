@@ -48,12 +48,16 @@ class Outgoing:
             for supervisor in self._supervisors
             if supervisor.running_engine is None
         }
-        return find_obstacle_to_offer(states, self._gateway.restarting)
+        return find_obstacle_to_offer(
+            states, self._gateway.restarting, is_swapping=self._gateway.is_swapping_draft
+        )
 
     def obstacle(self, taken: Mapping[str, int]) -> str | None:
         """Why these engines (guards' process ids by name) cannot be handed over now, if so."""
         running = {engine.name: engine.pid for engine in self._running()}
-        return find_obstacle(taken, running, self._gateway.restarting)
+        return find_obstacle(
+            taken, running, self._gateway.restarting, is_swapping=self._gateway.is_swapping_draft
+        )
 
     def changes(self) -> Changes:
         """What operators have changed so far."""
@@ -92,12 +96,19 @@ class Outgoing:
         return [engine for engine in engines if engine is not None]
 
 
-def find_obstacle_to_offer(unready: Mapping[str, str], restarting: Collection[str]) -> str | None:
+_SWAPPING = "the draft is being swapped, engine by engine; take over when that has ended"
+
+
+def find_obstacle_to_offer(
+    unready: Mapping[str, str], restarting: Collection[str], *, is_swapping: bool = False
+) -> str | None:
     """Why nothing can be offered now; None if it can. `unready` has states of engines by name.
 
     The new process starts what it is not offered, so an engine that this process starts or restarts
     would run twice.
     """
+    if is_swapping:
+        return _SWAPPING
     for name, state in unready.items():
         if name not in restarting:
             return f"{name} is {state}; take over when it is ready"
@@ -105,9 +116,15 @@ def find_obstacle_to_offer(unready: Mapping[str, str], restarting: Collection[st
 
 
 def find_obstacle(
-    taken: Mapping[str, int], running: Mapping[str, int], restarting: Collection[str]
+    taken: Mapping[str, int],
+    running: Mapping[str, int],
+    restarting: Collection[str],
+    *,
+    is_swapping: bool = False,
 ) -> str | None:
     """Why engines cannot be handed over now; None if they can. Process ids of guards by name."""
+    if is_swapping:
+        return _SWAPPING
     for name in restarting:
         return f"{name} is being restarted; take over when it is ready again"
     for name, pid in taken.items():
@@ -132,4 +149,5 @@ def _offered(engine: RunningEngine) -> OfferedEngine:
         max_model_len=status.max_model_len,
         revision=status.revision,
         num_restarts=status.num_restarts,
+        swapped_draft=command.swapped_draft,
     )

@@ -182,6 +182,7 @@ def _running(engine: OfferedEngine, pipe: int) -> RunningEngine:
             socket=Path(engine.socket),
             control_socket=None if control is None else Path(control),
             serves_undrafted=engine.serves_undrafted,
+            swapped_draft=engine.swapped_draft,
         ),
         run_folder=Path(engine.run_folder),
         log=Path(engine.log),

@@ -216,6 +216,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "url": None,
         "dialect": "vllm",
         "drafts": False,
+        "draft": None,
         "honours_draft_caps": False,
         "revision": None,
         "draining": False,

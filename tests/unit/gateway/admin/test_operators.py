@@ -28,6 +28,8 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any] | None, Role]] = {
     "list": ("GET", "/admin/replicas", None, Role.READ),
     "governors": ("GET", "/admin/governor", None, Role.READ),
     "govern": ("PATCH", "/admin/governor", {"draft_length": 1}, Role.OPERATE),
+    "drafts": ("GET", "/admin/draft", None, Role.READ),
+    "swap draft": ("POST", "/admin/draft", {"draft": "ngram"}, Role.ADMIN),
     "recording": ("GET", "/admin/recording", None, Role.READ),
     "record": ("POST", "/admin/recording", {"action": "start"}, Role.OPERATE),
     "delete recording": ("DELETE", "/admin/recording", None, Role.OPERATE),

@@ -7,6 +7,7 @@ from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
 from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.outcomes import Continuation, Outcome
+from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.usage import Usage
 
@@ -34,7 +35,8 @@ NAMES = {
     "paceline_replica_load_generation_tokens_total", "paceline_replica_load_kv_usage_fraction",
     "paceline_replica_load_preemptions_total", "paceline_replica_load_prefix_hit_fraction",
     "paceline_replica_load_requests_running", "paceline_replica_load_requests_waiting",
-    "paceline_replica_restarts_total", "paceline_replica_state", "paceline_requests_in_flight",
+    "paceline_replica_draft_info", "paceline_replica_restarts_total", "paceline_replica_state",
+    "paceline_requests_in_flight",
     "paceline_requests_total", "paceline_retries_total", "paceline_time_per_output_token_seconds",
     "paceline_time_to_first_token_seconds", "paceline_worker_restarts_total",
 }  # fmt: skip
@@ -67,6 +69,15 @@ def test_breaker_states_replace_the_previous_ones() -> None:
     text = rendered(metrics)
     assert 'replica="r0"' not in text
     assert 'paceline_breaker_state{replica="r1"} 0.0' in text
+
+
+def test_the_drafter_of_a_local_engine_is_a_label() -> None:
+    engine = Replica("engine-0", "/e.sock", "m", "ready", draft="/drafts/mine")
+    remote = Replica("far", "http://far", "m", "ready")
+    lines = GatewayMetrics().render([engine, remote], {}, {}, {}).decode().splitlines()
+    assert [line for line in lines if line.startswith("paceline_replica_draft_info")] == [
+        'paceline_replica_draft_info{draft="/drafts/mine",replica="engine-0"} 1.0'
+    ]
 
 
 def test_retries_and_continuations_are_counted_from_zero() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -17,9 +18,11 @@ import yaml
 from paceline.config import load_settings
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.model_folder import ModelUnfit
 from paceline.gateway import RunningGateway
+from paceline.serve.engine_plan import EnginePlan, PlannedEngines
 from paceline.serve.handover.taking_over import TakeOver
-from paceline.serve.plan import EnginePlan, ServePlan, make_plan
+from paceline.serve.plan import ServePlan, make_plan
 from paceline.serve.run import serve
 from unit.engine.process.test_supervisor import FAKE
 
@@ -88,6 +91,31 @@ def _engine(folder: Path, name: str) -> EnginePlan:
         control_socket=sockets[1],
     )
     return EnginePlan(name, command)
+
+
+def swappable(plan: ServePlan) -> ServePlan:
+    """The plan with engines whose draft, `old`, can be swapped.
+
+    `broken` is a draft whose engine ends at its start, `unfit` one that is refused before.
+    """
+
+    def plan_with_draft(draft: str) -> PlannedEngines:
+        if draft == "unfit":
+            raise ModelUnfit("unfit does not exist")
+        engines = tuple(_with_draft(one, draft, swapped=draft) for one in plan.engines)
+        return PlannedEngines(engines, "fake", (f"draft model {draft}: as configured",))
+
+    engines = tuple(_with_draft(one, "old", swapped=None) for one in plan.engines)
+    return replace(plan, engines=engines, plan_with_draft=plan_with_draft)
+
+
+def _with_draft(engine: EnginePlan, draft: str, swapped: str | None) -> EnginePlan:
+    program = list(engine.command.arguments)
+    program[4] = "fail" if draft == "broken" else ""
+    config = json.dumps({"method": "draft_model", "model": draft})
+    arguments = (*program, "--speculative-config", config)
+    command = replace(engine.command, arguments=arguments, swapped_draft=swapped)
+    return replace(engine, command=command)
 
 
 @contextlib.asynccontextmanager

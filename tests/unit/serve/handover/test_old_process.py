@@ -118,7 +118,7 @@ async def test_the_old_server_continues_when_the_new_process_ends(
         await until(lambda: old.states()["engine-0"] == "ready")
 
 
-def fail_for_take(taken: dict[str, int], *_: object) -> None:
+def fail_for_take(taken: dict[str, int], *_: object, **__: object) -> None:
     if taken:
         raise RuntimeError("a bug")
 

@@ -1,0 +1,237 @@
+"""Swap the draft of two real engines under load; measure acceptance and goodput before and after.
+
+    python benchmarks/draft_swap.py
+    python benchmarks/draft_swap.py --before auto --after drafts/mine/draft
+
+`paceline serve --replicas 2` with the bundled target drafts with `--before`. `paceline bench`
+measures it; then streams of several kinds run all the time while the draft is swapped to `--after`
+over the admin port, engine by engine; then the same requests are measured again. Every answer of
+the swap is checked: greedy ones against reference answers from before it, token by token (where
+they differ, an engine computes how probable every token was), sampled ones by whether their tokens
+are among the most probable.
+
+The exit code is 1 if the swap did not complete, a request failed, or an answer changed by more than
+near-ties. `total` has these counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from chaos.gateway_process import GatewayProcess, start_gateway
+from chaos.real_engines.bundled import CONFIG, MODEL, NEAR_TIE_NATS, bundled_checks, prompts
+from chaos.real_engines.engine_faults import READY_WITHIN_S
+from chaos.real_engines.fault_run import EngineLoad, FaultRun
+from chaos.real_engines.request_kinds import FAST_KINDS
+from chaos.real_engines.run_report import count, find_errors
+from chaos.transcript import Ending
+from chaos.upgrades.draft_swap import drafts, swap_draft
+
+from benchmarks.results_file import ResultFile, add_allow_dirty
+from paceline.bench.results.environment import describe_environment
+from paceline.bench.results.slo import Slo
+from paceline.bench.run.config import RunConfig
+from paceline.bench.run.measure import measure
+from paceline.bench.run.progress import terminal_progress
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    environment = describe_environment(sys.argv)
+    result = ResultFile(
+        arguments.results / f"draft-swap-{environment.date_utc[:10]}.json",
+        allow_dirty=arguments.allow_dirty,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="draft-swap-"))
+    config = {**CONFIG, "engine": {**CONFIG["engine"], "draft": arguments.before}}
+    config["engine"]["policy"] = arguments.policy
+    runs = []
+    with start_gateway(folder, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
+        print(f"log: {gateway.log}", flush=True)
+        first = drafts(gateway.admin_url)
+        for repeat in range(arguments.repeats):
+            if repeat:  # back to where every repeat begins
+                back = _swap(gateway, arguments.before)
+                if back["state"] != "completed":
+                    raise RuntimeError(f"the draft could not be swapped back: {back['reason']}")
+            runs.append(_run(gateway, arguments, repeat))
+            print(json.dumps({key: runs[-1][key] for key in ("before", "after", "counts")}))
+    failures = [failure for run in runs for failure in run["failures"]]
+    document = {
+        "schema_version": 1,
+        "kind": "draft swap under load",
+        "environment": asdict(environment),
+        "settings": {
+            "before": arguments.before,
+            "after": arguments.after,
+            "draft_before": first[0],
+            "policy": arguments.policy,
+            "num_streams": arguments.streams,
+            "max_tokens": arguments.max_tokens,
+            "workload": arguments.workload,
+            "concurrency": arguments.concurrency,
+            "num_requests": arguments.num_requests,
+            "slo": asdict(_slo(arguments)),
+            "near_tie_nats": NEAR_TIE_NATS,
+        },
+        "total": {
+            "is_passed": not failures,
+            "failures": failures,
+            "num_requests_during_swap": sum(run["counts"]["num_requests"] for run in runs),
+            "num_failed_requests": sum(run["num_failed_requests"] for run in runs),
+            "num_compared": sum(run["num_compared"] for run in runs),
+            "num_changed_answers": sum(run["num_changed_answers"] for run in runs),
+            "num_near_ties": sum(run["num_near_ties"] for run in runs),
+        },
+        "runs": runs,
+    }
+    result.write(document)
+    print(json.dumps(document["total"]), f"written: {result.path}", sep="\n")
+    return 1 if failures else 0
+
+
+def _run(gateway: GatewayProcess, arguments: argparse.Namespace, repeat: int) -> dict[str, Any]:
+    """One swap, with a measurement on each side of it."""
+    before = _measure(gateway, arguments, repeat)
+    load = EngineLoad(
+        MODEL,
+        FAST_KINDS,
+        arguments.streams,
+        arguments.max_tokens,
+        num_streams_during_restart=arguments.streams,
+    )
+    run = FaultRun(gateway, load, prompts(arguments.prompts), first_round=repeat)
+    swaps: list[dict[str, Any]] = []
+
+    async def swap(_: asyncio.Event) -> None:
+        await asyncio.sleep(arguments.settle_s)
+        start_s = time.monotonic()
+        ended = await asyncio.to_thread(_swap, gateway, arguments.after)
+        swaps.append({**ended, "duration_s": round(time.monotonic() - start_s, 1)})
+        await asyncio.sleep(arguments.settle_s)
+
+    async def swap_and_check() -> dict[str, Any]:
+        requests = await run.run_during(swap)
+        checked = await bundled_checks(gateway.url).check(requests)
+        failed = [r for r in requests if r.transcript.ending is not Ending.COMPLETED]
+        return {
+            "counts": asdict(count(requests)),
+            "num_failed_requests": len(failed),
+            "errors": find_errors(requests),
+            "num_compared": checked.num_compared,
+            "num_sampled_judged": checked.num_sampled_judged,
+            "num_changed_answers": len(checked.faults),
+            "num_near_ties": len(checked.differences) - len(checked.faults),
+            "num_tails_unjudged": checked.num_tails_unjudged,
+            "differences": checked.differences,
+            "longest_time_to_first_token_s": max(
+                (r.transcript.first_token_s or r.transcript.end_s) - r.transcript.start_s
+                for r in requests
+            ),
+            "longest_silence_s": max(r.transcript.longest_silence_s for r in requests),
+        }
+
+    swapped = asyncio.run(swap_and_check())
+    after = _measure(gateway, arguments, repeat)
+    failures = _failures(swaps[0], swapped, before, after)
+    return {
+        "failures": failures,
+        "drafts": drafts(gateway.admin_url),
+        "before": before,
+        "after": after,
+        "swap": swaps[0],
+        **swapped,
+    }
+
+
+def _failures(
+    swap: dict[str, Any], swapped: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> list[str]:
+    """Why a run has not passed."""
+    failures = list(swapped["errors"])
+    if swap["state"] != "completed":
+        failures.append(f"the swap {swap['state']}: {swap['reason']}")
+    if swapped["num_failed_requests"]:
+        failures.append(f"{swapped['num_failed_requests']} requests failed during the swap")
+    if swapped["num_changed_answers"]:
+        failures.append(f"{swapped['num_changed_answers']} answers changed")
+    for name, figures in (("before", before), ("after", after)):
+        if figures["num_errors"]:
+            failures.append(f"{figures['num_errors']} requests failed {name} the swap")
+    return failures
+
+
+def _swap(gateway: GatewayProcess, draft: str) -> dict[str, Any]:
+    return swap_draft(gateway.admin_url, draft, within_s=4 * READY_WITHIN_S)
+
+
+def _measure(gateway: GatewayProcess, arguments: argparse.Namespace, repeat: int) -> dict[str, Any]:
+    """Figures of the same requests on both sides of a swap."""
+    config = RunConfig(
+        url=gateway.url,
+        admin_url=gateway.admin_url,
+        workload=arguments.workload,
+        temperature=0.0,
+        seed=repeat,
+        num_requests=arguments.num_requests,
+        concurrency=arguments.concurrency,
+        num_warmup=arguments.num_warmup,
+        slo=_slo(arguments),
+    )
+    with terminal_progress() as progress:
+        result = asyncio.run(measure(config, None, sys.argv, progress))
+    summary, speculation = result.summary, result.speculation
+    return {
+        "num_requests": summary.num_requests,
+        "num_errors": summary.num_errors,
+        "goodput": None if summary.goodput is None else asdict(summary.goodput),
+        "requests_per_s": summary.requests_per_s,
+        "output_tokens_per_s": summary.output_tokens_per_s,
+        "ttft_ms": asdict(summary.ttft_ms),
+        "tpot_ms": asdict(summary.tpot_ms),
+        "acceptance_rate": speculation.acceptance_rate,
+        "acceptance_length": speculation.acceptance_length,
+        "drafted_tokens": speculation.drafted_tokens,
+        "accepted_tokens": speculation.accepted_tokens,
+        "warnings": [asdict(warning) for warning in result.warnings],
+    }
+
+
+def _slo(arguments: argparse.Namespace) -> Slo:
+    return Slo(ttft_ms=arguments.slo_ttft_ms, tpot_ms=arguments.slo_tpot_ms)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--before", default="ngram", help="the draft that the server starts with")
+    parser.add_argument("--after", default="auto", help="auto: the bundled draft model")
+    parser.add_argument("--policy", default="goodput")
+    parser.add_argument("--repeats", type=int, default=2, help="swaps; one server for all")
+    parser.add_argument("--streams", type=int, default=4, help="open all the time during the swap")
+    parser.add_argument("--prompts", type=int, default=3, help="of the streams")
+    parser.add_argument("--max-tokens", type=int, default=96, help="of the streams")
+    parser.add_argument("--settle-s", type=float, default=3.0, help="load before and after a swap")
+    parser.add_argument("--workload", default="mixed", help="of the measurements")
+    parser.add_argument("--concurrency", type=int, default=4, help="of the measurements")
+    parser.add_argument("--num-requests", type=int, default=120, help="of each measurement")
+    parser.add_argument("--num-warmup", type=int, default=16, help="not counted")
+    parser.add_argument("--slo-ttft-ms", type=float, default=1000.0)
+    parser.add_argument("--slo-tpot-ms", type=float, default=50.0)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Turn the settings into a command line for each engine of this machine.
+
+All checks of the models and their formats run here, before anything is started. The drafter may be
+another one than that of the settings, because an operator can swap it at run time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paceline import demo
+from paceline.config import BUNDLED, EngineSettings, Settings
+from paceline.engine.launch.command import (
+    EngineCommand,
+    EngineSpec,
+    max_num_seqs,
+    num_workers,
+    render_command,
+)
+from paceline.engine.launch.format_gate import ServedFormats, choose_formats
+from paceline.engine.launch.hardware import Hardware
+from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.engine.launch.model_folder import (
+    ModelUnfit,
+    check_model,
+    check_pair,
+    served_name_of,
+    weights_bytes,
+)
+from paceline.engine.launch.speculation import (
+    Drafter,
+    choose_drafter,
+    name_lengths,
+    uses_model_runner_v2,
+)
+
+BUNDLED_NAME = "paceline-demo"
+"""Model id of the bundled pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """One engine to start."""
+
+    name: str
+    command: EngineCommand
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEngines:
+    """The engines to start, all with the same models."""
+
+    engines: tuple[EnginePlan, ...]
+    served_name: str
+    reasons: tuple[str, ...]
+    """Why they are started in this way; the first one is about the drafter."""
+
+
+def plan_engines(
+    settings: Settings,
+    hardware: Hardware,
+    *,
+    server_module: str,
+    run_folder: Path,
+    log_folder: Path,
+    environ: Mapping[str, str] = os.environ,
+    swapped_draft: str | None = None,
+) -> PlannedEngines:
+    """Plan `engine.replicas` engines. Raises `ModelUnfit` or ValueError, which name the setting
+    that cannot be met and the reason.
+
+    `swapped_draft` takes the place of `engine.draft`. `environ` is what the engines inherit.
+    """
+    engine = settings.engine
+    if swapped_draft is not None:
+        swapped_draft = _draft_folder(swapped_draft)
+        engine = engine.model_copy(update={"draft": swapped_draft})
+        settings = settings.model_copy(update={"engine": engine})
+    model, draft = _models(engine)
+    check_model(model)
+    uses_v2_runner = uses_model_runner_v2(hardware, environ)
+    drafter = choose_drafter(
+        draft,
+        model,
+        engine.draft_length_max,
+        uses_v2_runner=uses_v2_runner,
+        separate_tenants=settings.keys.file is not None,
+    )
+    if uses_v2_runner:
+        drafter = name_lengths(
+            drafter,
+            configured=_configured_lengths(engine),
+            max_num_seqs=max_num_seqs(engine.vllm_args),
+        )
+    formats = choose_formats(
+        hardware,
+        target=model,
+        draft=_draft_model(drafter),
+        dtype=engine.dtype,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        vllm_args=engine.vllm_args,
+    )
+    spec = _engine_spec(settings, model, drafter, formats)
+    layout_settings = LayoutSettings(
+        dtype=engine.dtype,
+        num_threads=engine.num_threads,
+        kv_cache_bytes=engine.kv_cache_bytes,
+        weights_bytes=weights_bytes(model),
+        num_workers=num_workers(engine.vllm_args),
+        kernel_dtypes=formats.kernel_dtypes,
+        kv_cache_dtype=engine.kv_cache_dtype,
+    )
+    engines, reasons = [], [drafter.why, *formats.reasons]
+    for index in range(engine.replicas):
+        layout = choose_layout(
+            hardware, layout_settings, replica=index, num_replicas=engine.replicas
+        )
+        name = f"engine-{index}"
+        command = render_command(
+            spec, layout, run_folder / name, name, server_module, recording_folder=log_folder
+        )
+        engines.append(EnginePlan(name, replace(command, swapped_draft=swapped_draft)))
+        reasons += [reason for reason in layout.reasons if reason not in reasons]
+    return PlannedEngines(tuple(engines), spec.served_name, tuple(reasons))
+
+
+def _draft_folder(draft: str) -> str:
+    """A folder as its real path, so that a link that is moved later changes no engine."""
+    is_method = draft in ("auto", "none", "ngram", "suffix")
+    return str(Path(draft).resolve()) if not is_method and Path(draft).is_dir() else draft
+
+
+def _models(engine: EngineSettings) -> tuple[str, str]:
+    """Target and drafter, with the paths of the bundled pair where it is selected."""
+    if engine.model != BUNDLED:
+        return engine.model, engine.draft
+    target, draft = demo.target_path(), demo.draft_path()
+    if not target.is_dir():
+        raise ModelUnfit(
+            f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
+            "install Paceline from a checkout that contains the pair"
+        )
+    if engine.draft == "auto":
+        check_pair(target, draft)
+        return str(target), str(draft)
+    return str(target), engine.draft
+
+
+def _configured_lengths(engine: EngineSettings) -> set[int]:
+    """Draft lengths that the settings of the policies `fixed` and `schedule` name."""
+    length = engine.policy_parameters.get("draft_length", engine.draft_length)
+    schedule = engine.policy_parameters.get("schedule", engine.schedule) or ()
+    return {*(() if length is None else (length,)), *(entry[2] for entry in schedule)}
+
+
+def _draft_model(drafter: Drafter) -> str | None:
+    """The folder or name of the draft model; None for other drafters."""
+    model = (drafter.speculative_config or {}).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _engine_spec(
+    settings: Settings, model: str, drafter: Drafter, formats: ServedFormats
+) -> EngineSpec:
+    engine = settings.engine
+    default_name = BUNDLED_NAME if engine.model == BUNDLED else served_name_of(model)
+    return EngineSpec(
+        model=model,
+        served_name=engine.served_name or default_name,
+        speculative_config=drafter.speculative_config,
+        policy=engine.policy,
+        policy_parameters=engine.policy_parameters,
+        draft_length=engine.draft_length,
+        schedule=engine.schedule,
+        max_model_len=engine.max_model_len,
+        time_per_output_token_ms=settings.slo.time_per_output_token_ms,
+        reproducible_seeds=engine.reproducible_seeds,
+        separate_tenants=settings.keys.file is not None,
+        compact_json=engine.compact_json,
+        expected_kernels=formats.expected_kernels,
+        vllm_args=engine.vllm_args,
+    )
