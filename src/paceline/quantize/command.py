@@ -105,9 +105,10 @@ def quantize(
     )
     if verdict.refusal and hardware is not None:
         raise click.UsageError(f"--scheme {scheme} --hardware {hardware}: {verdict.refusal}")
-    cautions = [text for text in (verdict.refusal, verdict.caution) if text]
     if verdict.refusal:
-        cautions = [f"{verdict.refusal}; the folder is for other machines (--hardware)"]
+        raise click.UsageError(
+            f"--scheme {scheme}: {verdict.refusal}. For another machine, name it with --hardware"
+        )
     try:
         options = QuantizeOptions(
             model=_find_model(model),
@@ -125,7 +126,7 @@ def quantize(
                 options,
                 Machine(this.hardware_class, this.available_memory_bytes),
                 command=["paceline", *sys.argv[1:]],
-                cautions=cautions,
+                cautions=[verdict.caution] if verdict.caution else [],
                 on_progress=progress,
                 on_caution=lambda text: click.echo(f"paceline: {text}", err=True),
             )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from paceline.engine.launch import hardware
 from paceline.quantize.command import quantize
 
 
@@ -44,6 +47,21 @@ def test_a_format_that_the_named_hardware_cannot_serve_is_wrong_usage(
     assert result.exit_code == 2
     assert "Use fp8 or awq instead" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_format_that_this_machine_cannot_serve_is_refused_before_the_model_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this = dataclasses.replace(hardware.read_hardware(), device="cpu", vllm_release="0.32.0")
+    monkeypatch.setattr(hardware, "read_hardware", lambda: this)
+    out = tmp_path / "out"
+    asked = [str(tmp_path / "no-such-model"), "--scheme", "nvfp4", "--out", str(out)]
+    result = CliRunner().invoke(quantize, asked)
+    assert result.exit_code == 2
+    assert "vLLM 0.32.0 has no kernel for it. Use w8a8 or awq instead" in result.stderr
+    assert "name it with --hardware" in result.stderr
+    other = CliRunner().invoke(quantize, [*asked, "--hardware", "gpu-blackwell"])
+    assert "not a folder" in other.stderr
 
 
 def test_an_existing_folder_and_a_missing_model_are_wrong_usage(tiny: Path, tmp_path: Path) -> None:
