@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -22,6 +23,11 @@ _MARKER = "paceline-environment.json"
 _FILE = "requirements.txt"
 _LOG_LINES = 12
 _PACKAGE = re.compile(r"^(?:Collecting|Downloading) (\S+)")
+_TORCH = re.compile(r"^torch==\S+$", re.MULTILINE)
+_CPU_BUILD = "+cpu"
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""Has the CPU builds of torch. What PyPI calls by the same version is a CUDA build with gigabytes
+of NVIDIA's libraries."""
 
 OnStep = Callable[[str], None]
 """Gets what is being done, in words."""
@@ -50,7 +56,8 @@ def is_complete(folder: Path) -> bool:
 def create(folder: Path, on_step: OnStep) -> None:
     """Create or complete the environment; one process at a time, others wait.
 
-    Never touches the environment that Paceline runs in. Raises QuantizeError with pip's last lines.
+    Gets the CPU build of torch where Paceline runs on one. Never touches the environment that
+    Paceline runs in. Raises QuantizeError with pip's last lines.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as held:
@@ -61,10 +68,22 @@ def create(folder: Path, on_step: OnStep) -> None:
             on_step("creating the environment of llm-compressor")
             run_shown([sys.executable, "-m", "venv", str(folder)], on_step)
         pip = [str(python_of(folder)), "-m", "pip", "install", "--disable-pip-version-check"]
+        if importlib.metadata.version("torch").endswith(_CPU_BUILD):
+            _install_cpu_torch(pip, on_step)
         with resources.as_file(resources.files(__package__) / _FILE) as file:
             run_shown([*pip, "--requirement", str(file)], on_step)
         marker = json.dumps({"requirements": _digest()})
         (folder / _MARKER).write_text(marker + "\n", encoding="utf-8")
+
+
+def _install_cpu_torch(pip: list[str], on_step: OnStep) -> None:
+    """Ask pip's configured indexes first: they may be all that can be reached."""
+    [pinned] = _TORCH.findall(_requirements())
+    command = [*pip, "--no-deps", pinned + _CPU_BUILD]
+    try:
+        run_shown(command, on_step)
+    except QuantizeError:
+        run_shown([*command, "--index-url", _CPU_INDEX], on_step)
 
 
 def run_shown(command: list[str], on_step: OnStep) -> None:
@@ -87,7 +106,10 @@ def run_shown(command: list[str], on_step: OnStep) -> None:
         )
 
 
+def _requirements() -> str:
+    return (resources.files(__package__) / _FILE).read_text(encoding="utf-8")
+
+
 def _digest() -> str:
-    requirements = (resources.files(__package__) / _FILE).read_text(encoding="utf-8")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return hashlib.sha256(f"{requirements}\npython {version}".encode()).hexdigest()
+    return hashlib.sha256(f"{_requirements()}\npython {version}".encode()).hexdigest()

@@ -57,6 +57,44 @@ def test_an_environment_with_other_requirements_is_not_complete(tmp_path: Path) 
     )
 
 
+PIP_WITHOUT_CPU_BUILDS = f"""#!{sys.executable}
+import sys
+with open(__file__ + ".log", "a") as log:
+    log.write(" ".join(sys.argv[5:]) + "\\n")
+is_found = "--index-url" in sys.argv or not sys.argv[-1].endswith("+cpu")
+print("No matching distribution found")
+sys.exit(0 if is_found else 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        (
+            "2.13.0+cpu",
+            [
+                "--no-deps torch==2.13.0+cpu",
+                "--no-deps torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu",
+                "--requirement",
+            ],
+        ),
+        ("2.13.0", ["--requirement"]),
+    ],
+)
+def test_the_environment_has_the_cpu_build_of_torch_where_paceline_has(
+    installed: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment.importlib.metadata, "version", lambda name: installed)
+    python = environment.python_of(tmp_path)
+    python.parent.mkdir()
+    python.write_text(PIP_WITHOUT_CPU_BUILDS)
+    python.chmod(0o755)
+    environment.create(tmp_path, lambda step: None)
+    commands = Path(f"{python}.log").read_text().splitlines()
+    assert [line.partition(" /")[0] for line in commands] == expected
+    assert environment.is_complete(tmp_path)
+
+
 def test_a_failed_installation_shows_its_last_lines() -> None:
     with pytest.raises(QuantizeError, match="no such package"):
         environment.run_shown(
