@@ -1,273 +1,179 @@
-"""Quality and speed of quantized folders in stock vLLM, beside the unquantized model.
+"""Every number format of `paceline quantize` in stock vLLM: kernel, quality and speed.
 
-    python benchmarks/quantization/formats.py --model TARGET --model TWIN
+    python benchmarks/quantize_formats.py
+    python benchmarks/quantize_formats.py --model runs/twin --variants w8a8 awq gptq fp8 kv-fp8
+    python benchmarks/quantize_formats.py --resume benchmarks/results/quantize-formats-….json.gz
 
-Each model is quantized in every scheme, calibrated on the held-out prompts of odd number with their
-reference answers. Then one engine per variant runs in a process of its own, without Paceline's
-plugin (`VLLM_PLUGINS=""`). All stay alive; in every round all variants answer the same prompts in
-turn, one request at a time, in random order. Quality is the likelihood of the reference answers to
-the prompts of even number, token by token.
+Per model: (1) `paceline quantize` makes a folder per scheme, calibrated on one half of the held-out
+questions. (2) Each variant is loaded alone in vLLM without any plugin (`VLLM_PLUGINS=""`). The
+kernel of each layer is compared with what the gate of number formats says; for a refused format,
+vLLM's own reason is recorded. The other half of the questions gives the likelihood of the reference
+answers and greedy answers. (3) The engines of all variants are alive at once, and answer the same
+prompts in turns of a few seconds, one request at a time; if memory does not suffice, in batches.
+The unquantized model is there in both formats, and once more as the control. (4) The fastest
+quantized variant and the fastest unquantized one, with and without each drafter. (5) The operators
+that take the time of both.
+
+The result is written after each step, with `is_complete: false` before the last one. `--resume`
+completes it, with the folders in `--work`. The exit code is 1 if the gate and vLLM disagree or a
+folder could not be made, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import math
-import os
-import random
-import statistics
-import subprocess
+import signal
 import sys
-import tempfile
-from collections.abc import Iterator
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tokenizers import Tokenizer
-
-from benchmarks.results_file import ResultFile, add_allow_dirty
+from benchmarks.quantization.campaign import Campaign, Settings
+from benchmarks.quantization.prompts import answer_pairs, write_calibration
+from benchmarks.quantization.summary import summarize
+from benchmarks.quantization.table import render_model
+from benchmarks.quantization.variants import DRAFTERS, VARIANTS, with_baselines
+from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
-from paceline.engine.launch.hardware import read_hardware
-from paceline.quantize.calibration import tokenize
 
-VARIANTS = ("bfloat16", "float32", "w8a8", "awq", "gptq", "fp8", "kv_fp8")
-"""Served in bfloat16, except `float32`; `kv_fp8` is the unquantized model with an FP8 KV cache."""
-CHILD = Path(__file__).with_name("engine_child.py")
+_RECORDS = ("made", "loads", "batches", "turns", "products", "profiles")
+_EXIT_INTERRUPTED = 130
+_OWN = ("w8a8", "w8a8-bfloat16", "awq", "gptq", "fp8", "kv-fp8", "nvfp4")
 
 
-class Engine:
-    """The parent's side of one engine."""
-
-    def __init__(self, arguments: dict[str, Any], log: Path) -> None:
-        read_end, write_end = os.pipe()
-        environment = {
-            **os.environ,
-            "VLLM_PLUGINS": "",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "TORCHDYNAMO_DISABLE": "1",
-            "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
-            "KMP_BLOCKTIME": "1",
-        }
-        library = read_hardware().openmp_library
-        if library is not None:
-            environment["LD_PRELOAD"] = str(library)
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, str(CHILD), str(write_end)],
-                stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment,
-                pass_fds=(write_end,),
-            )  # fmt: skip
-        os.close(write_end)
-        self._answers = os.fdopen(read_end)
-        self._log = log
-        self.kernels: dict[str, int] = self.ask(op="start", arguments=arguments)["kernels"]
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """One exchange; RuntimeError with the engine's error."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
-        line = self._answers.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "the engine ended"}
-        if "error" in answer:
-            raise RuntimeError(f"{answer['error']}\n{self._log.read_text()[-2000:]}")
-        return answer
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-
-class _Template:
-    """The tokenizer of a model, with its chat template."""
-
-    def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
-
-        self._own = AutoTokenizer.from_pretrained(str(folder))
-        self._fast = Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
-        return self._own.apply_chat_template(conversation, **options)
-
-    def encode(self, text: str, **options: Any) -> list[int]:
-        return list(self._fast.encode(text, add_special_tokens=False).ids)
-
-
-def write_calibration(items: list[dict[str, Any]], file: Path) -> None:
-    """Write the prompts with their reference answers as chats."""
-    lines = []
-    for item in items:
-        if "messages" in item:
-            answer = {"role": "assistant", "content": item["reference"]}
-            lines.append({"messages": [*item["messages"], answer]})
-        else:
-            lines.append({"prompt": f"{item['prompt']}\n{item['reference']}"})
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def answer_pairs(items: list[dict[str, Any]], folder: Path) -> list[list[list[int]]]:
-    """Token ids of each prompt and of its reference answer."""
-    from paceline.workloads.prompts import Prompt
-
-    template = _Template(folder)
-    pairs = []
-    for item in items:
-        is_chat = "messages" in item
-        prompt = Prompt(
-            task=item["task"],
-            messages=tuple(item["messages"]) if is_chat else None,
-            text=None if is_chat else item["prompt"] + "\n",
-            max_tokens=None,
-        )
-        answer = template.encode(item["reference"])
-        if answer:
-            pairs.append([tokenize(prompt, template)[-900:], answer[:512]])
-    return pairs
-
-
-@contextlib.contextmanager
-def engines(folders: dict[str, Path], names: list[str], logs: Path) -> Iterator[dict[str, Engine]]:
-    """One engine per variant."""
-    started: dict[str, Engine] = {}
-    try:
-        for name in names:
-            arguments = {
-                "model": str(folders.get(name, folders["bfloat16"])),
-                "dtype": "float32" if name == "float32" else "bfloat16",
-                "enforce_eager": True,
-                "max_model_len": 2048,
-                "max_num_seqs": 8,
-                "kv_cache_memory_bytes": 256 * 1024**2,
-                "disable_log_stats": True,
-            }
-            if name == "kv_fp8":
-                arguments["kv_cache_dtype"] = "fp8"
-            started[name] = Engine(arguments, logs / f"{name}.log")
-            print(f"  {name}: {started[name].kernels}", file=sys.stderr)
-        yield started
-    finally:
-        for engine in started.values():
-            engine.close()
-
-
-def measure(
-    model: Path, options: argparse.Namespace, work: Path, items: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Quantize one model, and measure all variants."""
-    calibration = work / "calibration.jsonl"
-    write_calibration(items[1::2], calibration)
-    folders, made = {"bfloat16": model}, {}
-    for scheme in ("w8a8", "awq", "gptq", "fp8"):
-        if scheme not in options.variants:
-            continue
-        folders[scheme] = work / scheme
-        command = ["quantize", str(model), "--scheme", scheme, "--out", str(folders[scheme])]
-        if scheme in ("awq", "gptq"):
-            command += ["--calibration", str(calibration)]
-        subprocess.run(
-            [sys.executable, "-c", "from paceline.cli import main; main()", *command], check=True
-        )
-        made[scheme] = json.loads((folders[scheme] / "paceline-provenance.json").read_text())
-    pairs = answer_pairs(items[0::2], model)[: options.num_answers]
-    prompts = [prompt for prompt, _ in pairs[: options.num_prompts]]
-    seconds: dict[str, list[list[float]]] = {name: [] for name in options.variants}
-    with engines(folders, options.variants, work) as running:
-        quality = {
-            name: e.ask(op="likelihoods", pairs=pairs)["rows"] for name, e in running.items()
-        }
-        for engine in running.values():
-            engine.ask(op="speed", prompts=prompts[:1], num_tokens=16)
-        draw = random.Random(options.seed)
-        for _ in range(options.rounds):
-            for name in draw.sample(options.variants, len(options.variants)):
-                answer = running[name].ask(
-                    op="speed", prompts=prompts, num_tokens=options.num_tokens
-                )
-                seconds[name].append(answer["seconds"])
-        kernels = {name: engine.kernels for name, engine in running.items()}
-    return {
-        "model": model.name,
-        "duration_s": {name: document["duration_s"] for name, document in made.items()},
-        "weights_bytes": {
-            name: sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-            for name, folder in folders.items()
-        },
-        "kernels": kernels,
-        "quality": quality,
-        "seconds": seconds,
-        "summary": {
-            name: summarize(quality[name], quality["bfloat16"], seconds[name],
-                            seconds["bfloat16"], options.num_tokens)
-            for name in options.variants
-        },
-    }  # fmt: skip
-
-
-def summarize(
-    quality: list[dict[str, Any]],
-    base_quality: list[dict[str, Any]],
-    seconds: list[list[float]],
-    base_seconds: list[list[float]],
-    num_tokens: int,
-) -> dict[str, float]:
-    """Perplexity, its change, and tokens per second with the ratio to the base in each round."""
-    tokens = sum(row["tokens"] for row in quality)
-    nats, base = (sum(row["nats"] for row in rows) / tokens for rows in (quality, base_quality))
-    ratios = [sum(ours) / sum(mine) for mine, ours in zip(seconds, base_seconds, strict=True)]
-    rates = [num_tokens * len(one) / sum(one) for one in seconds]
-    return {
-        "perplexity": math.exp(nats),
-        "perplexity_ratio": math.exp(nats - base),
-        "first_choice": sum(row["first"] for row in quality) / tokens,
-        "tokens_per_s": statistics.median(rates),
-        "speed_ratio": statistics.median(ratios),
-        "speed_ratio_min": min(ratios),
-        "speed_ratio_max": max(ratios),
-    }
-
-
-def main() -> None:
-    """Measure and write the raw result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, action="append", default=[])
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--num-prompts", type=int, default=4)
-    parser.add_argument("--num-tokens", type=int, default=96)
-    parser.add_argument("--num-answers", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--json", type=Path, default=Path("benchmarks/results/quantization-formats.json.gz")
+def main() -> int:
+    """Measure all models; the exit code."""
+    # Engines are ended in `finally`, which a plain SIGTERM would skip.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = _parser().parse_args()
+    models = [path.resolve() for path in options.model] or [demo.target_path()]
+    names = tuple(model.name for model in models)
+    if len(set(names)) < len(names):
+        sys.exit(f"Error: two models are called alike ({', '.join(names)}); rename a folder")
+    settings = Settings(
+        models=names,
+        variants=tuple(options.variants),
+        drafters=tuple(options.drafters),
+        draft_length=options.draft_length,
+        rounds=options.rounds,
+        turn_prompts=options.turn_prompts,
+        num_tokens=options.num_tokens,
+        num_answers=options.num_answers,
+        num_greedy=options.num_greedy,
+        profiled_tokens=options.profiled_tokens,
+        seed=options.seed,
     )
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    result, document = begin_or_resume(
+        options.results / f"quantize-formats-{today}.json.gz",
+        options.resume,
+        {
+            "schema_version": 1,
+            "kind": "number formats in stock vLLM",
+            "environment": asdict(describe_environment(sys.argv)),
+            "settings": asdict(settings),
+            "is_complete": False,
+            "summaries": {},
+            **{name: [] for name in _RECORDS},
+        },
+        same=("settings",),
+        but_for=("rounds",),
+        allow_dirty=options.allow_dirty,
+    )
+    document["is_complete"] = False
+    result.write(document)
+    work = options.work.resolve() / sibling(result.path, "").name
+
+    def save() -> None:
+        document["summaries"] = {
+            name: summarize(document, name)
+            for name in names
+            if any(load["model"] == name for load in document["loads"])
+        }
+        result.write(document)
+
+    try:
+        for model in models:
+            _measure(model, settings, work / model.name, document, save)
+    except KeyboardInterrupt:
+        print(f"incomplete: {result.path}; --resume it with the same options", file=sys.stderr)
+        return _EXIT_INTERRUPTED
+    document["is_complete"] = True
+    save()
+    for name in names:
+        print(_tables(document, name))
+    print(f"written: {result.path}; folders: {work}")
+    disagreements = [one["disagreements"] for one in document["summaries"].values()]
+    return int(any(disagreements) or any("error" in one for one in document["made"]))
+
+
+def _measure(
+    model: Path, settings: Settings, work: Path, document: dict[str, Any], save: Any
+) -> None:
+    work.mkdir(parents=True, exist_ok=True)
+    items = json.loads(demo.heldout_path().read_text(encoding="utf-8"))
+    calibration = work / "calibration.jsonl"
+    write_calibration(items, calibration)
+    campaign = Campaign(
+        model=model,
+        draft=demo.draft_path(),
+        settings=settings,
+        pairs=answer_pairs(items, model, settings.num_answers),
+        calibration=calibration,
+        work=work,
+        document=document,
+        save=save,
+    )
+    variants = with_baselines(settings.variants)
+    campaign.make(variants)
+    campaign.load(variants)
+    campaign.measure(variants, "turns")
+    campaign.measure_products()
+    campaign.profile()
+
+
+def _tables(document: dict[str, Any], model: str) -> str:
+    def of_model(kind: str) -> list[dict[str, Any]]:
+        return [one for one in document[kind] if one["model"] == model]
+
+    summary = document["summaries"][model]
+    return render_model(model, summary, of_model("made"), of_model("loads"), of_model("profiles"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", type=Path, action="append", default=[], metavar="DIR",
+        help="model folder with the tokenizer of the bundled pair; repeatable "
+        "(default: the bundled target)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--variants", nargs="+", choices=list(VARIANTS), default=list(_OWN), metavar="NAME",
+        help=f"besides the unquantized model: {', '.join(VARIANTS)} "
+        f"(default: {' '.join(_OWN)})",
+    )  # fmt: skip
+    parser.add_argument("--drafters", nargs="*", choices=DRAFTERS, default=list(DRAFTERS))
+    parser.add_argument("--draft-length", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--turn-prompts", type=int, default=2)
+    parser.add_argument("--num-tokens", type=int, default=64, help="per greedy answer")
+    parser.add_argument("--num-answers", type=int, default=200, help="reference answers")
+    parser.add_argument("--num-greedy", type=int, default=20, help="answers that are compared")
+    parser.add_argument("--profiled-tokens", type=int, default=32, help="0 leaves the profile out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("runs"), help="for quantized folders")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_resume(parser)
     add_allow_dirty(parser)
-    options = parser.parse_args()
-    result = ResultFile(options.json, allow_dirty=options.allow_dirty)
-    items = json.loads(demo.heldout_path().read_text())
-    models = []
-    for model in options.model or [demo.target_path()]:
-        print(f"{model}:", file=sys.stderr)
-        with tempfile.TemporaryDirectory(prefix="paceline-") as work:
-            models.append(measure(model, options, Path(work), items))
-        for name, row in models[-1]["summary"].items():
-            print(f"  {name}: {row}", file=sys.stderr)
-        result.write(
-            {
-                "what": __doc__.splitlines()[0] if __doc__ else "",
-                "environment": asdict(describe_environment(sys.argv)),
-                "options": {k: v for k, v in vars(options).items() if k not in ("json", "model")},
-                "models": models,
-            }
-        )
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

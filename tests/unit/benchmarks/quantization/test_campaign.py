@@ -1,0 +1,134 @@
+"""The steps of a model, with engines that answer at a known rate; what is there is not repeated."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.quantization import campaign as module
+from benchmarks.quantization.campaign import Campaign, Settings
+from benchmarks.quantization.engines import EngineError
+from benchmarks.quantization.summary import summarize
+from benchmarks.quantization.variants import with_baselines
+from paceline.quantize.own.compression import quantization_config
+from paceline.quantize.schemes import SCHEMES
+
+SECONDS = {"float32": 2.0, "bfloat16": 4.0, "control": 2.0, "w8a8": 1.0}
+KERNELS = {"w8a8": "CPUInt8ScaledMMLinearKernel"}
+
+
+class FakeEngine:
+    """Takes the seconds of its variant for each request; half of them with drafts."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        kernel = KERNELS.get(name.partition("+")[0], "UnquantizedLinearMethod")
+        self.started = {
+            "kernels": {kernel: 24}, "kv_cache_dtype": "float32", "kv_cache_tokens": 9,
+            "modified_by": [],
+        }  # fmt: skip
+
+    def ask(self, op: str, **given: Any) -> dict[str, Any]:
+        if op == "likelihoods":
+            return {"rows": [{"nats": 1.0, "tokens": 2, "first": 1} for _ in given["pairs"]]}
+        if op == "profile":
+            return {"seconds": 1.0, "operators_s": 1.0, "operators": []}
+        seconds = SECONDS[self._name.partition("+")[0]] / (2 if "+" in self._name else 1)
+        tokens = list(range(given["num_tokens"]))
+        one = {"tokens": tokens, "first_s": 0.1, "seconds": seconds, "steps": len(tokens)}
+        return {"requests": [one for _ in given["prompts"]]}
+
+    def memory_bytes(self) -> int:
+        return 1
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The engines that were alive together, in the order of their starts."""
+    started: list[list[str]] = []
+
+    @contextlib.contextmanager
+    def running(arguments: Mapping[str, Any], logs: Path) -> Iterator[dict[str, FakeEngine]]:
+        started.append(list(arguments))
+        if "nvfp4" in arguments:
+            raise EngineError("ValueError: no kernel", "log")
+        yield {name: FakeEngine(name) for name in arguments}
+
+    def make(variant: Any, model: Path, out: Path, calibration: Path) -> dict[str, Any]:
+        out.mkdir(parents=True)
+        config = {"quantization_config": quantization_config(SCHEMES[variant.scheme], None)}
+        (out / "config.json").write_text(json.dumps(config))
+        return {"scheme": variant.scheme, "backend": variant.backend}
+
+    monkeypatch.setattr(module, "running_engines", running)
+    monkeypatch.setattr(module, "make_folder", make)
+    return started
+
+
+def run(tmp_path: Path, document: dict[str, Any], rounds: int = 3) -> None:
+    model = tmp_path / "m"
+    model.mkdir(exist_ok=True)
+    (model / "config.json").write_text("{}")
+    settings = Settings(
+        models=("m",), variants=("w8a8", "nvfp4"), drafters=("ngram",), draft_length=4,
+        rounds=rounds, turn_prompts=2, num_tokens=4, num_answers=2, num_greedy=1,
+        profiled_tokens=4, seed=0,
+    )  # fmt: skip
+    campaign = Campaign(
+        model=model, draft=tmp_path, settings=settings, pairs=[[[1], [2]], [[3], [4]]],
+        calibration=tmp_path / "c", work=tmp_path / "work", document=document, save=lambda: None,
+    )  # fmt: skip
+    variants = with_baselines(settings.variants)
+    campaign.make(variants)
+    campaign.load(variants)
+    campaign.measure(variants, "turns")
+    campaign.measure_products()
+    campaign.profile()
+
+
+def begin() -> dict[str, Any]:
+    kinds = ("made", "loads", "batches", "turns", "products", "profiles")
+    return {**{kind: [] for kind in kinds}, "settings": {"drafters": ["ngram"]}}
+
+
+def test_the_steps_give_ratios_products_and_refusals(
+    engines: list[list[str]], tmp_path: Path
+) -> None:
+    document = begin()
+    run(tmp_path, document)
+    summary = summarize(document, "m")
+    assert (summary["baseline"], summary["best"]) == ("float32", "w8a8")
+    assert summary["rows"]["w8a8"]["ratio"] == 2.0
+    assert summary["rows"]["w8a8"]["n"] == 3
+    assert [row["both_ratio"] for row in summary["products"]] == [4.0]
+    assert [one["variant"] for one in document["profiles"]] == ["float32", "w8a8"]
+    together = ["float32", "bfloat16", "control", "w8a8"]
+    assert together in engines  # what vLLM refuses is not started again
+    assert {turn["position"] for turn in document["turns"] if turn["variant"] == "w8a8"} != {0}
+
+
+def test_a_complete_document_is_left_as_it_is(engines: list[list[str]], tmp_path: Path) -> None:
+    document = begin()
+    run(tmp_path, document)
+    before = json.dumps(document)
+    engines.clear()
+    run(tmp_path, document)
+    assert json.dumps(document) == before
+    assert engines == []
+
+
+def test_a_round_that_was_cut_off_is_repeated_by_all(
+    engines: list[list[str]], tmp_path: Path
+) -> None:
+    document = begin()
+    run(tmp_path, document, rounds=2)
+    engines.clear()
+    run(tmp_path, document, rounds=3)
+    numbers = [turn["round"] for turn in document["turns"] if turn["variant"] == "w8a8"]
+    assert numbers == [0, 1, 2]
+    assert len(engines) == 2  # formats and products, each for one more round
