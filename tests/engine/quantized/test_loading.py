@@ -1,7 +1,11 @@
-"""vLLM loads what `paceline quantize` writes, and the engine reports the kernels in use."""
+"""vLLM loads what `paceline quantize` writes with the kernel that the gate of formats names.
+
+A format that the gate refuses is one that vLLM refuses too.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +13,71 @@ import pytest
 from losslessness.engine_host import EngineHost
 
 from paceline import demo
+from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.engine.launch.format_gate import ServedFormats, choose_formats
+from paceline.engine.launch.hardware import read_hardware
+from paceline.engine.launch.model_folder import ModelUnfit
 from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
 
 pytestmark = pytest.mark.engine
 
 
-def arguments(model: Path) -> dict[str, Any]:
-    return {"model": str(model), "dtype": "bfloat16", "max_model_len": 128, "max_num_seqs": 2}
-
-
-def test_int8_weights_run_the_kernel_that_the_table_names(tmp_path: Path) -> None:
-    out = tmp_path / "int8"
-    options = QuantizeOptions(str(demo.target_path()), "w8a8", out, None, 1, 64, None, 0)
+def quantize(scheme: str, folder: Path) -> Path:
+    """The bundled target in a scheme; a few short samples calibrate it."""
+    out = folder / scheme
+    options = QuantizeOptions(str(demo.target_path()), scheme, out, None, 4, 64, None, 0)
     run_quantization(
         options, Machine("", 1 << 40), command=[], cautions=[],
         on_progress=lambda *_: None, on_caution=lambda _: None,
     )  # fmt: skip
-    policy = {"expected_kernels": ["CPUInt8ScaledMMLinearKernel"]}
-    with EngineHost(arguments(out), policy=policy) as engine:
+    return out
+
+
+def ask_gate(model: Path) -> ServedFormats:
+    return choose_formats(
+        read_hardware(), target=str(model), draft=None, dtype="auto", kv_cache_dtype="auto",
+        vllm_args=(),
+    )  # fmt: skip
+
+
+def arguments(model: Path, dtype: str = "bfloat16") -> dict[str, Any]:
+    return {"model": str(model), "dtype": dtype, "max_model_len": 128, "max_num_seqs": 2}
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq", "fp8"])
+def test_a_scheme_runs_the_kernel_that_the_table_names(scheme: str, tmp_path: Path) -> None:
+    out = quantize(scheme, tmp_path)
+    formats = ask_gate(out)
+    dtype, _ = choose_cpu_dtype(read_hardware().cpu_flags, formats.kernel_dtypes)
+    policy = {"expected_kernels": list(formats.expected_kernels)}
+    with EngineHost(arguments(out, dtype), policy=policy) as engine:
         [answer] = engine.generate([[5, 6, 7, 8]], temperature=0.0, max_tokens=4)
         assert len(answer["token_ids"]) == 4
+        found = re.findall(r"Kernels: (\w+)(?: \(\w+\))? in (\d+) layers", engine.log())
         # qkv, o, gate and up, down: four layers of vLLM in each of six decoder layers
-        assert "Kernels: CPUInt8ScaledMMLinearKernel" in engine.log()
-        assert " in 24 layers" in engine.log()
-        assert "expected CPUInt8" not in engine.log()
+        assert found == [(found[0][0], "24")]
+        assert found[0][0] in formats.expected_kernels
+        assert "expected " not in engine.log()
+
+
+def test_a_scheme_that_the_gate_refuses_is_refused_by_vllm(tmp_path: Path) -> None:
+    out = quantize("nvfp4", tmp_path)
+    with pytest.raises(ModelUnfit, match="has no kernel for it"):
+        ask_gate(out)
+    with pytest.raises(RuntimeError, match=r"NVFP4|NvFp4|Fp4|fp4"):
+        EngineHost(arguments(out), plugins="")
+
+
+def test_an_fp8_cache_holds_twice_the_tokens() -> None:
+    tokens = {}
+    for format_ in ("auto", "fp8"):
+        given = {**arguments(demo.target_path()), "kv_cache_dtype": format_}
+        with EngineHost(given, plugins="") as engine:
+            [answer] = engine.generate([[5, 6, 7, 8]], temperature=0.0, max_tokens=4)
+            assert len(answer["token_ids"]) == 4
+            [found] = re.findall(r"KV cache size: ([\d,]+) tokens", engine.log())
+            tokens[format_] = int(found.replace(",", ""))
+    assert tokens["fp8"] == pytest.approx(2 * tokens["auto"], rel=0.01)
 
 
 def test_a_quantization_that_does_nothing_does_not_start() -> None:
