@@ -70,7 +70,8 @@ def _core_schemas() -> dict[str, Any]:
             used.add(name)
             todo += _references(types[name])
     document = {"kinds": kinds, "$defs": {name: types[name] for name in sorted(used)}}
-    return _local(_pruned(document))
+    local: dict[str, Any] = _local(_pruned(document))
+    return local
 
 
 def _references(node: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from paceline.deploy.bundle import SCHEMA_VERSION, SUMMARY, render_bundle
+from paceline.deploy.bundle import SCHEMA_VERSION, SUMMARY, MonitoringFiles, render_bundle
 from paceline.deploy.difference import compare, cost_lines, resources_of
 from paceline.deploy.options import deployment_of, render_options
 from paceline.deploy.tiers import find_tier
@@ -46,7 +46,7 @@ def render(model: str | None, tier: str, folder: Path, **options: Any) -> None:
     try:
         chosen = find_tier(tier)
         deployment, figures = deployment_of(chosen, model, options)
-        files = render_bundle(deployment, chosen, figures)
+        files = render_bundle(deployment, chosen, figures, _monitoring_files())
     except (DeployError, PlanError) as error:
         raise click.UsageError(str(error)) from None
     for name, text in files.items():
@@ -101,6 +101,21 @@ def diff(old: Path, new: Path, json_file: Path | None) -> None:
             click.echo(f"           {field}")
     if not changes:
         click.echo("no resource changes")
+
+
+def _monitoring_files() -> MonitoringFiles:
+    """The alert rules and dashboards that `paceline render` writes."""
+    from paceline.monitoring.alerts import AlertOptions, render_alert_rules
+    from paceline.monitoring.command import RULES_FILE
+    from paceline.monitoring.dashboards import DASHBOARDS
+    from paceline.monitoring.dashboards.model import render_dashboard
+    from paceline.monitoring.queries import MetricQueries
+
+    queries = MetricQueries()
+    return MonitoringFiles(
+        {RULES_FILE: render_alert_rules(AlertOptions())},
+        {name: render_dashboard(make(queries)) for name, make in DASHBOARDS.items()},
+    )
 
 
 def _read(folder: Path) -> dict[str, str]:

@@ -10,6 +10,7 @@ import yaml
 from paceline.deploy.bundle import MonitoringFiles, render_bundle
 from paceline.deploy.tiers import GPU_NODES, find_tier
 from paceline.deploy.values import DeployError, Deployment, Monitoring, Pool
+from unit.deploy.rendering import of_kind, render
 
 _RULES = "groups:\n- name: speculation\n  rules:\n  - alert: Low\n    expr: up == 0\n"
 _POOL = Pool("main", "m", "m", (), {"model": "m"}, weights_bytes=10**9, slots=8, gpus=1)
@@ -70,3 +71,15 @@ def test_without_files_there_is_nothing_for_them() -> None:
 def test_a_rule_file_without_groups_is_refused() -> None:
     with pytest.raises(DeployError, match=r"alerts\.yaml has no list of groups"):
         _resources(_DEPLOYMENT, MonitoringFiles({"alerts.yaml": "rules: []\n"}, {}))
+
+
+def test_every_deployment_has_the_alerts_and_dashboards_of_the_metrics() -> None:
+    files = render("--tier", "startup")
+    (rule,) = of_kind(files, "PrometheusRule").values()
+    names = [alert["alert"] for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert "PacelineNoReplicaReady" in names
+    boards = yaml.safe_load_all(files["dashboards.yaml"])
+    assert {name for board in boards for name in board["data"]} == {
+        "paceline-serving.json",
+        "paceline-speculation.json",
+    }

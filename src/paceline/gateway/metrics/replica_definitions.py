@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from paceline.gateway.metrics.replica_metrics import (
     CategoryMetric,
+    Definition,
     DraftInfo,
     ReplicaMetric,
     TextMetric,
@@ -178,6 +179,10 @@ TEXT_METRICS = (
     ),
 )
 
-DRAFT_INFO = DraftInfo("paceline_replica_draft_info", "Always 1; the label draft names the drafter.")
+DRAFT_INFO = DraftInfo(
+    "paceline_replica_draft_info", "Always 1; the label draft names the drafter."
+)
 
-ALL_REPLICA_METRICS = (*REPLICA_METRICS, DRAFT_INFO, *CATEGORY_METRICS, *TEXT_METRICS)
+ALL_REPLICA_METRICS: tuple[Definition, ...] = (
+    *REPLICA_METRICS, DRAFT_INFO, *CATEGORY_METRICS, *TEXT_METRICS,
+)  # fmt: skip

@@ -48,7 +48,6 @@ class ReplicaMetric:
 class CategoryMetric:
     """One metric with the labels `replica` and `category`, from the governor's watch for drift."""
 
-    label: ClassVar[str] = "category"
     name: str
     help: str
     key: str
@@ -117,6 +116,10 @@ class DraftInfo:
         return {} if draft is None else {draft: 1.0}
 
 
+Definition = ReplicaMetric | CategoryMetric | TextMetric | DraftInfo
+"""Of a metric of a replica."""
+
+
 def from_governor(key: str) -> Read:
     """Read a number from the governor's state. Null, other types and a missing key: no sample."""
     return lambda facts: None if facts.governor is None else _number(facts.governor.get(key))
@@ -136,7 +139,7 @@ class ReplicaCollector(Collector):
 
     def __init__(
         self,
-        definitions: Sequence[ReplicaMetric | CategoryMetric | TextMetric | DraftInfo],
+        definitions: Sequence[Definition],
         facts: Sequence[ReplicaFacts],
     ) -> None:
         self._definitions = definitions
