@@ -124,7 +124,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     kills, hangs, earlier = (
         read(f"chaos-real-{name}.json")["total"]
-        for name in ("kills-2026-11-23-2", "hangs-2026-11-23", "kills-2026-11-23")
+        for name in ("kills-2026-11-23-3", "hangs-2026-11-23-2", "kills-2026-11-23")
     )
     yield claim(
         "{completed:,} of {streams:,} streams that can be continued completed | {others} others "

@@ -15,7 +15,6 @@ NOT_MEASURED = {
     "setting": (
         "vLLM 0.32 replicas",
         "under 64 streams of every kind",
-        "50 faults of each kind were ordered",
         "served 64 streams at all times",
         "kills 1.05 s apart",
         "10,000 clients of a gateway",
@@ -42,10 +41,13 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     for name in (
         "chaos-real-kills-2026-11-23.json",
-        "chaos-real-kills-2026-11-23-2.json",
-        "chaos-real-hangs-2026-11-23.json",
+        "chaos-real-kills-2026-11-23-3.json",
+        "chaos-real-hangs-2026-11-23-2.json",
     ):
         yield from _failed_engines(read(name))
+    yield from _kinds_of_engines(
+        read("chaos-real-kills-2026-11-23-3.json"), read("chaos-real-hangs-2026-11-23-2.json")
+    )
     yield from _killed_engines(read("chaos-real-2026-11-21.json"))
     yield from _killed_mock_replicas(read("soak-kills-2026-11-21.json"))
     yield from _all_kinds(
@@ -90,6 +92,17 @@ def _failed_engines(result: Mapping[str, Any]) -> Iterator[Claim]:
     )
     if num_lost:
         yield claim("In the first run, {num_lost} long chats", num_lost=num_lost)
+
+
+def _kinds_of_engines(kills: Mapping[str, Any], hangs: Mapping[str, Any]) -> Iterator[Claim]:
+    for kind, killed in kills["total"]["kinds"].items():
+        stopped = hangs["total"]["kinds"][kind]
+        cells = " | ".join(
+            f"{{{fault}[{key}]}}"
+            for fault in ("killed", "stopped")
+            for key in ("num_begun_anew", "num_interrupted", "num_interrupted_completed")
+        )
+        yield claim(f"| {kind} | {cells} |", killed=killed, stopped=stopped)
 
 
 def _killed_engines(result: Mapping[str, Any]) -> Iterator[Claim]:
