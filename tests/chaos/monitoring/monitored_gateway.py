@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -79,6 +80,14 @@ class MonitoredGateway:
         HTTP.post(f"{self.remotes['broken']}/mock_vllm/faults", json=fault)
         for _ in range(12):
             self.send("broken")
+        self.threads.submit(self._keep_failing, 15.0)
+
+    def _keep_failing(self, seconds: float) -> None:
+        """Without requests the breaker stays half open, and a scrape may miss that it opened."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self.send("broken")
+            time.sleep(0.05)
 
     def reject_drafts(self) -> None:
         """A fixed length keeps drafting; many requests outweigh what was accepted before."""

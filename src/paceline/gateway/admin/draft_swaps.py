@@ -68,7 +68,10 @@ class DraftSwaps:
     @property
     def is_under_way(self) -> bool:
         """Whether engines are being swapped now."""
-        return self._task is not None and not self._task.done()
+        task, swap = self._task, self._swap
+        if task is None or swap is None or task.done():
+            return False
+        return swap.roll.state is RollState.RUNNING  # the task may have its last lines to do
 
     async def check(self, draft: str) -> CheckedDraft:
         """Check a draft before anything is touched. May raise `SwapConflict` or `DraftUnfit`."""
@@ -123,9 +126,10 @@ class DraftSwaps:
 
     async def _run(self, swap: _Swap) -> None:
         try:
+            self._advance(swap)
             while swap.roll.state is RollState.RUNNING:
-                self._advance(swap)
                 await asyncio.sleep(_CHECK_S)
+                self._advance(swap)
         except Exception:  # a bug here must not end silently
             logger.exception("the swap of the draft failed inside the gateway, which continues")
             return
