@@ -88,7 +88,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "received {num_kills} SIGKILLs and {num_hangs} SIGSTOPs, none of {num_requests:,} requests "
         "was lost before its first token ({num_anew} began anew), and "
         "{num_eligible_streams_completed:,} of {num_eligible_streams:,} streams that can be "
-        "continued were completed token for token, among them {num_eligible_streams_struck:,} whose engine failed; the longest pause was "
+        "continued were completed token for token, among them {num_eligible_streams_struck:,} "
+        "whose engine failed; the longest pause was "
         "{pause_s:.1f} s. {num_others:,} streams that cannot be continued",
         num_kills=kills["num_faults_injected"],
         num_hangs=hangs["num_faults_injected"],
