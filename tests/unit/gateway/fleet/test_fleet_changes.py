@@ -25,7 +25,7 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
             "name": "a", "state": "ready", "reason": None, "model": MODEL, "in_flight": 0,
             "max_in_flight": None, "max_tokens_in_flight": None, "origin": "url", "entry": "a",
             "address_kind": "http",
-            "url": remote.url, "dialect": "vllm", "drafts": False,
+            "url": remote.url, "dialect": "vllm", "drafts": False, "draft": None,
             "honours_draft_caps": True, "draining": False,
             "revision": None,
             "has_governor": False, "max_model_len": 2048, "restarts": None,
