@@ -44,7 +44,15 @@ def arguments(model: Path, dtype: str = "bfloat16") -> dict[str, Any]:
     return {"model": str(model), "dtype": dtype, "max_model_len": 128, "max_num_seqs": 2}
 
 
-@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq", "fp8"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "w8a8",
+        "fp8",
+        pytest.param("awq", marks=pytest.mark.slow),  # the calibration takes half a minute
+        pytest.param("gptq", marks=pytest.mark.slow),
+    ],
+)
 def test_a_scheme_runs_the_kernel_that_the_table_names(scheme: str, tmp_path: Path) -> None:
     out = quantize(scheme, tmp_path)
     formats = ask_gate(out)
@@ -57,7 +65,7 @@ def test_a_scheme_runs_the_kernel_that_the_table_names(scheme: str, tmp_path: Pa
         # qkv, o, gate and up, down: four layers of vLLM in each of six decoder layers
         assert found == [(found[0][0], "24")]
         assert found[0][0] in formats.expected_kernels
-        assert "expected " not in engine.log()
+        assert "the linear layers run" not in engine.log()  # the warning of another kernel
 
 
 def test_a_scheme_that_the_gate_refuses_is_refused_by_vllm(tmp_path: Path) -> None:
