@@ -90,13 +90,13 @@ lint: $(DEV)
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
 # rewrite their assertions. torch and transformers, which take 5 s to import, are in the group of the
 # models alone. Many tests of the gateway and of the benches wait for processes and time limits: two
-# groups each, so that others compute meanwhile, and two workers for the group that waits most.
+# groups each, so that others compute meanwhile.
 UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize quality benchmarks/quality)
 UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
 UNIT_PROXY := $(addprefix tests/unit/gateway/,admission api continuation proxy)
 UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
 UNIT_BENCH := $(addprefix tests/unit/,bench benchmarks tune validate)
-UNIT_GROUPS := unit-gateway unit-bench unit-proxy unit-rest unit-policies unit-models
+UNIT_GROUPS := unit-bench unit-proxy unit-gateway unit-rest unit-policies unit-models
 
 unit-policies: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
@@ -105,8 +105,7 @@ unit-proxy: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
 
 unit-gateway: $(DEV)
-	@nice $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal $(UNIT_GATEWAY) \
-	    $(addprefix --ignore=,$(UNIT_PROXY))
+	@nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY))
 
 unit-bench: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_BENCH) $(addprefix --ignore=,$(UNIT_MODELS))
