@@ -39,7 +39,7 @@ CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
 
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
-.PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-gateway \
+.PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-fleet unit-gateway \
     unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
     test-clients test-slow chaos soak fuzz mutation lint check clean
 
@@ -89,14 +89,15 @@ lint: $(DEV)
 # Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
 # rewrite their assertions. torch and transformers, which take 5 s to import, are in the group of the
-# models alone. Many tests of the gateway and of the benches wait for processes and time limits: two
-# groups each, so that others compute meanwhile.
+# models alone. Many tests of the gateway and of the benches wait for processes and time limits: several
+# groups, so that others compute meanwhile.
 UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize quality benchmarks/quality)
 UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
 UNIT_PROXY := $(addprefix tests/unit/gateway/,admission api continuation proxy)
+UNIT_FLEET := tests/unit/serve $(addprefix tests/unit/gateway/,admin capture fleet workers)
 UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
 UNIT_BENCH := $(addprefix tests/unit/,bench benchmarks tune validate)
-UNIT_GROUPS := unit-bench unit-proxy unit-gateway unit-rest unit-policies unit-models
+UNIT_GROUPS := unit-bench unit-fleet unit-proxy unit-gateway unit-rest unit-policies unit-models
 
 unit-policies: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
@@ -105,7 +106,10 @@ unit-proxy: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
 
 unit-gateway: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY))
+	@nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY) $(UNIT_FLEET))
+
+unit-fleet: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_FLEET)
 
 unit-bench: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_BENCH) $(addprefix --ignore=,$(UNIT_MODELS))
@@ -118,7 +122,7 @@ unit-rest: $(DEV) $(PROMETHEUS)
 	    $(UNIT_GATEWAY) $(UNIT_POLICIES) $(UNIT_BENCH))
 
 test-unit: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(UNIT_GROUPS)
+	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(UNIT_GROUPS)
 
 # One process each. Drafting and the rest import vLLM once for their forked engines; the servers are
 # processes of their own.
@@ -183,7 +187,7 @@ soak: $(DEV)
 # both cores, so nothing runs beside them.
 test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-clients $(UNIT_GROUPS)
+	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target test-clients $(UNIT_GROUPS)
 	@$(MAKE) --no-print-directory test-engine
 
 clean:
