@@ -7,6 +7,7 @@
 #                   after a change of a policy, an estimator, a sampler fix or of failure handling
 #   make check      the quick loop, a third of that: lint, types, import direction, unit tests
 #   make chaos      replicas that are killed, hang or answer wrongly, clients that leave or never read
+#   make site       the documentation as a site, in build/site
 #   make soak       the same for an hour or more, with raw results in benchmarks/results
 #
 # Variables: PYTHON (3.11 by default), ARGS (passed to `paceline serve`), TORCH_INDEX (the
@@ -37,14 +38,16 @@ CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
     tests/clients/node/package-lock.json)
 
+SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
+
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
 .PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-fleet unit-gateway \
     unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
-    test-clients test-slow chaos soak fuzz mutation lint check clean
+    test-clients test-slow chaos soak fuzz mutation lint check clean site
 
 help:
-	@sed -n '3,11s/^#   //p' Makefile
+	@sed -n '3,12s/^#   //p' Makefile
 
 install: $(RUNTIME)
 
@@ -73,8 +76,20 @@ $(PROMETHEUS):
 	@mkdir -p $(CLIENTS)
 	@! CLIENTS="$(CLIENTS)" bash scripts/install-prometheus.sh || touch $@
 
+$(SITE): $(DEV)
+	@echo "Installing MkDocs" >&2
+	@rm -rf $(CLIENTS)/site $(CLIENTS)/.site-*
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-deps --no-compile \
+	    --require-hashes --target $(CLIENTS)/site -r requirements-site.lock
+	@touch $@
+
 serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
+
+# A link that leads nowhere or a page that is in no menu is an error.
+site: $(SITE)
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CLIENTS)/site $(BIN)/python -m mkdocs --quiet build --strict
+	@echo "build/site/index.html"
 
 # In `make test` the types are checked beside the chaos tests, whose time limits are tight: `nice`
 # leaves those the processor.
@@ -186,7 +201,7 @@ soak: $(DEV)
 # wait, and the unit tests compute. Each prints its output when it ends. The engine tests compute on
 # both cores, so nothing runs beside them.
 test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos site
 	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target test-clients $(UNIT_GROUPS)
 	@$(MAKE) --no-print-directory test-engine
 
