@@ -15,7 +15,6 @@ NOT_MEASURED = {
     "setting": (
         "vLLM 0.32 replicas",
         "under 64 streams of every kind",
-        "50 faults of each kind were ordered",
         "served 64 streams at all times",
         "kills 1.05 s apart",
         "10,000 clients of a gateway",
