@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -29,9 +30,15 @@ class ResultFile:
         """Take `path`, or the next free name: `NAME.json`, `NAME-2.json`, ….
 
         Exits with an error if the checkout has uncommitted changes, unless `allow_dirty`. The
-        result then records `dirty: true`.
+        result then records `dirty: true`. Creates the folder; exits if it cannot be written to.
         """
         refuse_dirty(source_state(), allow_dirty=allow_dirty)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"Error: the folder of {path} cannot be created: {error}")
+        if not os.access(path.parent, os.W_OK):
+            sys.exit(f"Error: {path.parent} is not a folder that can be written to")
         self.path = fresh_path(path)
         self._is_written = False
 

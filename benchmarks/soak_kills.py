@@ -82,6 +82,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
     transcripts = [stream.transcript for stream in streams]
     endings = Counter(transcript.ending for transcript in transcripts)
     metrics = fleet.gateway.metrics()
+    failed = read_failed_attempts(fleet.gateway.log)
     kinds = count_by_kind(fleet, streams)
     failures = find_run_failures(
         num_ordered=arguments.times,
@@ -110,10 +111,13 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "retries": {k: v for k, v in metrics.items() if k.startswith("paceline_retries_total")},
         "steps_after_failures": Counter(
-            f"{one.step}, {one.reason}"
-            for attempts in read_failed_attempts(fleet.gateway.log).values()
-            for one in attempts
+            f"{one.step}, {one.reason}" for attempts in failed.values() for one in attempts
         ),
+        "failed_attempts_of_streams_given_up": [
+            [f"{one.replica}: {one.outcome}; {one.step}" for one in attempts]
+            for attempts in failed.values()
+            if attempts[-1].step == "give_up" and attempts[-1].reason != "not_continuable"
+        ],
         "faults": errors[:100],
         "num_faults": len(errors),
     }

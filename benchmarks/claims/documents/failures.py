@@ -69,7 +69,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         **earlier["refusals_ms"],
         now_ms=now_ms,
     )
-    yield from _pauses(read("body-pauses-2026-11-23.json"))
+    yield from _pauses(read("body-pauses-2026-11-23-2.json"))
     yield from _bad_input(read)
 
 

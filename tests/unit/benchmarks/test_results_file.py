@@ -40,6 +40,19 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_clean")
+def test_the_folder_is_created_before_anything_is_measured(tmp_path: Path) -> None:
+    result = ResultFile(tmp_path / "new" / "folder" / "x.json")
+    assert result.path.parent.is_dir()
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_folder_that_cannot_be_created_ends_the_run_before_it_measures(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="file"):
+        ResultFile(tmp_path / "file" / "x.json")
+
+
+@pytest.mark.usefixtures("_clean")
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_a_result_survives_a_round_trip(tmp_path: Path, name: str) -> None:
     document = DOCUMENT | RECORDED
