@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from chaos.attempt_log import FailedAttempt, read_failed_attempts
 from chaos.fleet import Fleet
 from chaos.mixed_load.stream_load import LoadedStream
 from chaos.transcript import Ending, Transcript
+from paceline.gateway.settings.failures import IN_ALL_FACTOR, FailureSettings
 from paceline.mock_vllm import RequestRecord
 
 _CONTINUED_STEPS = ("continue_elsewhere", "closed")
+_NOT_COUNTED = ("unreachable", "not_sent")
+"""Outcomes of attempts that reached no engine."""
+MAX_CONTINUATIONS = IN_ALL_FACTOR * FailureSettings().max_continuations
+"""In total, of one stream."""
 
 
 @dataclass
@@ -29,6 +35,8 @@ class KindCounts:
     num_interrupted_completed: int = 0
     """Those among them that other replicas completed."""
     num_error_events: int = 0
+    num_beyond_limit: int = 0
+    """Those among them that lost more replicas than a stream is continued."""
 
 
 def find_stream_errors(fleet: Fleet, streams: Sequence[LoadedStream]) -> list[str]:
@@ -36,11 +44,15 @@ def find_stream_errors(fleet: Fleet, streams: Sequence[LoadedStream]) -> list[st
     records: defaultdict[str, list[RequestRecord]] = defaultdict(list)
     for record in fleet.ended_records():
         records[record.request_id].append(record)
+    attempts = read_failed_attempts(fleet.gateway.log)
     return [
         f"{stream.transcript.request_id} ({stream.kind_name}): {error}"
         for stream in streams
         for error in stream.kind.errors_in(
-            stream.request, stream.transcript, records[stream.transcript.request_id]
+            stream.request,
+            stream.transcript,
+            records[stream.transcript.request_id],
+            is_beyond_limit=is_beyond_limit(attempts.get(stream.transcript.request_id, ())),
         )
     ]
 
@@ -73,6 +85,17 @@ def find_run_failures(
     return failures
 
 
+def is_beyond_limit(failed: Sequence[FailedAttempt]) -> bool:
+    """Whether the stream was given up because it had been continued as often as is allowed."""
+    num_reached = sum(
+        attempt.outcome not in _NOT_COUNTED
+        for before, attempt in pairwise(failed)
+        if before.step != "retry_elsewhere"
+    )
+    is_given_up = bool(failed) and failed[-1].reason == "no_attempt_left"
+    return is_given_up and num_reached >= MAX_CONTINUATIONS
+
+
 def note_stream(
     counts: KindCounts, transcript: Transcript, failed: Sequence[FailedAttempt]
 ) -> None:
@@ -84,6 +107,7 @@ def note_stream(
     counts.num_streams += 1
     counts.num_completed += ending is Ending.COMPLETED
     counts.num_error_events += ending is Ending.ERROR_EVENT
+    counts.num_beyond_limit += ending is Ending.ERROR_EVENT and is_beyond_limit(failed)
     counts.num_begun_anew += any(attempt.step == "retry_elsewhere" for attempt in failed)
     counts.num_interrupted += is_interrupted
     counts.num_interrupted_completed += is_interrupted and ending is Ending.COMPLETED

@@ -33,13 +33,25 @@ class StreamKind:
     """Whether the gateway must complete it. Others may end with an error after a token."""
 
     def errors_in(
-        self, request: ExpectedRequest, transcript: Transcript, records: Sequence[RequestRecord]
+        self,
+        request: ExpectedRequest,
+        transcript: Transcript,
+        records: Sequence[RequestRecord],
+        *,
+        is_beyond_limit: bool = False,
     ) -> list[str]:
-        """What is wrong with the stream that the client received."""
-        if transcript.ending is Ending.ERROR_EVENT and not self.is_continuable:
+        """What is wrong with the stream that the client received.
+
+        `is_beyond_limit`: more replicas failed under it than a stream is continued.
+        """
+        may_be_given_up = is_beyond_limit or not self.is_continuable
+        if transcript.ending is Ending.ERROR_EVENT and may_be_given_up:
             if not transcript.has_first_token:
                 return [f"lost before its first token: {transcript.error}"]
-            is_prefix = request.answer.text.startswith(transcript.text)
+            whole = request.answer.text
+            if self.is_continuable and "seed" in request.body:
+                whole = _sampled_answer(request, records)[1]
+            is_prefix = whole.startswith(transcript.text)
             return [] if is_prefix else [f"text {transcript.text!r} before the error"]
         if "seed" in request.body and transcript.ending is Ending.COMPLETED:
             return [*transcript.format_errors(), *_sampled_errors(request, transcript, records)]
@@ -103,19 +115,28 @@ KINDS = (
 def _sampled_errors(
     request: ExpectedRequest, transcript: Transcript, records: Sequence[RequestRecord]
 ) -> Iterable[str]:
-    """Compare with the answer that follows from the seed and the resume point of every attempt."""
-    prompt, max_tokens = request.prompt_ids, request.body["max_tokens"]
-    ids: list[int] = []
-    starts = [record.num_prompt_tokens - len(prompt) for record in records]
-    for start, record in sorted(zip(starts, records, strict=True), key=lambda pair: pair[0]):
-        ids = ids[:start]
-        if record.prompt_hash != hash_of_ids([*prompt, *ids]):
-            yield f"a replica's prompt was not the prompt and the first {start} tokens"
-        rest = expected_answer([*prompt, *ids], max_tokens - start, seed=record.seed)
-        ids += rest.ids
-    detokenizer = Detokenizer(prompt)
-    text = "".join(map(detokenizer.feed, ids))
+    ids, text, errors = _sampled_answer(request, records)
+    yield from errors
     if transcript.text != text:
         yield f"text {transcript.text!r} instead of {text!r}"
     if transcript.usage is None or transcript.usage["completion_tokens"] != len(ids):
         yield f"usage {transcript.usage} for {len(ids)} tokens"
+
+
+def _sampled_answer(
+    request: ExpectedRequest, records: Sequence[RequestRecord]
+) -> tuple[list[int], str, list[str]]:
+    """Ids and text that follow from the seed and the resume point of every attempt, and what was
+    wrong with the attempts' prompts."""
+    prompt, max_tokens = request.prompt_ids, request.body["max_tokens"]
+    ids: list[int] = []
+    errors = []
+    starts = [record.num_prompt_tokens - len(prompt) for record in records]
+    for start, record in sorted(zip(starts, records, strict=True), key=lambda pair: pair[0]):
+        ids = ids[:start]
+        if record.prompt_hash != hash_of_ids([*prompt, *ids]):
+            errors.append(f"a replica's prompt was not the prompt and the first {start} tokens")
+        rest = expected_answer([*prompt, *ids], max_tokens - start, seed=record.seed)
+        ids += rest.ids
+    detokenizer = Detokenizer(prompt)
+    return ids, "".join(map(detokenizer.feed, ids)), errors

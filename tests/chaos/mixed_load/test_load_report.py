@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.mixed_load.load_report import find_run_failures
+from chaos.attempt_log import FailedAttempt
+from chaos.mixed_load.load_report import MAX_CONTINUATIONS, find_run_failures, is_beyond_limit
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,27 @@ def test_a_run_without_effect_has_not_passed(
         num_ordered=200, num_injected=num_injected, num_struck=num_struck, num_errors=num_errors
     )
     assert found == failures
+
+
+def _failed(*steps: str, outcome: str = "broken") -> list[FailedAttempt]:
+    reasons = {"give_up": "no_attempt_left"}
+    return [FailedAttempt("r0", outcome, "", step, reasons.get(step, "")) for step in steps]
+
+
+def test_a_stream_may_be_given_up_after_all_its_continuations() -> None:
+    continued = ["continue_elsewhere"] * MAX_CONTINUATIONS
+    assert is_beyond_limit(_failed(*continued, "give_up"))
+    assert is_beyond_limit(_failed("retry_elsewhere", *continued, "give_up"))
+
+
+def test_a_stream_may_not_be_given_up_before() -> None:
+    continued = ["continue_elsewhere"] * (MAX_CONTINUATIONS - 1)
+    assert not is_beyond_limit([])
+    assert not is_beyond_limit(_failed(*continued, "give_up"))
+    assert not is_beyond_limit(_failed("retry_elsewhere", *continued, "give_up"))
+    assert not is_beyond_limit(
+        _failed(*continued)
+        + _failed("continue_elsewhere", outcome="unreachable")
+        + _failed("give_up")
+    )
+    assert not is_beyond_limit(_failed(*continued, "continue_elsewhere", "continue_elsewhere"))
