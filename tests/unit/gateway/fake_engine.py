@@ -30,6 +30,8 @@ class FakeEngine:
     refusal: tuple[int, dict[str, object]] = (400, {})
     raw: bytes = b""
     raw_type: str = "text/event-stream"
+    words: dict[int, str] | None = None
+    """Texts of token ids, for /detokenize; None for an engine that cannot."""
     paths: list[str] = field(default_factory=list)
     num_begun: int = 0
     num_aborted: int = 0
@@ -53,6 +55,7 @@ class FakeEngine:
         app.router.add_post("/v1/completions", self._answer)
         app.router.add_post("/v1/embeddings", self._answer)
         app.router.add_post("/v1/responses", self._answer)
+        app.router.add_post("/detokenize", self._detokenize)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.UnixSite(self._runner, str(self.socket)).start()
@@ -64,6 +67,12 @@ class FakeEngine:
     @property
     def text(self) -> str:
         return "".join(self.tokens)
+
+    async def _detokenize(self, request: web.Request) -> web.Response:
+        if self.words is None:
+            return web.Response(status=404)
+        ids = (await request.json())["tokens"]
+        return web.json_response({"prompt": "".join(self.words[one] for one in ids)})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

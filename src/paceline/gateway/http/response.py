@@ -7,6 +7,8 @@ that is cancelled while it waits for a slow client has sent nothing.
 
 from __future__ import annotations
 
+import time
+
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer
 from paceline.gateway.http.asgi import Headers, Receive, Send
 from paceline.gateway.http.body import linger
@@ -32,6 +34,8 @@ class ClientResponse:
         """The head was sent."""
         self.is_complete = False
         """The end was sent."""
+        self.waited_s = 0.0
+        """How long parts of the stream waited for the client to read, in all."""
         self.whole_body = b""
         """An engine's answer that was sent in one piece."""
 
@@ -61,7 +65,11 @@ class ClientResponse:
 
     async def chunk(self, part: AnswerPart) -> None:
         """Send part of a stream. Suspends while the client reads slowly."""
-        await self._send({"type": "http.response.body", "body": part.data, "more_body": True})
+        began_s = time.monotonic()
+        try:
+            await self._send({"type": "http.response.body", "body": part.data, "more_body": True})
+        finally:
+            self.waited_s += time.monotonic() - began_s
         self._commit(part)
 
     async def comment(self, data: bytes) -> None:

@@ -22,18 +22,33 @@ class AttemptHistory:
         self._num_repeating_errors = 0
         self._is_unsupported = self._is_busy = False
 
-    def note(self, end: AttemptEnd, *, continues: bool, num_new_tokens: int) -> None:
-        """Count one attempt. `continues`: it continued a stream instead of beginning an answer.
+    def note(
+        self,
+        end: AttemptEnd,
+        *,
+        continues: bool,
+        num_new_tokens: int,
+        waited_for_client: bool = False,
+    ) -> None:
+        """Count one attempt.
 
-        An attempt that reached no engine is not counted: it cost no engine any work.
+        Args:
+            end: How it ended. One that reached no engine is not counted: it cost no engine any
+                work.
+            continues: It continued a stream instead of beginning an answer.
+            num_new_tokens: Tokens that the client has got from it.
+            waited_for_client: The client read so slowly that the number of new tokens does not say
+                how far the engine came.
         """
         if end.outcome not in (Outcome.UNREACHABLE, Outcome.NOT_SENT):
             if not continues:
                 self.num_attempts += 1
             else:
                 self._num_continuations_in_all += 1
-                has_progress = num_new_tokens >= PROGRESS_TOKENS
-                self._num_continuations = 0 if has_progress else self._num_continuations + 1
+                if num_new_tokens >= PROGRESS_TOKENS:
+                    self._num_continuations = 0
+                elif not waited_for_client:
+                    self._num_continuations += 1
         self._num_repeating_errors += end.repeats
         self._is_unsupported = end.is_unsupported
         self._is_busy = end.is_busy

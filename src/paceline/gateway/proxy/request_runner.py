@@ -224,11 +224,18 @@ class RequestRunner:
         """Step 7: one attempt under one lease: begin the answer, or continue it."""
         answer, delivered, replica = self._answer, self._reply.delivered, lease.replica
         continues, num_tokens_before = delivered.has_data, len(delivered.ids)
+        began_s, waited_before_s = time.monotonic(), self._reply.waited_s
         async with lease:
             end = await answer.attempt(lease)
             lease.end(end.outcome)
         num_new_tokens = len(delivered.ids) - num_tokens_before
-        self._history.note(end, continues=continues, num_new_tokens=num_new_tokens)
+        waited_s = self._reply.waited_s - waited_before_s
+        self._history.note(
+            end,
+            continues=continues,
+            num_new_tokens=num_new_tokens,
+            waited_for_client=waited_s > (time.monotonic() - began_s) / 2,
+        )
         if continues:
             resumed = end.problem is None or lease.has_answered
             self._services.metrics.continuation_ended(

@@ -41,8 +41,8 @@ class FailureSettings:
     """Most attempts for one request before its first byte, and so the most engines that a request
     can crash before its answer begins."""
     max_continuations: int = 3
-    """Most consecutive continuations that advance a stream by fewer than `PROGRESS_TOKENS` tokens;
-    `IN_ALL_FACTOR` times as many in total."""
+    """Most consecutive continuations that advance a stream by fewer than `PROGRESS_TOKENS` tokens,
+    without those that mostly waited for the client; `IN_ALL_FACTOR` times as many in total."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default)."""
     retry_reserve: int = 256

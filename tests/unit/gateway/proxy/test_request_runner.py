@@ -15,9 +15,12 @@ import httpx
 import pytest
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.http.asgi import Send
 from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.proxy.upstream import UpstreamResponse
 from paceline.gateway.settings import FailureSettings
+from paceline.gateway.settings.failures import IN_ALL_FACTOR
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
@@ -191,6 +194,38 @@ async def test_a_stream_continues_only_where_the_context_is_as_long_and_ids_are_
             answer = await ask(both)
             assert "engine_unavailable" in answer.text
         assert both.two.paths == []
+
+
+@pytest.mark.parametrize(("is_slow", "num_continuations"), [(False, 1), (True, IN_ALL_FACTOR)])
+async def test_a_client_that_reads_slowly_is_no_reason_to_give_its_stream_up(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool, num_continuations: int
+) -> None:
+    """Every replica fails after one token. A client that reads at once gets few continuations: the
+    request may be the cause. For one that is slow, the few tokens are no sign of that."""
+    begin = ClientResponse.__init__
+
+    def begin_slowly(self: ClientResponse, send: Send, *args: Any, **fields: Any) -> None:
+        async def send_slowly(message: Any) -> None:
+            await asyncio.sleep(0.1)
+            await send(message)
+
+        begin(self, send_slowly, *args, **fields)
+
+    if is_slow:
+        monkeypatch.setattr(ClientResponse, "__init__", begin_slowly)
+    token = delta("def ", [7])
+    token["choices"][0]["text"] = "def "  # for the chat and for the completion that continues it
+    async with pair(replace(FAILURES, max_continuations=1)) as both:
+        for engine in (both.one, both.two):
+            engine.mode, engine.raw, engine.words = (
+                "raw",
+                sse(ROLE, token),
+                {1: "", 2: "", 7: "def "},
+            )
+        answer = await ask(both)
+        assert "engine_unavailable" in answer.text
+        paths = both.one.paths + both.two.paths
+        assert paths.count("/v1/completions") == num_continuations
 
 
 async def test_a_complete_answer_is_closed_although_no_replica_can_continue_it() -> None:

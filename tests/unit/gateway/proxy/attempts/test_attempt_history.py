@@ -40,6 +40,18 @@ def test_a_continuation_with_progress_restarts_the_count_in_a_row() -> None:
     assert counts.num_attempts == 0
 
 
+def test_a_continuation_that_waited_for_the_client_is_counted_in_all_only() -> None:
+    """Its few tokens do not show that the request makes engines fail."""
+    history = AttemptHistory()
+    history.note(BROKEN, continues=True, num_new_tokens=0)
+    for _ in range(2):
+        history.note(BROKEN, continues=True, num_new_tokens=1, waited_for_client=True)
+    counts = context(history)
+    assert (counts.num_continuations, counts.num_continuations_in_all) == (1, 3)
+    history.note(BROKEN, continues=True, num_new_tokens=PROGRESS_TOKENS, waited_for_client=True)
+    assert context(history).num_continuations == 0
+
+
 def test_errors_that_repeat_are_counted() -> None:
     history = AttemptHistory()
     history.note(AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL), continues=False, num_new_tokens=0)
