@@ -51,14 +51,24 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _killed_engines(read("chaos-real-2026-11-21.json"))
     yield from _killed_mock_replicas(read("soak-kills-2026-11-21.json"))
     yield from _all_kinds(
-        read("soak-kills-2026-11-23-2.json"), read("soak-hangs-2026-11-23-3.json")
+        read("soak-kills-2026-11-23-4.json"), read("soak-hangs-2026-11-23-4.json")
     )
     for name, signal in (
         ("soak-kills-2026-11-23.json", "SIGKILLs"),
         ("soak-hangs-2026-11-23.json", "SIGSTOPs"),
         ("soak-hangs-2026-11-23-2.json", "SIGSTOPs, after the fix"),
+        ("soak-kills-2026-11-23-3.json", "SIGKILLs"),
     ):
         yield from _mixed_faults(read(name), signal)
+    faster = read("soak-kills-2026-11-23-3.json")
+    yield claim(
+        "kills came {every_s:.1f} s apart",
+        every_s=faster["duration_s"] / faster["num_faults_injected"],
+    )
+    beyond = sum(
+        kind["num_beyond_limit"] for kind in read("soak-kills-2026-11-23-4.json")["kinds"].values()
+    )
+    yield claim("counts it apart ({beyond} in the table)", beyond=beyond or "none")
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-21.json"))
     yield from _budget(read("byte-budget-2026-11-23-2.json"))
