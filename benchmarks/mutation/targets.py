@@ -89,6 +89,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "gateway/proxy/replica_chooser.py": ("gateway/proxy/test_replica_waits.py",),
     "gateway/proxy/request_runner.py": (
+        "gateway/proxy/test_continued_requests.py",
         "gateway/proxy/test_held_bytes.py",
         "gateway/proxy/test_request_runner.py",
     ),

@@ -40,6 +40,8 @@ class Exchange:
         self.num_dropped = 0
         self.sent: list[dict[str, Any]] = []
         self.on_start: Callable[[], None] = lambda: None
+        self.on_receive: Callable[[], None] = lambda: None
+        """Called before the body is received."""
         self._scope = {
             "type": "http",
             "method": "POST",
@@ -65,6 +67,7 @@ class Exchange:
         if self._is_read:
             await self.has_left.wait()
             return {"type": "http.disconnect"}
+        self.on_receive()
         self._is_read = True
         exchange = self
 
@@ -97,6 +100,15 @@ async def test_a_refused_body_is_dropped_before_its_client_reads_why(
     assert exchange.sent[0]["status"] == status
     assert seen == [(1, REQUEST_BYTES)]
     assert exchange.services.bytes_held.num_bytes == 0
+
+
+async def test_memory_for_a_body_is_reserved_before_it_is_read() -> None:
+    """For the body, the replica's copy and the decoded form."""
+    exchange = Exchange(LARGE)
+    reserved: list[int] = []
+    exchange.on_receive = lambda: reserved.append(exchange.services.bytes_held.num_bytes)
+    await exchange.run()
+    assert reserved == [REQUEST_BYTES + 3 * len(json.dumps(LARGE))]
 
 
 async def test_a_client_that_leaves_before_its_body_is_decoded_is_noticed() -> None:

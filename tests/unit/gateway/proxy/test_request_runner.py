@@ -4,79 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-import httpx
 import pytest
 
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.http.asgi import Send
 from paceline.gateway.http.errors import Problem, Refusal
-from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.proxy.upstream import UpstreamResponse
-from paceline.gateway.settings import FailureSettings
-from paceline.gateway.settings.failures import IN_ALL_FACTOR
-from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
-from unit.gateway.fake_engine import MODEL, FakeEngine
-
-FAILURES = FailureSettings(replica_wait_s=0.3)
-CHAT = "/v1/chat/completions"
-
-
-@dataclass
-class Pair:
-    gateway: RunningGateway
-    one: FakeEngine
-    two: FakeEngine
-    source: FixedReplicas
-    http: httpx.AsyncClient
-
-    def breaker(self, name: str) -> str:
-        return str(self.gateway.traffic.breaker_states().get(name, "closed"))
-
-
-@asynccontextmanager
-async def pair(failures: FailureSettings = FAILURES, **changes: Any) -> AsyncIterator[Pair]:
-    """r0 is `one`, which is chosen first, and r1 is `two`."""
-    with tempfile.TemporaryDirectory() as folder:
-        one, two = (FakeEngine(Path(folder) / f"{name}.sock") for name in ("one", "two"))
-        replicas = [
-            Replica(f"r{i}", str(engine.socket), MODEL, "ready", max_model_len=2048)
-            for i, engine in enumerate((one, two))
-        ]
-        source = FixedReplicas(replicas)
-        async with (
-            one,
-            two,
-            serve_gateway(replace(SETTINGS, failures=failures, **changes), source) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-        ):
-            yield Pair(gateway, one, two, source, http)
-
-
-def sse(*chunks: dict[str, Any] | str) -> bytes:
-    lines = [c if isinstance(c, str) else json.dumps(c, separators=(",", ":")) for c in chunks]
-    return b"".join(
-        (line if line.startswith(":") else f"data: {line}").encode() + b"\n\n" for line in lines
-    )
-
-
-def delta(text: str | None, ids: list[int] | None, finish: str | None = None) -> dict[str, Any]:
-    content = {} if text is None else {"content": text}
-    choice = {"index": 0, "delta": content, "finish_reason": finish, "token_ids": ids}
-    return {"id": "c1", "object": "x", "created": 1, "model": MODEL, "choices": [choice]}
-
-
-ROLE = {**delta("", None), "prompt_token_ids": [1, 2]}
-
-
-async def ask(pair: Pair, **changes: Any) -> httpx.Response:
-    return await pair.http.post(CHAT, json=chat(stream=True, max_tokens=9, **changes))
+from unit.gateway.conftest import chat, until
+from unit.gateway.proxy.engine_pair import CHAT, FAILURES, ROLE, ask, delta, pair, sse
 
 
 async def test_a_stream_without_a_token_is_made_again_from_the_beginning() -> None:
@@ -152,11 +87,9 @@ async def test_a_stream_that_no_replica_can_continue_is_counted_as_such() -> Non
         answer = await ask(both)
         assert '"error"' in answer.text
         assert "[DONE]" not in answer.text
-        async with httpx.AsyncClient(base_url=both.gateway.admin_url) as admin:
-            lines = (await admin.get("/metrics")).text.splitlines()
-        assert 'paceline_requests_total{outcome="not_continued"} 1.0' in lines
-        assert 'paceline_requests_total{outcome="completed"} 0.0' in lines
-        assert 'paceline_continuations_total{result="not_continuable"} 1.0' in lines
+        assert await both.count('paceline_requests_total{outcome="not_continued"}') == 1
+        assert await both.count('paceline_requests_total{outcome="completed"}') == 0
+        assert await both.count('paceline_continuations_total{result="not_continuable"}') == 1
 
 
 async def test_a_continuation_without_room_in_memory_ends_the_stream_with_an_error_event(
@@ -194,38 +127,6 @@ async def test_a_stream_continues_only_where_the_context_is_as_long_and_ids_are_
             answer = await ask(both)
             assert "engine_unavailable" in answer.text
         assert both.two.paths == []
-
-
-@pytest.mark.parametrize(("is_slow", "num_continuations"), [(False, 1), (True, IN_ALL_FACTOR)])
-async def test_a_client_that_reads_slowly_is_no_reason_to_give_its_stream_up(
-    monkeypatch: pytest.MonkeyPatch, is_slow: bool, num_continuations: int
-) -> None:
-    """Every replica fails after one token. A client that reads at once gets few continuations: the
-    request may be the cause. For one that is slow, the few tokens are no sign of that."""
-    begin = ClientResponse.__init__
-
-    def begin_slowly(self: ClientResponse, send: Send, *args: Any, **fields: Any) -> None:
-        async def send_slowly(message: Any) -> None:
-            await asyncio.sleep(0.1)
-            await send(message)
-
-        begin(self, send_slowly, *args, **fields)
-
-    if is_slow:
-        monkeypatch.setattr(ClientResponse, "__init__", begin_slowly)
-    token = delta("def ", [7])
-    token["choices"][0]["text"] = "def "  # for the chat and for the completion that continues it
-    async with pair(replace(FAILURES, max_continuations=1)) as both:
-        for engine in (both.one, both.two):
-            engine.mode, engine.raw, engine.words = (
-                "raw",
-                sse(ROLE, token),
-                {1: "", 2: "", 7: "def "},
-            )
-        answer = await ask(both)
-        assert "engine_unavailable" in answer.text
-        paths = both.one.paths + both.two.paths
-        assert paths.count("/v1/completions") == num_continuations
 
 
 async def test_a_complete_answer_is_closed_although_no_replica_can_continue_it() -> None:
