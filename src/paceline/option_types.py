@@ -1,4 +1,4 @@
-"""Types of command-line options that several commands share, and the check of output files.
+"""Options and their types that several commands share, and the check of output files.
 
 Imports nothing heavy, so that `--help` stays fast.
 """
@@ -17,6 +17,7 @@ AT_LEAST_0 = FiniteFloat(min=0)
 AT_LEAST_1 = click.IntRange(min=1)
 INPUT_FILE = click.Path(exists=True, dir_okay=False)
 OUTPUT_FILE = click.Path(dir_okay=False)
+JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 
 
 def refuse_unwritable_file(option: str, file: str | Path | None) -> None:

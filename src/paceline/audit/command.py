@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import OUTPUT_FILE, refuse_unwritable_file
+from paceline.option_types import JSON_FILE, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
 
 if TYPE_CHECKING:
     from paceline.audit.auditing import Audit, AuditConfig
@@ -57,7 +58,7 @@ Examples:
     help="A server of the same model without speculation. Its log-probabilities are the truth.  "
     "[default: the server's own, from requests that draft nothing]",
 )
-@click.option("--model", help="Model to request.  [default: the first that the server lists]")
+@MODEL
 @click.option(
     "--max-seconds",
     type=FiniteFloat(min=1, max=86_400),
@@ -89,19 +90,16 @@ Examples:
     help="Requests in flight, at most.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="Sent to URL as bearer token; never written to a report. The reference gets it only if it "
-    "has the same scheme, host and port.",
+@api_key_option(
+    "Sent to URL as bearer token; never written to a report. The reference gets it only if it has "
+    "the same scheme, host and port."
 )
 @click.option(
     "--reference-api-key",
     help="Sent to the reference as bearer token; never written to a report.  "
     "[default: none at another address than URL's]",
 )
-@click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
+@JSON_FILE
 def audit(**options: Any) -> None:
     """Parse, audit, show and write; the exit code is the verdict."""
     refuse_unwritable_file("--json", options["json_file"])
@@ -131,8 +129,8 @@ def _audit(
     from paceline.audit.verdict import EXIT_CODES
     from paceline.bench.results.files import write_document
 
-    addresses = [_address("URL", url), _address("--reference", reference)]
-    other_key = choose_reference_key(addresses[0], addresses[1], api_key, reference_api_key)
+    addresses = [read_address("URL", url), read_address("--reference", reference)]
+    other_key = choose_other_key(addresses[0], addresses[1], api_key, reference_api_key)
     config = AuditConfig(**settings)
     try:
         done = _carry_out(addresses, config, model, (api_key, other_key), concurrency)
@@ -163,26 +161,6 @@ def describe_defect(error: Exception) -> str:
         f"the developers of Paceline with the command and the file {file.name}, which has the "
         "traceback"
     )
-
-
-def _address(option: str, url: str | None) -> str | None:
-    from paceline.bench.run.config import BenchError, parse_server_url
-
-    try:
-        return None if url is None else str(parse_server_url(url))
-    except BenchError as error:
-        raise click.UsageError(f"{option}: {error}") from error
-
-
-def choose_reference_key(
-    url: str | None, reference: str | None, api_key: str | None, reference_api_key: str | None
-) -> str | None:
-    """The key that the reference gets: its own, or that of URL if both have the same origin."""
-    from yarl import URL
-
-    if reference_api_key is not None or url is None or reference is None:
-        return reference_api_key
-    return api_key if URL(url).origin() == URL(reference).origin() else None
 
 
 def _environment() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
+from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE
 from paceline.workloads import workload_names
 
 WORKLOAD = click.option(
@@ -38,9 +38,6 @@ RATE = click.option(
     metavar="PER_SECOND",
     help="Open loop: Poisson arrivals at this mean rate.",
 )
-MODEL = click.option(
-    "--model", help="Model to request.  [default: the first that the server lists]"
-)
 TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
@@ -50,7 +47,6 @@ TIMEOUT = click.option(
     metavar="SECONDS",
     help="Per request.",
 )
-JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 
 
 def refuse_two_loads(concurrency: int | None, rate_per_s: float | None) -> None:

@@ -9,7 +9,7 @@ import importlib.util
 
 import click
 
-from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
+from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE
 
 TARGET = click.argument("target")
 PROMPTS = click.option(
@@ -49,7 +49,6 @@ DEVICE = click.option(
     help="auto: a GPU if torch finds one.",
 )
 SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 DEFAULT_TEMPERATURES = (0.0, 1.0)
 EXIT_INTERRUPTED = 130
 

@@ -20,7 +20,13 @@ from jinja2 import TemplateError
 
 from paceline.distillation.held_out import is_held_out
 from paceline.draft.values import DraftError, EncodedPrompt
-from paceline.workloads import Prompt, WorkloadError, load_prompt_file
+from paceline.workloads import (
+    Prompt,
+    WorkloadError,
+    conversation_of,
+    key_of,
+    load_prompt_file,
+)
 
 HELD_OUT_PER_THOUSAND = 200
 """Chosen: a fifth keeps most of the prompts for training; the interval of the gain shrinks with the
@@ -28,7 +34,6 @@ square root of the number of held-out conversations."""
 MIN_HELD_OUT = 8
 MIN_TRAINED = 8
 """Conversations. Chosen: with fewer, a bootstrap interval over them is not to be trusted."""
-_KEY_CHARS = 16
 
 
 class PromptTokenizer(Protocol):
@@ -100,7 +105,7 @@ def read_prompts(
     encoded = [
         EncodedPrompt(
             key=key,
-            conversation=_conversation(prompt),
+            conversation=conversation_of(prompt),
             token_ids=_encode(prompt, tokenizer, path),
             max_tokens=prompt.max_tokens or default_max_tokens,
         )
@@ -127,27 +132,6 @@ def digest_of(prompts: Sequence[EncodedPrompt]) -> str:
     """A digest of what the target is given: token ids and limits, in their order."""
     rows = [[p.key, p.token_ids, p.max_tokens] for p in prompts]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
-def key_of(prompt: Prompt) -> str:
-    """The key of its `EncodedPrompt`: a digest of the messages or the text."""
-    return _digest(prompt.messages, prompt.text)
-
-
-def _conversation(prompt: Prompt) -> str:
-    """Digest of the messages up to the first of the user, or of the text of a plain prompt."""
-    messages = prompt.messages
-    if messages is None:
-        return _digest(None, prompt.text)
-    roles = [message["role"] for message in messages]
-    end = roles.index("user") + 1 if "user" in roles else len(roles)
-    return _digest(messages[:end], None)
-
-
-def _digest(messages: Sequence[Mapping[str, Any]] | None, plain_text: str | None) -> str:
-    content = {"messages": messages, "prompt": plain_text}
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARS]
 
 
 def _encode(prompt: Prompt, tokenizer: PromptTokenizer, path: Path) -> tuple[int, ...]:

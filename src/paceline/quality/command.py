@@ -20,7 +20,6 @@ from paceline.draft.options import (
     DEFAULT_TEMPERATURES,
     DEVICE,
     EXIT_INTERRUPTED,
-    JSON_FILE,
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
     PROMPTS,
@@ -29,7 +28,7 @@ from paceline.draft.options import (
     refuse_without_torch,
 )
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import AT_LEAST_1, INPUT_FILE, refuse_unwritable_file
+from paceline.option_types import AT_LEAST_1, INPUT_FILE, JSON_FILE, refuse_unwritable_file
 
 if TYPE_CHECKING:
     from paceline.quality.candidate import CandidateReport

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.draft.models import load_config, load_tokenizer, max_positions, stop_token_ids
-from paceline.draft.prompts import PromptSet, key_of, read_prompts
+from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.values import DraftError
-from paceline.workloads import load_prompt_file
+from paceline.workloads import key_of, load_prompt_file
 from paceline.workloads.prompt_files import read_json_lines
 
 

@@ -15,6 +15,7 @@ import click
 from paceline.bench.options import MAX_TOKENS, PROMPTS, SEED, TEMPERATURE, WORKLOAD
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, AT_LEAST_1, INPUT_FILE
+from paceline.server_options import api_key_option
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
@@ -110,10 +111,7 @@ Examples:
     "--timeout", "request_timeout_s", type=ABOVE_0, default=120.0,
     show_default=True, metavar="SECONDS", help="Per request.",
 )  # fmt: skip
-@click.option(
-    "--api-key", envvar="PACELINE_BENCH_API_KEY", show_envvar=True,
-    help="For --server-command, sent as bearer token; never written to a file.",
-)  # fmt: skip
+@api_key_option("For --server-command, sent as bearer token; never written to a file.")
 @click.option(
     "--state", "state_file", type=click.Path(dir_okay=False, path_type=Path),
     help="File of the measurements. If it exists, the tuning continues.",

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.option_types import INPUT_FILE, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
 
 _TIERS = ("local", "startup", "mid-market", "enterprise")
 _NOT_MADE = 4
@@ -53,7 +54,7 @@ Examples:
 )
 @click.argument("url", required=False)
 @click.option("--admin-url", help="Of Paceline's admin port: metrics, draining.")
-@click.option("--model", help="Model to validate.  [default: the first that the server lists]")
+@MODEL
 @click.option(
     "--tier",
     type=click.Choice(_TIERS),
@@ -65,7 +66,14 @@ Examples:
     "--prompts",
     "prompts_file",
     type=INPUT_FILE,
-    help="Your own prompts for the load, as for paceline bench run.",
+    help="Your own prompts for the load, as for paceline bench run. Those with a reference answer "
+    "are for the check quality, too.",
+)
+@click.option(
+    "--baseline",
+    metavar="URL",
+    help="A server of the unquantized model, for the check quality: both answer the prompts that "
+    "have a reference answer.",
 )
 @click.option(
     "--only",
@@ -91,11 +99,14 @@ Examples:
     show_default=True,
     help="Time of the check lossless.",
 )
+@api_key_option(
+    "Sent to URL as bearer token; never written to a report. The baseline gets it only if it has "
+    "the same scheme, host and port."
+)
 @click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="Sent to URL as bearer token; never written to a report.",
+    "--baseline-api-key",
+    help="Sent to the baseline as bearer token; never written to a report.  "
+    "[default: none at another address than URL's]",
 )
 @click.option(
     "--admin-key",
@@ -103,7 +114,7 @@ Examples:
     show_envvar=True,
     help="Sent to the admin port as bearer token; never written to a report.",
 )
-@click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
+@JSON_FILE
 @click.option("--html", "html_file", type=OUTPUT_FILE, help="Write the report as a page here.")
 @click.option(
     "--sign",
@@ -193,11 +204,17 @@ def _validate(url: str, options: dict[str, Any]) -> None:
     from paceline.validate.values import ValidationError
     from paceline.workloads import WorkloadError
 
+    address = read_address("URL", url)
+    assert address is not None
+    baseline = read_address("--baseline", options["baseline"])
+    keys = options["api_key"], options["baseline_api_key"]
     settings = ValidationSettings(
-        url=_address("URL", url),
+        url=address,
         **{
             **options,
-            "admin_url": _address("--admin-url", options["admin_url"]),
+            "admin_url": read_address("--admin-url", options["admin_url"]),
+            "baseline": baseline,
+            "baseline_api_key": choose_other_key(address, baseline, *keys),
             **{name: _path(options[name]) for name in _FILES},
         },
     )
@@ -231,15 +248,6 @@ _FILES = ("json_file", "html_file", "key_file", "previous_file")
 
 def _path(file: str | None) -> Path | None:
     return None if file is None else Path(file)
-
-
-def _address(option: str, url: str | None) -> Any:
-    from paceline.bench.run.config import BenchError, parse_server_url
-
-    try:
-        return None if url is None else str(parse_server_url(url))
-    except BenchError as error:
-        raise click.UsageError(f"{option}: {error}") from error
 
 
 def _refuse_unknown(option: str, given: Sequence[str], known: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from paceline.bench.interruption import cancelled_by_signals
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.results.files import write_document, write_text
 from paceline.validate.checks import CHECKS, Check, Deployment
+from paceline.validate.checks.scored_prompts import ScoredPrompt, read_scored_prompts
 from paceline.validate.report.comparison import Comparison, compare
 from paceline.validate.report.document import (
     Part,
@@ -66,6 +67,7 @@ class Run:
         self._previous = None if previous is None else read_report(previous)
         self._earlier = self._read_earlier()
         self._prompts = _read_prompts(settings.prompts_file)
+        self._scored_prompts = _read_scored(settings.prompts_file)
         self._config = {**settings.config(), "prompts_sha256": _digest(settings.prompts_file)}
         self._environment: Environment = describe_environment(sys.argv)
         self._identity: Identity | None = None
@@ -104,9 +106,18 @@ class Run:
                     settings.is_shared,
                     settings.allows_drain,
                     settings.all_required(),
+                    self._baseline(session),
+                    self._scored_prompts,
                     settings.secrets(),
                 )
             )
+
+    def _baseline(self, session: aiohttp.ClientSession) -> Target | None:
+        settings = self._settings
+        if settings.baseline is None:
+            return None
+        addresses = Addresses(URL(settings.baseline), api_key=settings.baseline_api_key)
+        return Target(session, addresses)
 
     def document(self) -> ValidationDocument:
         """The unsigned document of the results so far."""
@@ -217,6 +228,10 @@ def choose_checks(only: Sequence[str]) -> tuple[Check[Any], ...]:
 
 def _read_prompts(file: str | None) -> tuple[Prompt, ...]:
     return () if file is None else tuple(load_prompt_file(Path(file)))
+
+
+def _read_scored(file: str | None) -> tuple[ScoredPrompt, ...]:
+    return () if file is None else read_scored_prompts(Path(file))
 
 
 def _digest(file: str | None) -> str | None:

@@ -22,7 +22,10 @@ class ValidationSettings:
     allows_drain: bool
     audit_seconds: float
     prompts_file: str | None
+    baseline: str | None
+    """Address of a server of the unquantized model."""
     api_key: str | None
+    baseline_api_key: str | None
     admin_key: str | None
     json_file: Path | None
     html_file: Path | None
@@ -36,7 +39,8 @@ class ValidationSettings:
 
     def secrets(self) -> tuple[str, ...]:
         """The keys, which no report may show."""
-        return tuple(key for key in (self.api_key, self.admin_key) if key)
+        keys = (self.api_key, self.baseline_api_key, self.admin_key)
+        return tuple(dict.fromkeys(key for key in keys if key))
 
     def config(self) -> dict[str, Any]:
         """The settings that decide what is checked, for the report. No keys."""
@@ -46,4 +50,5 @@ class ValidationSettings:
             "allows_drain": self.allows_drain,
             "audit_seconds": self.audit_seconds,
             "prompts_file": self.prompts_file,
+            "baseline": self.baseline,
         }

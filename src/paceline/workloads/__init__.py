@@ -2,10 +2,12 @@
 
 For other packages: `load_workload` and `workload_names` (the built-in workloads), `build_specs`
 (their requests), `load_prompt_file` (a user's prompts), `load_trace` (recorded requests with their
-times), `FieldReader` (checked fields of a file) and the values below. The package imports no
-other part of Paceline except the path of the bundled prompts.
+times), `conversation_of` and `key_of` (which prompts belong together), `FieldReader` (checked
+fields of a file) and the values below. The package imports no other part of Paceline except the
+path of the bundled prompts.
 """
 
+from paceline.workloads.conversations import conversation_of, key_of
 from paceline.workloads.fields import FieldReader, WorkloadError
 from paceline.workloads.filler import FillerText, heldout_text, probe_text
 from paceline.workloads.heldout import HeldoutWorkload, load_heldout
@@ -38,7 +40,9 @@ __all__ = [
     "add_system_prompt",
     "build_spec",
     "build_specs",
+    "conversation_of",
     "heldout_text",
+    "key_of",
     "load_heldout",
     "load_prompt_file",
     "load_trace",

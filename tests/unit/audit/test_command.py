@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.audit.auditing import Audit
-from paceline.audit.command import choose_reference_key
 from paceline.cli import main
 from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
 from paceline.mock_vllm.model.speculation import Speculation
+from paceline.server_options import choose_other_key
 
 SETTINGS = MockVllmSettings(
     model="m",
@@ -135,7 +135,7 @@ def test_an_unexpected_exception_is_no_verdict(
 def test_the_key_is_sent_to_no_other_origin(
     reference: str, own_key: str | None, expected: str | None
 ) -> None:
-    assert choose_reference_key("http://a:1", reference, "key", own_key) == expected
+    assert choose_other_key("http://a:1", reference, "key", own_key) == expected
 
 
 @pytest.mark.parametrize("words", [("ftp://a",), ("http://a", "--reference", "b")])

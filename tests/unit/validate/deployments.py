@@ -1,7 +1,8 @@
 """Deployments of mock engines that `paceline validate` checks, behind a proxy that injects faults.
 
 Each has what one kind of fault needs: `plain` requires a key, `drafting` shows counters of drafts,
-`gateway` is Paceline's gateway over two replicas, with its admin port.
+`baseline` has a server of the unquantized model beside it, `gateway` is Paceline's gateway over two
+replicas, with its admin port.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from paceline.mock_vllm import Fault as MockFault
 from paceline.mock_vllm import FaultKind, MockVllm, MockVllmSettings
 from paceline.mock_vllm.model.speculation import Speculation
 from paceline.validate.checks import CHECKS, Check, Deployment
+from paceline.validate.checks.scored_prompts import ScoredPrompt
 from paceline.validate.fault_injection import Fault, FaultProxy
-from paceline.validate.target.target import Addresses, Target
+from paceline.validate.target.answers import read_answer
+from paceline.validate.target.target import COMPLETIONS, Addresses, Target
 from paceline.validate.tiers import Tier
 from paceline.validate.values import CheckResult
 
@@ -38,8 +41,11 @@ _MOCK = MockVllmSettings(
 MOCKS = {
     "plain": replace(_MOCK, api_key=KEY),
     "drafting": replace(_MOCK, speculation=Speculation(3, (0.8, 0.6, 0.4))),
+    "baseline": _MOCK,
     "gateway": _MOCK,
 }
+_NUM_SCORED = 260
+"""Prompts with reference answers: enough for an approval."""
 TIER = Tier(
     name="mock",
     summary="A small load on a mock engine, with limits that a busy machine keeps.",
@@ -94,7 +100,8 @@ class RunningDeployment:
         usual_s, self.target.settle_s = self.target.settle_s, settle_s
         self.proxy.inject(fault)
         try:
-            return await check.run(Deployment(self.target, tier, allows_drain=True))
+            observed_anew = replace(self.clean, tier=tier, shared={})
+            return await check.run(observed_anew)
         finally:
             self.proxy.inject()
             self.target.settle_s = usual_s
@@ -149,4 +156,23 @@ async def running(
                 lambda: target.request("GET", "/admin/replicas", base=admin, sends_key=False),
                 lambda reply: reply.body.count(b'"state":"ready"') == len(mocks),
             )
-        yield RunningDeployment(proxy, target, Deployment(target, TIER, allows_drain=True))
+        clean = Deployment(target, TIER, allows_drain=True)
+        if kind == "baseline":
+            original = await stack.enter_async_context(MockVllm(MOCKS[kind]))
+            clean.baseline = Target(session, Addresses(URL(original.url)))
+            clean.scored_prompts = tuple(await scored_prompts(original.url, _NUM_SCORED))
+        yield RunningDeployment(proxy, target, clean)
+
+
+async def scored_prompts(url: str, num: int, max_tokens: int = 6) -> list[ScoredPrompt]:
+    """Prompts whose references are the greedy answers of the mock engine at `url`."""
+    found = []
+    async with aiohttp.ClientSession() as session:
+        target = Target(session, Addresses(URL(url)))
+        await target.identify(None)
+        for number in range(num):
+            fields = {"prompt": f"Question {number}:", "max_tokens": max_tokens}
+            reply = await target.post(COMPLETIONS, temperature=0, **fields)
+            text = read_answer(reply).only().text
+            found.append(ScoredPrompt(str(number), COMPLETIONS, fields, text))
+    return found

@@ -19,8 +19,8 @@ from unit.validate.deployments import EXPECTED_SKIPS, RunningDeployment, check_o
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_LONG = ("lossless", "quality")
-"""`lossless` is tested with defects of the sampler; `quality` has nothing to observe yet."""
+_LONG = ("lossless",)
+"""Tested with defects of the sampler."""
 _CHECKS = [check for check in CHECKS if check.id not in _LONG]
 
 
@@ -57,6 +57,14 @@ async def test_a_fault_of_a_server_is_found(plain: RunningDeployment, fault: Fau
 async def test_a_fault_of_drafting_is_found(drafting: RunningDeployment, fault: Fault) -> None:
     assert (await drafting.run(check_of(fault))).status is Status.PASS  # one run serves all
     await _expect_found(drafting, fault)
+
+
+@pytest.mark.parametrize("fault", _of("baseline"), ids=lambda fault: fault.name)
+async def test_a_fault_of_the_model_is_found(fault: Fault) -> None:
+    async with running("baseline") as deployment:
+        clean = await deployment.run(check_of(fault))
+        assert clean.status is Status.PASS, clean.reason
+        await _expect_found(deployment, fault)
 
 
 @pytest.mark.parametrize("fault", _of("gateway"), ids=lambda fault: fault.name)

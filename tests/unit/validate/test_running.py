@@ -19,7 +19,7 @@ from paceline.validate.report.signing import check_signature
 from paceline.validate.running import Run
 from paceline.validate.settings import ValidationSettings
 from paceline.validate.values import CheckResult, Status, ValidationError
-from unit.validate.deployments import MOCKS
+from unit.validate.deployments import KEY, MOCKS, scored_prompts
 
 ONLY = ("health", "models", "usage")
 
@@ -42,7 +42,8 @@ def settings(mock: MockVllm, tmp_path: Path, **changes: object) -> ValidationSet
     values: dict[str, object] = {
         "url": mock.url, "admin_url": None, "model": None, "tier": "local", "only": ONLY,
         "required": (), "is_shared": False, "allows_drain": False, "audit_seconds": 1.0,
-        "prompts_file": None, "api_key": "secret", "admin_key": None,
+        "prompts_file": None, "baseline": None, "api_key": "secret", "baseline_api_key": None,
+        "admin_key": None,
         "json_file": tmp_path / "report.json", "html_file": None, "key_file": None,
         "previous_file": None, "resumes": False,
     }  # fmt: skip
@@ -183,6 +184,28 @@ async def test_a_check_that_only_names_is_required(mock: MockVllm, tmp_path: Pat
     document = run.write()
     assert document.required == ("health", "quality")
     assert document.verdict is Verdict.FAILED
+
+
+async def test_the_baseline_and_its_prompts_decide_about_quality(
+    mock: MockVllm, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    rows = [
+        {"prompt": one.fields["prompt"], "max_tokens": 6, "reference": one.reference}
+        for one in await scored_prompts(mock.url, 300)
+    ]
+    prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    async with MockVllm(MOCKS["plain"]) as baseline:
+        changes = {
+            "only": ("quality",), "prompts_file": str(prompts), "baseline": baseline.url,
+            "baseline_api_key": KEY,
+        }  # fmt: skip
+        run = Run(settings(mock, tmp_path, **changes))
+        await run.carry_out()
+    document = run.write()
+    assert document.verdict is Verdict.PASSED, document.checks[0].reason
+    assert document.config["baseline"] == baseline.url
+    assert KEY not in (tmp_path / "report.json").read_text()
 
 
 async def test_a_server_without_the_model_cannot_be_validated(

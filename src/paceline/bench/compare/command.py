@@ -14,7 +14,8 @@ import click
 
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import ABOVE_0, OUTPUT_FILE, refuse_unwritable_file
+from paceline.option_types import ABOVE_0, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
@@ -94,13 +95,8 @@ Examples:
 @options.SEED
 @options.CONCURRENCY
 @options.RATE
-@options.MODEL
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="Sent to both as bearer token; never written to a report.",
-)
+@MODEL
+@api_key_option("Sent to both as bearer token; never written to a report.")
 @options.TIMEOUT
 @click.option(
     "--start-timeout", "start_timeout_s", type=ABOVE_0,
@@ -110,7 +106,7 @@ Examples:
     "--max-dispatch-delay-ms", type=ABOVE_0, default=25.0, show_default=True,
     help="The comparison is not valid when requests are sent later than this.",
 )  # fmt: skip
-@options.JSON_FILE
+@JSON_FILE
 @click.option("--html", "html_file", type=OUTPUT_FILE, help="Write a page for readers here.")
 def compare_command(
     a: str,

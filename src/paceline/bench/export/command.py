@@ -10,6 +10,7 @@ import click
 from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
 from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import (
     SamplingSettings,
     WorkloadError,
@@ -54,12 +55,9 @@ Examples:
 @click.option("--num-requests", type=AT_LEAST_1, default=64, show_default=True)
 @options.CONCURRENCY
 @options.RATE
-@options.MODEL
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="To ask the server for its model. The script reads PACELINE_API_KEY and holds no key.",
+@MODEL
+@api_key_option(
+    "To ask the server for its model. The script reads PACELINE_API_KEY and holds no key."
 )
 @options.TIMEOUT
 def export_command(

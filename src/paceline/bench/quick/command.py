@@ -13,7 +13,8 @@ import click
 
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
+from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option, read_address
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
@@ -79,35 +80,25 @@ Examples:
 )
 @options.WORKLOAD
 @options.PROMPTS
-@options.MODEL
+@MODEL
 @options.SEED
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="Sent as bearer token; never written to a report.",
-)
+@api_key_option("Sent as bearer token; never written to a report.")
 @click.option(
     "--admin-key",
     envvar="PACELINE_BENCH_ADMIN_KEY",
     show_envvar=True,
     help="The same for the admin port.",
 )
-@options.JSON_FILE
+@JSON_FILE
 def quick_command(
     api_key: str | None, admin_key: str | None, json_file: str | None, **settings: Any
 ) -> None:
     """Parse, measure, answer and write."""
     from paceline.bench.quick.config import QuickConfig
-    from paceline.bench.run.config import BenchError, parse_server_url
 
     refuse_unwritable_file("--json", json_file)
-    try:
-        for address in (settings["url"], settings["admin_url"]):
-            if address is not None:
-                parse_server_url(address)
-    except BenchError as error:
-        raise click.UsageError(str(error)) from error
+    for option, address in (("URL", settings["url"]), ("--admin-url", settings["admin_url"])):
+        read_address(option, address)
     result = _carry_out(QuickConfig(**settings), api_key, admin_key)
 
     from paceline.bench.quick.report import render_answer, render_document

@@ -12,6 +12,7 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import workload_names
 
 DEFAULT_NUM_REQUESTS = 64
@@ -144,13 +145,8 @@ _LOAD = (
 )
 
 _SERVER = (
-    click.option("--model", help="Model to request.  [default: the first that the server lists]"),
-    click.option(
-        "--api-key",
-        envvar="PACELINE_BENCH_API_KEY",
-        show_envvar=True,
-        help="Sent as bearer token; never written to a report.",
-    ),
+    MODEL,
+    api_key_option("Sent as bearer token; never written to a report."),
     click.option(
         "--admin-url",
         help="Server to read the speculation counters from: Paceline's admin port.  [default: the "

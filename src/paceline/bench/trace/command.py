@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paceline.bench.options import JSON_FILE, MODEL, TIMEOUT
-from paceline.option_types import ABOVE_0, refuse_unwritable_file
+from paceline.bench.options import TIMEOUT
+from paceline.option_types import ABOVE_0, JSON_FILE, refuse_unwritable_file
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
@@ -123,12 +124,7 @@ def _published() -> str:
     help="Seeds the categories, the order of the prompts, the arrivals and sampled requests.",
 )
 @MODEL
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="Sent as bearer token; never written to a report.",
-)
+@api_key_option("Sent as bearer token; never written to a report.")
 @click.option("--admin-url", help="Server to read the speculation counters from, as in bench run.")
 @TIMEOUT
 @click.option(

@@ -10,7 +10,7 @@ from paceline.quality.decisions.verdict import ERRORS
 from paceline.quality.values import Interval
 
 _HEAD = (
-    "candidate", "format", "size", "divergence", "p99", "of rounding", "top-1", "perplexity",
+    "candidate", "format", "size", "divergence", "p99", "times rounding", "top-1", "perplexity",
     "score", "acceptance", "verdict",
 )  # fmt: skip
 

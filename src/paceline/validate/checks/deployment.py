@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from paceline.validate.checks.scored_prompts import ScoredPrompt
 from paceline.validate.target.target import Target
 from paceline.validate.tiers import Tier
 from paceline.validate.values import Missing, Violation
@@ -39,6 +40,10 @@ class Deployment:
     """Whether a replica may be drained for a moment."""
     requested: tuple[str, ...] = ()
     """Checks that `--only` or `--require` names: they run even where they load other clients."""
+    baseline: Target | None = None
+    """A server of the unquantized model, for the check `quality`; not identified yet."""
+    scored_prompts: tuple[ScoredPrompt, ...] = ()
+    """The prompts that have a reference answer."""
     secrets: tuple[str, ...] = ()
     """Never shown in a reason."""
     shared: dict[str, Any] = field(default_factory=dict)

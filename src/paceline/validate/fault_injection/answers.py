@@ -35,6 +35,19 @@ def _empty(document: dict[str, Any]) -> None:
     document["data"] = []
 
 
+def _lose_end(call: Call, reply: Reply) -> Reply:
+    """Every third answer lacks its last word: what a model that was quantized badly may do."""
+    return _shorten(call, reply) if call.number % 3 == 0 else reply
+
+
+def _cut_texts(document: dict[str, Any]) -> None:
+    for choice in document["choices"]:
+        choice["text"] = choice["text"].rpartition(" ")[0]
+
+
+_shorten = edit_answer(_cut_texts)
+
+
 def _set(**values: Any) -> Callable[[dict[str, Any]], None]:
     return lambda document: document.update(values)
 
@@ -168,5 +181,13 @@ FAULTS = (
             lambda fields: fields.update(max_tokens=max(1, fields.get("max_tokens", 16) - 1))
         ),
         on_reply=edit_answer(_edit_choices(_name_end)),
+    ),
+    Fault(
+        "answers-worse",
+        "quality",
+        "Every third answer lacks its last word.",
+        "its task score is",
+        on_reply=_lose_end,
+        deployment="baseline",
     ),
 )

@@ -109,8 +109,8 @@ class Fault:
     hides_disconnect: bool = False
     """A client that disconnects is not noticed: the deployment computes the whole answer."""
     deployment: str = "plain"
-    """plain: any server; drafting: one that shows counters of drafts; gateway: Paceline's gateway
-    with its admin port."""
+    """plain: any server; drafting: one that shows counters of drafts; baseline: one beside which
+    the unquantized model is served; gateway: Paceline's gateway with its admin port."""
     tier_changes: dict[str, Any] = field(default_factory=dict)
     """Fields of a tier whose limits the fault breaks."""
 
