@@ -9,7 +9,8 @@
 Both engines draft with the bundled draft model: stock vLLM, without plugins, 4 tokens; Paceline as
 many as its governor chooses. Each audit is the command `paceline audit`, with a seed of its own,
 and its whole report is kept. The result is written after each audit; `--resume` completes one that
-Ctrl-C or `--minutes` ended.
+Ctrl-C or `--minutes` ended. The exit code is 0 if all audits were made, whatever their verdicts,
+130 after Ctrl-C, and else 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
+from benchmarks.interruption import end_by_sigterm_too, end_incomplete
+from benchmarks.results_file import ResultFile, add_resumable, begin_or_resume
 from benchmarks.servers import running_server
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.demo import draft_path, target_path
@@ -100,8 +102,10 @@ def summarise(audits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main() -> int:
+    """Audit as often as ordered; the exit code."""
     arguments = _parser().parse_args()
+    end_by_sigterm_too()
     environment = describe_environment(sys.argv)
     ending = ".json" if arguments.times <= _FEW else ".json.gz"
     name = f"audit-engine-{arguments.engine}-{environment.date_utc[:10]}{ending}"
@@ -113,16 +117,28 @@ def main() -> None:
         but_for=("times",),
         allow_dirty=arguments.allow_dirty,
     )
+    try:
+        _audit_all(document, result, environment.commit, 60 * arguments.minutes)
+    except KeyboardInterrupt:
+        return end_incomplete(result.path)
+    print(f"{result.path}: {document['summary']}")
+    return 0 if document["is_complete"] else 1
+
+
+def _audit_all(
+    document: dict[str, Any], result: ResultFile, commit: str | None, seconds: float
+) -> None:
+    """Add the audits that are missing; the result is written after each."""
     settings, audits = document["settings"], document["audits"]
     plan = plan_server(settings["engine"])
-    deadline_s = time.monotonic() + 60 * arguments.minutes
+    deadline_s = time.monotonic() + seconds
     with (
         tempfile.TemporaryDirectory(prefix="audit-engines-") as folder,
         running_server(settings["engine"], plan, Path(folder)) as server,
     ):
         while len(audits) < settings["times"] and time.monotonic() < deadline_s:
             one = audited(server.url, settings, len(audits))
-            audits.append({"commit": environment.commit, **one})
+            audits.append({"commit": commit, **one})
             document["engine_errors"] = read_errors(server.log)
             document["is_complete"] = len(audits) >= settings["times"]
             document["summary"] = summarise(audits)
@@ -130,7 +146,6 @@ def main() -> None:
             if server.process.poll() is not None:
                 print("the engine ended")
                 break
-    print(f"{result.path}: {document['summary']}")
 
 
 def _begin(arguments: argparse.Namespace, environment: Environment) -> dict[str, Any]:
@@ -164,12 +179,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--max-seconds", type=float, default=300.0, help="of each audit")
     parser.add_argument("--smallest-bias", type=float, default=0.2)
-    parser.add_argument("--minutes", type=float, default=60.0, help="no audit begins after this")
-    add_resume(parser)
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    add_allow_dirty(parser)
+    add_resumable(parser, minutes=60.0, unit="audit")
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -46,7 +46,8 @@ from chaos.real_engines.fault_run import EngineLoad, FaultRun
 from chaos.real_engines.request_kinds import FAST_KINDS, SLOW_KINDS
 from chaos.real_engines.run_report import count, find_errors, render_progress, sum_up
 
-from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
+from benchmarks.interruption import EXIT_INTERRUPTED, end_by_sigterm_too
+from benchmarks.results_file import add_resumable, begin_or_resume
 from paceline.bench.results.environment import Environment, describe_environment
 
 SIGNALS = {"kills": "SIGKILL", "hangs": "SIGSTOP"}
@@ -55,6 +56,7 @@ SLOW_PAUSE_S = (6.0, 12.0)
 
 def main() -> int:
     arguments = _parser().parse_args()
+    end_by_sigterm_too()
     environment = describe_environment(sys.argv)
     name = f"chaos-real-{arguments.fault}-{environment.date_utc[:10]}.json"
     result, document = begin_or_resume(
@@ -83,7 +85,7 @@ def main() -> int:
     if not document["is_complete"]:
         print(_how_to_complete(result.path, document))
     if is_interrupted:
-        return 130
+        return EXIT_INTERRUPTED
     return 0 if document["total"]["is_passed"] else 1
 
 
@@ -182,14 +184,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fault", choices=SIGNALS, default="kills")
     parser.add_argument("--times", type=int, default=50)
-    parser.add_argument("--minutes", type=float, default=180.0, help="no fault begins after this")
     parser.add_argument("--streams", type=int, default=64, help="open when an engine fails")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--slow-max-tokens", type=int, default=700)
-    add_resume(parser)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
-    add_allow_dirty(parser)
+    add_resumable(parser, minutes=180.0, unit="fault")
     return parser
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/draft_swap.py
     python benchmarks/draft_swap.py --before auto --after drafts/mine/draft
+    python benchmarks/draft_swap.py --resume benchmarks/results/draft-swap-….json
 
 `paceline serve --replicas 2` with the bundled target drafts with `--before`. `paceline bench`
 measures it; then streams of several kinds run all the time while the draft is swapped to `--after`
@@ -10,8 +11,9 @@ the swap is checked: greedy ones against reference answers from before it, token
 they differ, an engine computes how probable every token was), sampled ones by whether their tokens
 are among the most probable.
 
-The exit code is 1 if the swap did not complete, a request failed, or an answer changed by more than
-near-ties. `total` has these counts.
+The result is written after each swap, with `is_complete: false` before the last one; `--resume`
+completes it. The exit code is 1 if a swap did not complete, a request failed, or an answer changed
+by more than near-ties, and 130 after Ctrl-C. `total` has these counts.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,8 +41,9 @@ from chaos.real_engines.run_report import count, find_errors
 from chaos.transcript import Ending
 from chaos.upgrades.draft_swap import drafts, swap_draft
 
-from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from benchmarks.interruption import end_by_sigterm_too, end_incomplete
+from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
+from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.results.slo import Slo
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.measure import measure
@@ -47,58 +51,96 @@ from paceline.bench.run.progress import terminal_progress
 
 
 def main() -> int:
+    """Swap as often as ordered; the exit code."""
     arguments = _parser().parse_args()
+    end_by_sigterm_too()
     environment = describe_environment(sys.argv)
-    result = ResultFile(
+    result, document = begin_or_resume(
         arguments.results / f"draft-swap-{environment.date_utc[:10]}.json",
+        arguments.resume,
+        _begin(arguments, environment),
+        same=("settings",),
+        but_for=("repeats",),
         allow_dirty=arguments.allow_dirty,
     )
-    folder = Path(tempfile.mkdtemp(prefix="draft-swap-"))
-    config = {**CONFIG, "engine": {**CONFIG["engine"], "draft": arguments.before}}
-    config["engine"]["policy"] = arguments.policy
-    runs = []
-    with start_gateway(folder, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
-        print(f"log: {gateway.log}", flush=True)
-        first = drafts(gateway.admin_url)
-        for repeat in range(arguments.repeats):
-            if repeat:  # back to where every repeat begins
-                back = _swap(gateway, arguments.before)
-                if back["state"] != "completed":
-                    raise RuntimeError(f"the draft could not be swapped back: {back['reason']}")
-            runs.append(_run(gateway, arguments, repeat))
-            print(json.dumps({key: runs[-1][key] for key in ("before", "after", "counts")}))
-    failures = [failure for run in runs for failure in run["failures"]]
-    document = {
+    try:
+        _swap_all(arguments, document, result, environment.commit)
+    except KeyboardInterrupt:
+        return end_incomplete(result.path)
+    print(json.dumps(document["total"]), f"written: {result.path}", sep="\n")
+    return 0 if document["total"]["is_passed"] else 1
+
+
+def _begin(arguments: argparse.Namespace, environment: Environment) -> dict[str, Any]:
+    return {
         "schema_version": 1,
         "kind": "draft swap under load",
         "environment": asdict(environment),
         "settings": {
             "before": arguments.before,
             "after": arguments.after,
-            "draft_before": first[0],
             "policy": arguments.policy,
+            "repeats": arguments.repeats,
             "num_streams": arguments.streams,
+            "num_prompts": arguments.prompts,
             "max_tokens": arguments.max_tokens,
+            "settle_s": arguments.settle_s,
             "workload": arguments.workload,
             "concurrency": arguments.concurrency,
             "num_requests": arguments.num_requests,
+            "num_warmup": arguments.num_warmup,
             "slo": asdict(_slo(arguments)),
             "near_tie_nats": NEAR_TIE_NATS,
         },
-        "total": {
-            "is_passed": not failures,
-            "failures": failures,
-            "num_requests_during_swap": sum(run["counts"]["num_requests"] for run in runs),
-            "num_failed_requests": sum(run["num_failed_requests"] for run in runs),
-            "num_compared": sum(run["num_compared"] for run in runs),
-            "num_changed_answers": sum(run["num_changed_answers"] for run in runs),
-            "num_near_ties": sum(run["num_near_ties"] for run in runs),
-        },
-        "runs": runs,
+        "draft_before": None,
+        "is_complete": False,
+        "total": sum_up([]),
+        "runs": [],
     }
-    result.write(document)
-    print(json.dumps(document["total"]), f"written: {result.path}", sep="\n")
-    return 1 if failures else 0
+
+
+def _swap_all(
+    arguments: argparse.Namespace, document: dict[str, Any], result: ResultFile, commit: str | None
+) -> None:
+    """Add the repeats that are missing; the result is written after each."""
+    runs, num_ordered = document["runs"], document["settings"]["repeats"]
+    begun_with = len(runs)
+    document["is_complete"] = begun_with >= num_ordered
+    if document["is_complete"]:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="draft-swap-"))
+    engine = {**CONFIG["engine"], "draft": arguments.before, "policy": arguments.policy}
+    config = {**CONFIG, "engine": engine}
+    with start_gateway(folder, config, ready_within_s=2 * READY_WITHIN_S) as gateway:
+        print(f"log: {gateway.log}", flush=True)
+        document["draft_before"] = drafts(gateway.admin_url)[0]
+        for repeat in range(begun_with, num_ordered):
+            if repeat > begun_with:  # back to where every repeat begins
+                back = _swap(gateway, arguments.before)
+                if back["state"] != "completed":
+                    raise RuntimeError(f"the draft could not be swapped back: {back['reason']}")
+            runs.append({"commit": commit, **_run(gateway, arguments, repeat)})
+            document["is_complete"] = len(runs) >= num_ordered
+            document["total"] = sum_up(runs)
+            result.write(document)
+            shown = {key: runs[-1][key] for key in ("before", "after", "counts")}
+            print(json.dumps(shown), flush=True)
+
+
+def sum_up(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The counts of all repeats, and why they have not passed."""
+    failures = [failure for run in runs for failure in run["failures"]]
+    return {
+        "is_passed": bool(runs) and not failures,
+        "failures": failures,
+        "num_requests_during_swap": sum(run["counts"]["num_requests"] for run in runs),
+        **{
+            name: sum(run[name] for run in runs)
+            for name in (
+                "num_failed_requests", "num_compared", "num_changed_answers", "num_near_ties"
+            )
+        },
+    }  # fmt: skip
 
 
 def _run(gateway: GatewayProcess, arguments: argparse.Namespace, repeat: int) -> dict[str, Any]:
@@ -229,6 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--slo-ttft-ms", type=float, default=1000.0)
     parser.add_argument("--slo-tpot-ms", type=float, default=50.0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_resume(parser)
     add_allow_dirty(parser)
     return parser
 

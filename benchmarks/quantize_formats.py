@@ -15,15 +15,15 @@ quantized variant and the fastest unquantized one, with and without each drafter
 that take the time of both.
 
 The result is written after each step, with `is_complete: false` before the last one. `--resume`
-completes it, with the folders in `--work`. The exit code is 1 if the gate and vLLM disagree or a
-folder could not be made, and 130 after Ctrl-C.
+completes it, with the folders in `--work`. An engine that ends after step (2) is left out of the
+rest. The exit code is 1 if one did, the gate and vLLM disagree or a folder could not be made, and
+130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
 from dataclasses import asdict
@@ -32,6 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.quantization.campaign import Campaign, Settings
 from benchmarks.quantization.prompts import answer_pairs, write_calibration
 from benchmarks.quantization.summary import summarize
@@ -41,15 +42,13 @@ from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
 
-_RECORDS = ("made", "loads", "batches", "turns", "products", "profiles")
-_EXIT_INTERRUPTED = 130
+_RECORDS = ("made", "loads", "batches", "turns", "products", "profiles", "failures")
 _OWN = ("w8a8", "w8a8-bfloat16", "awq", "gptq", "fp8", "kv-fp8", "nvfp4")
 
 
 def main() -> int:
     """Measure all models; the exit code."""
-    # Engines are ended in `finally`, which a plain SIGTERM would skip.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_by_sigterm_too()
     options = _parser().parse_args()
     models = [path.resolve() for path in options.model] or [demo.target_path()]
     names = tuple(model.name for model in models)
@@ -101,15 +100,15 @@ def main() -> int:
         for model in models:
             _measure(model, settings, work / model.name, document, save)
     except KeyboardInterrupt:
-        print(f"incomplete: {result.path}; --resume it with the same options", file=sys.stderr)
-        return _EXIT_INTERRUPTED
+        return end_incomplete(result.path)
     document["is_complete"] = True
     save()
     for name in names:
         print(_tables(document, name))
     print(f"written: {result.path}; folders: {work}")
     disagreements = [one["disagreements"] for one in document["summaries"].values()]
-    return int(any(disagreements) or any("error" in one for one in document["made"]))
+    failed = [*document["failures"], *(one for one in document["made"] if "error" in one)]
+    return int(any(disagreements) or bool(failed))
 
 
 def _measure(
@@ -142,7 +141,8 @@ def _tables(document: dict[str, Any], model: str) -> str:
         return [one for one in document[kind] if one["model"] == model]
 
     summary = document["summaries"][model]
-    return render_model(model, summary, of_model("made"), of_model("loads"), of_model("profiles"))
+    kinds = ("made", "loads", "profiles", "failures")
+    return render_model(model, summary, *map(of_model, kinds))
 
 
 def _parser() -> argparse.ArgumentParser:

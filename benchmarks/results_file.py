@@ -75,6 +75,7 @@ def begin_or_resume(
 
     `same` names mappings of the document that determine what is run. They must be equal in the
     earlier one, apart from the entries `but_for`, which this run sets; exits with an error if not.
+    The environment of every run after the first is added to `resumed_in`: its commit may differ.
     """
     if resume is None:
         return ResultFile(path, allow_dirty=allow_dirty), dict(begun)
@@ -89,7 +90,8 @@ def begin_or_resume(
                     f"{before.get(name)!r}, and this run {now.get(name)!r}. Give the options that "
                     "it was begun with, or begin a new result without --resume"
                 )
-    return result, {**earlier, **{key: begun[key] for key in same}}
+    resumed_in = [*earlier.get("resumed_in", ()), begun["environment"]]
+    return result, {**earlier, **{key: begun[key] for key in same}, "resumed_in": resumed_in}
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +99,18 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", type=Path, metavar="FILE", help="complete this result; needs the same options"
     )
+
+
+def add_resumable(parser: argparse.ArgumentParser, *, minutes: float, unit: str) -> None:
+    """Add the options of a run in several pieces: `--minutes`, after which no `unit` begins,
+    `--resume`, `--results` and `--allow-dirty`.
+    """
+    parser.add_argument(
+        "--minutes", type=float, default=minutes, help=f"no {unit} begins after this"
+    )
+    add_resume(parser)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    add_allow_dirty(parser)
 
 
 def add_allow_dirty(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,8 @@ injected before each of them that can have it; the check that must find it has t
 the same time for counters to settle, and to fail for the fault's own reason meanwhile. Then sound
 deployments are validated, each freshly started, some of them with the gateway's default periods. A
 check that is skipped there although it has all that it needs counts as a miss. An interrupted run
-is completed with --resume.
+is completed with --resume. The exit code is 1 if a fault was missed, or a sound deployment failed
+or was not judged, and 130 after Ctrl-C.
 
     python -m benchmarks.validate_faults --results benchmarks/results
     python -m benchmarks.validate_faults --resume benchmarks/results/validate-faults-DATE.json
@@ -18,10 +19,12 @@ import asyncio
 import datetime
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from unit.validate.deployments import (
     EXPECTED_SKIPS,
@@ -31,6 +34,7 @@ from unit.validate.deployments import (
     running,
 )
 
+from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
 from paceline.bench.results.environment import describe_environment
 from paceline.gateway import FleetSettings
@@ -178,15 +182,17 @@ class _Progress:
         return any((e["fault"], e["deployment"]) == (name, kind) for e in self.document["faults"])
 
 
-def main() -> None:
+def main() -> int:
+    """Inject, validate, sum up; the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--num-clean-runs", type=int, default=50)
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     add_resume(parser)
     add_allow_dirty(parser)
     options = parser.parse_args()
+    end_by_sigterm_too()
     logging.disable(logging.ERROR)  # the gateway logs what the faults do to it
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     begun = {
@@ -202,8 +208,18 @@ def main() -> None:
         path, options.resume, begun, same=("config",), allow_dirty=options.allow_dirty
     )
     progress = _Progress(file, document)
-    asyncio.run(_run_all(progress, options.num_clean_runs))
+    try:
+        asyncio.run(_run_all(progress, options.num_clean_runs))
+    except KeyboardInterrupt:
+        return end_incomplete(file.path)
     print(f"{file.path}: {document['summary']}")
+    return int(is_anything_wrong(document["summary"]))
+
+
+def is_anything_wrong(summary: Mapping[str, Any]) -> bool:
+    """Whether a fault was missed, or a sound deployment failed or was not judged."""
+    names = ("not_found", "num_false_failures", "num_unexpected_skips")
+    return any(summary[name] for name in names)
 
 
 async def _run_all(progress: _Progress, num_clean_runs: int) -> None:
@@ -223,4 +239,4 @@ async def _run_all(progress: _Progress, num_clean_runs: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,7 +16,10 @@ from benchmarks.quantization.agreement import GateVerdict, ask_gate, find_disagr
 from benchmarks.quantization.engines import Engine, EngineError, running_engines
 from benchmarks.quantization.making import make_folder, weights_bytes
 from benchmarks.quantization.prompts import Pair
-from benchmarks.quantization.summary import choose_baseline, choose_best, summarize_speed
+from benchmarks.quantization.summary import (
+    choose_fastest,
+    product_pair,
+)
 from benchmarks.quantization.variants import (
     CONTROL,
     UNQUANTIZED,
@@ -107,8 +110,11 @@ class Campaign:
             self._show(f"{variant.name}: {record['disagreement'] or 'as the gate says'}")
             self._add("loads", record)
 
-    def measure(self, variants: Sequence[Variant], kind: str) -> None:
-        """Turns of a few seconds of all engines that load; `kind` is `turns` or `products`."""
+    def measure(self, variants: Sequence[Variant], kind: str, **noted: Any) -> None:
+        """Turns of a few seconds of all engines that load; `kind` is `turns` or `products`.
+
+        `noted` is recorded with the batches.
+        """
         loads = {one["variant"]: one for one in self._records("loads")}
         usable = [variant for variant in variants if self._can_run(variant, loads)]
         sizes = {
@@ -121,44 +127,47 @@ class Campaign:
         if not batches:
             names = [variant.name for variant in usable]
             batches = plan_batches(names, always, sizes, available)
-            self._add("batches", {"kind": kind, "variants": batches})
+            self._add("batches", {"kind": kind, "variants": batches, **noted})
         by_name = {variant.name: variant for variant in usable}
         for number, batch in enumerate(batches):
             self._measure_batch([by_name[name] for name in batch], loads, kind, number)
 
     def measure_products(self) -> None:
         """The fastest quantized variant and the baseline, each with and without drafts."""
-        turns = self._records("turns")
-        if not turns or not self._settings.drafters:
+        # More rounds could make another variant the fastest.
+        pair = product_pair(self._records("batches")) or choose_fastest(self._records("turns"))
+        if pair is None or pair[1] is None or not self._settings.drafters:
             return
-        baseline = choose_baseline(turns)
-        best = choose_best(summarize_speed(turns, baseline))
-        if best is not None:
-            self.measure(speculating(baseline, best, self._settings.drafters), "products")
+        variants = speculating(pair[0], pair[1], self._settings.drafters)
+        self.measure(variants, "products", pair=list(pair))
 
     def profile(self) -> None:
         """The operators of the baseline and of the fastest quantized variant."""
-        turns = self._records("turns")
-        if not turns or not self._settings.profiled_tokens:
+        fastest = choose_fastest(self._records("turns"))
+        if fastest is None or not self._settings.profiled_tokens:
             return
-        baseline = choose_baseline(turns)
-        best = choose_best(summarize_speed(turns, baseline))
-        done = {one["variant"] for one in self._records("profiles")}
+        baseline, best = fastest
+        done = {one["variant"] for one in (*self._records("profiles"), *self._failed("profile"))}
         variants = {one.name: one for one in speculating(baseline, best or baseline, ())}
         dtypes = {one["variant"]: one["dtype"] for one in self._records("loads")}
         for name in dict.fromkeys((baseline, best)):
             if name is None or name in done:
                 continue
             self._show(f"profile of {name}")
-            arguments = {name: self._arguments(variants[name], dtypes[name])}
-            with running_engines(arguments, self._work) as engines:
-                engine = engines[name]
-                prompts = self._prompts(1)
-                engine.ask(op="generate", prompts=prompts, num_tokens=_WARM_UP_TOKENS)
-                answer = engine.ask(
-                    op="profile", prompts=prompts, num_tokens=self._settings.profiled_tokens
-                )
-            self._add("profiles", {"variant": name, **answer})
+            try:
+                answer = self._profile(name, self._arguments(variants[name], dtypes[name]))
+            except EngineError as error:
+                self._add_failure("profile", 0, name, error)
+            else:
+                self._add("profiles", {"variant": name, **answer})
+
+    def _profile(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        with running_engines({name: arguments}, self._work) as engines:
+            engine, prompts = engines[name], self._prompts(1)
+            engine.ask(op="generate", prompts=prompts, num_tokens=_WARM_UP_TOKENS)
+            return engine.ask(
+                op="profile", prompts=prompts, num_tokens=self._settings.profiled_tokens
+            )
 
     def _load(
         self, variant: Variant, folder: Path, gate: GateVerdict, dtype: str
@@ -194,12 +203,32 @@ class Campaign:
         kind: str,
         batch: int,
     ) -> None:
+        failed = {one["variant"] for one in self._failed(kind) if one["batch"] == batch}
+        variants = [variant for variant in variants if variant.name not in failed]
+        while variants:
+            try:
+                self._measure_missing(variants, loads, kind, batch)
+                return
+            except EngineError as error:
+                if error.engine not in {variant.name for variant in variants}:
+                    raise
+                self._add_failure(kind, batch, error.engine, error)
+                variants = [one for one in variants if one.name != error.engine]
+
+    def _measure_missing(
+        self,
+        variants: Sequence[Variant],
+        loads: Mapping[str, Mapping[str, Any]],
+        kind: str,
+        batch: int,
+    ) -> None:
+        """The rounds that lack one of the variants. Raises EngineError."""
         done: dict[int, set[str]] = {}
         for turn in self._records(kind):
             if turn["batch"] == batch:
                 done.setdefault(turn["round"], set()).add(turn["variant"])
         names = {variant.name for variant in variants}
-        missing = [n for n in range(self._settings.rounds) if done.get(n, set()) != names]
+        missing = [n for n in range(self._settings.rounds) if not names <= done.get(n, set())]
         if not missing:
             return
         arguments = {}
@@ -268,6 +297,14 @@ class Campaign:
     def _add(self, kind: str, record: Mapping[str, Any]) -> None:
         self._document[kind].append({"model": self._model.name, **record})
         self._save()
+
+    def _failed(self, kind: str) -> list[dict[str, Any]]:
+        return [one for one in self._records("failures") if one["kind"] == kind]
+
+    def _add_failure(self, kind: str, batch: int, variant: str, error: EngineError) -> None:
+        self._show(f"{kind}, batch {batch}: {variant} is left out: {error}")
+        record = {"kind": kind, "batch": batch, "variant": variant, "error": str(error)}
+        self._add("failures", {**record, "log": error.log})
 
     def _show(self, text: str) -> None:
         print(f"{self._model.name}: {text}", file=sys.stderr, flush=True)

@@ -25,10 +25,12 @@ _ANSWER_S = 1800
 class EngineError(Exception):
     """vLLM refused; the message is its own."""
 
-    def __init__(self, message: str, log: str) -> None:
+    def __init__(self, message: str, log: str, engine: str = "") -> None:
         super().__init__(message)
         self.log = log
         """The last lines of the engine's log."""
+        self.engine = engine
+        """Its name."""
 
 
 class Engine:
@@ -78,7 +80,7 @@ class Engine:
         answer: dict[str, Any] = json.loads(line) if line else {"error": self._how_it_ended()}
         if "error" in answer:
             log = self._log.read_text(errors="replace")[-_LOG_CHARACTERS:]
-            raise EngineError(answer["error"], log)
+            raise EngineError(answer["error"], log, self._log.stem)
         return answer
 
     def memory_bytes(self) -> int:

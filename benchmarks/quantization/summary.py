@@ -61,6 +61,14 @@ def summarize_speed(turns: Sequence[Record], baseline: str) -> dict[str, dict[st
     return found
 
 
+def choose_fastest(turns: Sequence[Record]) -> tuple[str, str | None] | None:
+    """The baseline and the fastest quantized variant, if there is one; None without a baseline."""
+    if not any(turn["variant"] in UNQUANTIZED for turn in turns):
+        return None
+    baseline = choose_baseline(turns)
+    return baseline, choose_best(summarize_speed(turns, baseline))
+
+
 def choose_best(speed: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The variant with quantized weights and the highest median ratio; None without one."""
     ratios = {
@@ -83,7 +91,7 @@ def summarize_products(
     rows = []
     for drafter in drafters:
         names = (best, f"{baseline}+{drafter}", f"{best}+{drafter}")
-        if not all(name in speed for name in names):
+        if any(name not in speed or speed[name]["ratio"] is None for name in names):
             continue
         of_format, of_drafts, both = (speed[name] for name in names)
         rows.append(
@@ -99,6 +107,12 @@ def summarize_products(
             }
         )
     return rows
+
+
+def product_pair(batches: Sequence[Record]) -> tuple[str, str] | None:
+    """The unquantized and the quantized variant whose products were measured; None before that."""
+    pairs = [one["pair"] for one in batches if one["kind"] == "products"]
+    return (pairs[0][0], pairs[0][1]) if pairs else None
 
 
 def summarize_quality(load: Record, base: Record) -> dict[str, float]:
@@ -129,9 +143,8 @@ def summarize(document: Record, model: str) -> dict[str, Any]:
         for key in ("loads", "turns", "products")
     )
     speed: dict[str, dict[str, Any]] = {}
-    baseline = None
-    if any(turn["variant"] in UNQUANTIZED for turn in turns):
-        baseline = choose_baseline(turns)
+    baseline, best = choose_fastest(turns) or (None, None)
+    if baseline is not None:
         speed = summarize_speed(turns, baseline)
     by_name = {load["variant"]: load for load in loads}
     reference = by_name.get(baseline or UNQUANTIZED[0], {})
@@ -144,16 +157,14 @@ def summarize(document: Record, model: str) -> dict[str, Any]:
             else {}
         )
         rows[name] = {**quality, **speed.get(name, {})}
-    best = choose_best(speed)
     drafters = document["settings"]["drafters"]
+    pair = product_pair([one for one in document["batches"] if one["model"] == model])
     return {
         "baseline": baseline,
         "best": best,
         "rows": rows,
         "control_ratio": speed.get(CONTROL),
-        "products": summarize_products(products, baseline, best, drafters)
-        if products and baseline and best
-        else [],
+        "products": summarize_products(products, *pair, drafters) if products and pair else [],
         "disagreements": {
             load["variant"]: load["disagreement"] for load in loads if load["disagreement"]
         },

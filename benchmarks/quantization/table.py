@@ -24,6 +24,7 @@ def render_model(
     made: Sequence[Mapping[str, Any]],
     loads: Sequence[Mapping[str, Any]],
     profiles: Sequence[Mapping[str, Any]],
+    failures: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The tables of one model, with what vLLM refused and where the gate is wrong."""
     lines = [f"## {model}: baseline {summary['baseline']}, best {summary['best']}", ""]
@@ -42,6 +43,11 @@ def render_model(
         ]
         lines += ["", "The gate says:", ""]
         lines += [f"- {load['variant']}: {load['gate']['refusal'] or 'served'}" for load in refused]
+    if failures:
+        lines += ["", "Ended while they were measured:", ""]
+        lines += [
+            f"- {one['variant']}, {one['kind']}: {_shortened(one['error'])}" for one in failures
+        ]
     if summary["disagreements"]:
         lines += ["", "**The gate and vLLM disagree:**", ""]
         lines += [

@@ -144,6 +144,21 @@ def test_a_run_with_another_plan_cannot_complete_a_result(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("_clean")
+def test_every_run_that_completes_a_result_is_named_in_it(tmp_path: Path) -> None:
+    """The parts of a result may come from several commits and machines."""
+    path = tmp_path / "x.json"
+    begun = {"environment": {"commit": "first"}, "settings": {"times": 1}, "runs": []}
+    begin_or_resume(path, None, begun, same=("settings",))[0].write(begun)
+    for commit in ("second", "third"):
+        now = {**begun, "environment": {"commit": commit}}
+        file, document = begin_or_resume(path, path, now, same=("settings",))
+        file.write(document)
+    written = read_result(path)
+    assert written["environment"] == {"commit": "first"}
+    assert written["resumed_in"] == [{"commit": "second"}, {"commit": "third"}]
+
+
+@pytest.mark.usefixtures("_clean")
 def test_a_run_that_resumes_nothing_begins_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     ResultFile(path).write(BEGUN)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.validate_faults import kinds_of, summarise
+import pytest
+
+from benchmarks.validate_faults import is_anything_wrong, kinds_of, summarise
 from paceline.validate.fault_injection import FAULTS
 
 
@@ -40,3 +42,15 @@ def test_the_summary_counts_what_was_missed_and_what_failed_without_a_fault() ->
         "num_false_failures": 1,
         "num_unexpected_skips": 1,
     }
+
+
+RIGHT = {"num_found": 90, "not_found": [], "num_false_failures": 0, "num_unexpected_skips": 0}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"not_found": [["a", "plain"]]}, {"num_false_failures": 1}, {"num_unexpected_skips": 1}],
+)
+def test_a_miss_and_a_false_failure_make_the_run_fail(wrong: dict[str, object]) -> None:
+    assert not is_anything_wrong(RIGHT)
+    assert is_anything_wrong(RIGHT | wrong)

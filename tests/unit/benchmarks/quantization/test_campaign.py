@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ SECONDS = {"float32": 2.0, "bfloat16": 4.0, "control": 2.0, "w8a8": 1.0}
 KERNELS = {"w8a8": "CPUInt8ScaledMMLinearKernel"}
 
 
+FAILING: set[str] = set()
+"""Engines that end at the first turn."""
+
+
 class FakeEngine:
     """Takes the seconds of its variant for each request; half of them with drafts."""
 
@@ -34,6 +39,8 @@ class FakeEngine:
         }  # fmt: skip
 
     def ask(self, op: str, **given: Any) -> dict[str, Any]:
+        if self._name in FAILING and op == "generate" and len(given["prompts"]) == 2:
+            raise EngineError("RuntimeError: it ended", "log", self._name)
         if op == "likelihoods":
             return {"rows": [{"nats": 1.0, "tokens": 2, "first": 1} for _ in given["pairs"]]}
         if op == "profile":
@@ -92,7 +99,7 @@ def run(tmp_path: Path, document: dict[str, Any], rounds: int = 3) -> None:
 
 
 def begin() -> dict[str, Any]:
-    kinds = ("made", "loads", "batches", "turns", "products", "profiles")
+    kinds = ("made", "loads", "batches", "turns", "products", "profiles", "failures")
     return {**{kind: [] for kind in kinds}, "settings": {"drafters": ["ngram"]}}
 
 
@@ -132,3 +139,47 @@ def test_a_round_that_was_cut_off_is_repeated_by_all(
     numbers = [turn["round"] for turn in document["turns"] if turn["variant"] == "w8a8"]
     assert numbers == [0, 1, 2]
     assert len(engines) == 2  # formats and products, each for one more round
+
+
+def test_an_engine_that_ends_is_left_out_and_the_others_are_measured(
+    engines: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.FAILING", {"w8a8+ngram"})
+    document = begin()
+    run(tmp_path, document)
+    [failure] = document["failures"]
+    assert (failure["kind"], failure["variant"]) == ("products", "w8a8+ngram")
+    counts = Counter(turn["variant"] for turn in document["products"])
+    assert counts == {"float32": 3, "float32+ngram": 3, "w8a8": 3, "control": 3}
+    assert [one["variant"] for one in document["profiles"]] == ["float32", "w8a8"]
+    before = json.dumps(document)
+    run(tmp_path, document)
+    assert json.dumps(document) == before
+
+
+def test_more_rounds_keep_the_pair_whose_products_are_measured(
+    engines: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the unquantized model in the other format is the faster one in the later rounds."""
+    document = begin()
+    run(tmp_path, document, rounds=1)
+    monkeypatch.setitem(SECONDS, "bfloat16", 0.1)
+    run(tmp_path, document, rounds=4)
+    summary = summarize(document, "m")
+    assert summary["baseline"] == "bfloat16"
+    assert {turn["variant"] for turn in document["products"] if turn["round"] == 3} == {
+        "float32", "float32+ngram", "w8a8", "w8a8+ngram", "control"
+    }  # fmt: skip
+    assert [row["format"] for row in summary["products"]] == ["w8a8"]
+
+
+@pytest.mark.parametrize("failing", [{"float32", "bfloat16"}, {"float32", "bfloat16", "w8a8"}])
+def test_without_a_baseline_nothing_is_compared(
+    engines: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: set[str]
+) -> None:
+    monkeypatch.setattr(f"{__name__}.FAILING", failing)
+    document = begin()
+    run(tmp_path, document)
+    assert {one["variant"] for one in document["failures"]} == failing
+    assert (document["products"], document["profiles"]) == ([], [])
+    assert summarize(document, "m")["baseline"] is None

@@ -76,7 +76,7 @@ def test_quality_is_compared_with_the_baseline() -> None:
 
 
 def document(**given: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {"loads": [], "turns": [], "products": []}
+    empty: dict[str, Any] = {"loads": [], "turns": [], "products": [], "batches": []}
     return {**empty, "settings": {"drafters": ["ngram"]}, **given}
 
 
@@ -101,13 +101,17 @@ def test_the_tables_have_refusals_disagreements_and_products() -> None:
         turn("w8a8+ngram", 0, 1.0),
     ]  # fmt: skip
     loads = [load("float32"), load("control"), load("w8a8"), wrong, refused]
-    summary = summarize(document(loads=loads, turns=turns, products=products), "m")
+    batches = [{"model": "m", "kind": "products", "pair": ["float32", "w8a8"]}]
+    given = document(loads=loads, turns=turns, products=products, batches=batches)
+    summary = summarize(given, "m")
     assert summary["disagreements"] == {"awq": "runs Other"}
     assert summary["control_ratio"]["ratio"] == 1.0
     operators = [{"name": "aten::mm", "calls": 7, "self_s": 1.0}]
     profile = {"variant": "w8a8", "operators_s": 4.0, "operators": operators}
+    failures = [{"variant": "kv-fp8", "kind": "turns", "error": "it ended"}]
     made = [{"scheme": "gptq", "backend": "own", "error": "out of memory"}]
-    lines = render_model("m", summary, made, loads, [profile]).splitlines()
+    lines = render_model("m", summary, made, loads, [profile], failures).splitlines()
+    assert "- kv-fp8, turns: it ended" in lines
     assert lines[0] == "## m: baseline float32, best w8a8"
     assert (
         "| w8a8 | float32 | K in 3 layers | 2.0 | 5,000 | 10.0 | 2.00 (2.00 to 2.00, n = 1) "
@@ -120,3 +124,12 @@ def test_the_tables_have_refusals_disagreements_and_products() -> None:
     product = "| w8a8, ngram | 2.00 | 2.00 | 4.00 (4.00 to 4.00, n = 1) | 1.00 | 1.00, 1.00 |"
     assert product in lines
     assert "| w8a8 | `aten::mm` | 7 | 25.0% |" in lines
+
+
+def test_products_without_their_baseline_have_no_ratio() -> None:
+    """It ended before its first turn."""
+    turns = [turn("float32", 0, 2.0), turn("w8a8", 0, 1.0)]
+    products = [turn(name, 0, 1.0) for name in ("w8a8", "float32+ngram", "w8a8+ngram")]
+    batches = [{"model": "m", "kind": "products", "pair": ["float32", "w8a8"]}]
+    given = document(loads=[load("float32")], turns=turns, products=products, batches=batches)
+    assert summarize(given, "m")["products"] == []
