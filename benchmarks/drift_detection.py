@@ -66,9 +66,16 @@ def main() -> None:
         runs = [run(traffic, seed) for seed in range(arguments.runs)]
         cells.append({"scenario": name, **asdict(traffic), **summarise(runs), "runs": runs})
         print(name, summarise(runs), flush=True)
+        if file is not None:
+            file.write(
+                {
+                    "environment": environment,
+                    "settings": {"shift": SHIFT, "reference_requests": REFERENCE_REQUESTS},
+                    "is_complete": len(cells) == len(SCENARIOS),
+                    "scenarios": cells,
+                }
+            )
     if file is not None:
-        settings = {"shift": SHIFT, "reference_requests": REFERENCE_REQUESTS}
-        file.write({"environment": environment, "settings": settings, "scenarios": cells})
         print(file.path)
     failed = [
         cell["scenario"]

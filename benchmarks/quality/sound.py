@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,11 @@ def make_folder(model: SoundModel, work: Path, calibrations: list[list[dict[str,
 
 def _stored_in_pieces(out: Path) -> Path:
     """The target itself in several files."""
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
     load_model(demo.target_path(), torch.bfloat16, torch.device("cpu")).save_pretrained(
-        out, max_shard_size="8MB"
+        partial, max_shard_size="8MB"
     )
-    copy_tokenizer(demo.target_path(), out)
+    copy_tokenizer(demo.target_path(), partial)
+    partial.rename(out)
     return out

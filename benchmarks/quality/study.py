@@ -4,9 +4,10 @@
     python benchmarks/quality/study.py --work runs/quality --results … --resume FILE
 
 Every seed has its own prompts and another place for each fault. All folders pass through the three
-tiers. The exit code is 1 if a sound model is rejected, or if the largest size of a fault is
-rejected in less than 95 % of the seeds. `--first-seed 0 --num-seeds 1` is a trial, with which sizes
-may be chosen; the seeds from 100 are for the study alone.
+tiers. The result is written after each seed. The exit code is 1 if a sound model is rejected, or if
+the largest size of a fault is rejected in less than 95 % of the seeds, and 130 after Ctrl-C, which
+loses the seed in hand. `--first-seed 0 --num-seeds 1` is a trial, with which sizes may be chosen;
+the seeds from 100 are for the study alone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.interruption import end_incomplete
 from benchmarks.quality.defects import DEFECTS, write_faulty
 from benchmarks.quality.detection import DETECTED, detection_curve, summarize
 from benchmarks.quality.prompts import names_of, signature_tasks, write_prompts
@@ -42,7 +44,7 @@ from paceline import demo
 from paceline.bench.results.environment import describe_environment
 from paceline.draft.interruption import StopRequest, stop_on_signals
 from paceline.draft.progress import DraftProgress, draft_progress
-from paceline.draft.values import Sampling
+from paceline.draft.values import Interrupted, Sampling
 from paceline.engine.launch.hardware import read_hardware
 from paceline.quality.baseline import Baseline
 from paceline.quality.candidate import CandidateReport, check_candidate
@@ -65,8 +67,8 @@ _LITERAL = re.compile(r"{%.*?%}|{{.*?}}|(?P<text>[^{]+)", re.DOTALL)
 """Parts of a Jinja template; `text` is what it prints as it is."""
 
 
-def main() -> None:
-    """Run what is missing and write the raw result after every seed."""
+def main() -> int:
+    """Run what is missing and write the raw result after every seed; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="folder of models and scores")
     parser.add_argument("--results", type=Path, required=True, help="folder of the raw result")
@@ -84,35 +86,42 @@ def main() -> None:
             "limits": asdict(LIMITS),
             "first_seed": arguments.first_seed,
             "num_seeds": arguments.num_seeds,
+            "defects": [
+                {"name": one.name, "base": one.base, "sizes": one.sizes, "what": one.what}
+                for one in DEFECTS
+            ],
         },
-        "defects": [
-            {"name": one.name, "base": one.base, "sizes": one.sizes, "what": one.what}
-            for one in DEFECTS
-        ],
         "runs": [],
     }
     file, document = begin_or_resume(
         arguments.results / f"quality-study-{environment['date_utc'][:10]}.json.gz",
-        arguments.resume, begun, same=("settings",), allow_dirty=arguments.allow_dirty,
+        arguments.resume, begun, same=("settings",), but_for=("num_seeds",),
+        allow_dirty=arguments.allow_dirty,
     )  # fmt: skip
     arguments.work.mkdir(parents=True, exist_ok=True)
-    with stop_on_signals() as stop, draft_progress() as progress:
-        study = Study(arguments.work, progress, stop)
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.num_seeds):
-            if all(one["seed"] != seed for one in document["runs"]):
-                document["runs"] += study.run(seed)
-                file.write(document)
-                print(f"seed {seed}: {summarize(document['runs'])}", flush=True)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.num_seeds)
+    try:
+        with stop_on_signals() as stop, draft_progress() as progress:
+            study = Study(arguments.work, progress, stop)
+            for seed in seeds:
+                if all(one["seed"] != seed for one in document["runs"]):
+                    document["runs"] += study.run(seed)
+                    file.write(document)
+                    print(f"seed {seed}: {summarize(document['runs'])}", flush=True)
+    except (Interrupted, KeyboardInterrupt):
+        return end_incomplete(file.path)
     print(file.path)
-    sys.exit(_wrong(document["runs"]) or 0)
+    wrong = _wrong(document["runs"])
+    print(wrong, file=sys.stderr)
+    return int(bool(wrong))
 
 
 def _wrong(runs: Sequence[Mapping[str, Any]]) -> str:
     """What the gate got wrong; "" if nothing."""
     found = {one["name"] for one in runs if one["is_sound"] and one["verdict"] == "rejected"}
     for defect in [*(one.name for one in DEFECTS), TEMPLATE]:
-        largest = detection_curve(runs, defect)[-1]
-        if largest.num_rejected < DETECTED * largest.num_seeds:
+        curve = detection_curve(runs, defect)
+        if not curve or curve[-1].num_rejected < DETECTED * curve[-1].num_seeds:
             found.add(defect)
     return f"wrong verdicts: {sorted(found)}" if found else ""
 
@@ -209,4 +218,4 @@ def _row(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,7 +15,14 @@ from paceline.validate.checks import CHECKS, Check
 from paceline.validate.fault_injection import FAULTS, Fault
 from paceline.validate.fault_injection.fault import Call, Reply
 from paceline.validate.values import Status
-from unit.validate.deployments import EXPECTED_SKIPS, RunningDeployment, check_of, running
+from unit.validate.deployments import (
+    EXPECTED_SKIPS,
+    MOCKS,
+    SETTLE_S,
+    RunningDeployment,
+    check_of,
+    running,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,6 +83,18 @@ async def test_a_lost_cancellation_is_found_where_gauges_lag(gateway: RunningDep
     """The gateway's gauges are those of its last poll, which may be older than the streams."""
     (fault,) = [fault for fault in FAULTS if fault.name == "cancellation-lost"]
     await _expect_found(gateway, fault)
+
+
+async def test_a_lost_cancellation_is_found_where_the_answer_ends_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a short context the gauges fall by themselves before the check gives up."""
+    monkeypatch.setitem(MOCKS, "plain", replace(MOCKS["plain"], max_model_len=1024))
+    (fault,) = [fault for fault in FAULTS if fault.name == "cancellation-lost"]
+    async with running("plain") as deployment:
+        result = await deployment.run_check_with(check_of(fault), fault, SETTLE_S)
+    assert result.status is Status.FAIL, result.reason
+    assert "requests run to their end" in result.reason
 
 
 async def test_gauges_that_appear_after_a_while_are_waited_for(plain: RunningDeployment) -> None:

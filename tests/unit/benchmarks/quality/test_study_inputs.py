@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from benchmarks.quality import sound
 from benchmarks.quality.prompts import names_of, signature_tasks, write_prompts
-from benchmarks.quality.sound import VARIED, models_of
+from benchmarks.quality.sound import FIXED, VARIED, make_folder, models_of
 from paceline.workloads import load_prompt_file
 
 
@@ -41,3 +44,19 @@ def test_twelve_seeds_check_every_sound_model() -> None:
 def test_the_prompts_are_a_prompt_file(tmp_path: Path) -> None:
     written = write_prompts(tmp_path / "prompts.jsonl", signature_tasks(3, "a"))
     assert len(load_prompt_file(written)) == 3
+
+
+def test_a_folder_that_was_cut_off_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sound, "copy_tokenizer", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            make_folder(FIXED[0], tmp_path, [])
+    made = make_folder(FIXED[0], tmp_path, [])
+    assert (made / "tokenizer.json").is_file()
+    assert len(list(made.glob("*.safetensors"))) > 1
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

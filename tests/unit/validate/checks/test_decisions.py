@@ -120,9 +120,9 @@ def test_a_check_that_is_named_may_load_a_shared_deployment() -> None:
 
 def cancelled(running: float, kv_used: float, **after: float) -> cancellation.Cancelled:
     """Four streams that ran at once in an idle deployment."""
-    before = counters(RUNNING=0, KV_USED=0.0)
-    left = counters(**{"RUNNING": 0, "KV_USED": 0.0, **after})
-    return cancellation.Cancelled(before, running, kv_used, left, 4, 5.0)
+    before = counters(RUNNING=0, KV_USED=0.0, FINISHED=0)
+    left = counters(**{"RUNNING": 0, "KV_USED": 0.0, "FINISHED": 4, **after})
+    return cancellation.Cancelled(before, running, kv_used, left, 4, 5.0, 2.0, 16.0)
 
 
 def test_a_gauge_that_never_shows_the_streams_proves_nothing_about_their_cancellation() -> None:
@@ -134,6 +134,30 @@ def test_streams_that_the_gauge_never_shows_may_run_on_unseen() -> None:
     """A replica whose gauge is older than its streams shows none before and none after them."""
     with pytest.raises(Missing, match="at most 2 of 4 streams"):
         cancellation.judge(cancelled(2, 0.1), TIER)
+
+
+def test_streams_that_were_computed_to_their_end_were_not_cancelled() -> None:
+    """Four short requests after the streams refresh the gauges."""
+    with pytest.raises(Violation, match="3 of 4 requests run to their end"):
+        cancellation.judge(cancelled(4, 0.1, FINISHED=7), TIER)
+
+
+def test_a_server_that_counts_no_answers_is_judged_by_its_gauges() -> None:
+    found = cancelled(4, 0.1)
+    pages = (
+        Counters("vllm", {k: v for k, v in page.values.items() if k is not MetricFamily.FINISHED})
+        for page in (found.before, found.after)
+    )
+    before, after = pages
+    assert cancellation.judge(replace(found, before=before, after=after), TIER).status == "PASS"
+
+
+def test_streams_that_may_have_ended_by_themselves_prove_nothing() -> None:
+    """A gateway counts a request without a client as cancelled, whatever its engine does."""
+    found = replace(cancelled(4, 0.1), freed_s=16.1)
+    with pytest.raises(Missing, match=r"may end by themselves after 16\.0 s"):
+        cancellation.judge(found, TIER)
+    assert cancellation.judge(replace(found, freed_s=15.9), TIER).status == "PASS"
 
 
 def test_a_tenth_of_the_rise_of_the_kv_cache_may_stay() -> None:

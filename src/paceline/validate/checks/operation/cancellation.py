@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from dataclasses import dataclass
 
 from paceline.validate.checks.check import Check
@@ -19,6 +21,9 @@ _MAX_TOKENS = 16_000
 """Far more than is read: an answer that is not cancelled runs for long."""
 _PROMPT_CHARS = 8_000
 """Long enough to show in the gauge of most KV caches, short enough to be read by a small CPU."""
+_TIMED_TOKENS = (1, 33)
+"""Of two answers, whose times give the time per token."""
+_NUM_TIMED = len(_TIMED_TOKENS)
 _MIN_KV_RISE = 0.005
 """Of the KV cache; below it the gauge is too coarse to show what one stream keeps."""
 _MAX_KEPT = 0.1
@@ -38,6 +43,10 @@ class Cancelled:
     num_cancelled: int
     seconds: float
     """How long the gauges were given."""
+    freed_s: float
+    """From the first stream to the gauges `after`."""
+    shortest_s: float
+    """A stream that is not cancelled takes at least this long, as far as is known."""
 
 
 async def _observe(deployment: Deployment) -> Cancelled:
@@ -51,13 +60,19 @@ async def _observe(deployment: Deployment) -> Cancelled:
     longest = target.identity.max_model_len or _MAX_TOKENS
     num_tokens = min(_MAX_TOKENS, longest // 2)
     body = {"max_tokens": num_tokens, "min_tokens": num_tokens, "temperature": 0}
+    before = await target.counters()
     await _refresh_gauges(target)
-    before = await target.settle(lambda now: now.values.get(MetricFamily.RUNNING) == 0)
+    shortest_s = num_tokens * await _seconds_per_token(target)
+    num_short = _num_completed(before) + _NUM_STREAMS + _NUM_TIMED
+    before = await target.settle(
+        lambda now: now.values.get(MetricFamily.RUNNING) == 0 and _num_completed(now) >= num_short
+    )
     if before[MetricFamily.RUNNING]:
         raise Violation(
             f"{before[MetricFamily.RUNNING]:g} requests run before any was sent; if other clients "
             "use the deployment, give --shared"
         )
+    start_s = time.monotonic()
     release = asyncio.Event()
     most_running = most_kv_used = 0.0
 
@@ -93,7 +108,26 @@ async def _observe(deployment: Deployment) -> Cancelled:
     after = await target.settle(
         lambda now: now[MetricFamily.RUNNING] == 0 and now[MetricFamily.KV_USED] <= most_kept
     )
-    return Cancelled(before, most_running, most_kv_used, after, len(ended), target.settle_s)
+    freed_s = time.monotonic() - start_s
+    return Cancelled(
+        before, most_running, most_kv_used, after, len(ended), target.settle_s, freed_s, shortest_s
+    )
+
+
+async def _seconds_per_token(target: Target) -> float:
+    """Of one answer alone, so at most that of several at once. 0 where that is not known."""
+    seconds = []
+    for num_tokens in _TIMED_TOKENS:
+        start_s = time.monotonic()
+        fields = {"max_tokens": num_tokens, "min_tokens": num_tokens, "temperature": 0}
+        (await target.complete(prompt=PROMPTS[0], **fields)).expect_ok()
+        seconds.append(time.monotonic() - start_s)
+    return max(0.0, seconds[1] - seconds[0]) / (_TIMED_TOKENS[1] - _TIMED_TOKENS[0])
+
+
+def _num_completed(counters: Counters) -> float:
+    """Requests that ended with a complete answer; infinite where that is not counted."""
+    return counters.values.get(MetricFamily.FINISHED, math.inf)
 
 
 async def _refresh_gauges(target: Target) -> None:
@@ -132,6 +166,18 @@ def judge(observed: Cancelled, tier: Tier) -> Judgement:
             f"{used:.1%} of the KV cache are in use after all streams were cancelled, "
             f"{observed.most_kv_used:.1%} were while they ran and "
             f"{before[MetricFamily.KV_USED]:.1%} before them"
+        )
+    completed = _num_completed(after) - _num_completed(before)
+    if completed > _NUM_STREAMS:  # as many short requests have refreshed the gauges
+        raise Violation(
+            f"{completed - _NUM_STREAMS:g} of {num} requests run to their end although their "
+            "clients are gone: the metrics count them as complete"
+        )
+    if observed.freed_s >= observed.shortest_s:
+        raise Missing(
+            f"the streams run no more after {observed.freed_s:.1f} s, but answers of this length "
+            f"may end by themselves after {observed.shortest_s:.1f} s: give the deployment a "
+            "longer context, or let its gauges be read more often"
         )
     if observed.most_running < num:
         raise Missing(
