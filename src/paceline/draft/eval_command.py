@@ -115,7 +115,10 @@ def evaluate_draft(
             err=True,
         )
         sys.exit(EXIT_INTERRUPTED)
-    if json_file is not None:
-        write_document(Path(json_file), render_document(evaluation, environment))
     for line in render_lines(evaluation):
         click.echo(line)
+    if json_file is not None:
+        try:
+            write_document(Path(json_file), render_document(evaluation, environment))
+        except OSError as error:
+            raise click.ClickException(f"--json {json_file} cannot be written: {error}") from error

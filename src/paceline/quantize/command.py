@@ -14,7 +14,7 @@ import click
 
 from paceline.compatibility.hardware_classes import HARDWARE_CLASSES, HardwareClass
 from paceline.compatibility.number_formats import judge_format
-from paceline.option_types import AT_LEAST_1
+from paceline.option_types import AT_LEAST_1, refuse_unwritable_folder
 from paceline.quantize.schemes import SCHEMES
 
 _BUNDLED = "bundled"
@@ -92,6 +92,8 @@ def quantize(
     seed: int,
 ) -> None:
     """Parse, quantize, report."""
+    refuse_unwritable_folder("--out", out)
+
     from paceline.engine.launch.hardware import read_hardware
     from paceline.quantize.errors import QuantizeError, WrongUsage
     from paceline.quantize.llm_compressor.environment import default_folder

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from paceline.quantize.calibration import Calibration, load_calibration
 from paceline.quantize.cautions import find_cautions
 from paceline.quantize.errors import QuantizeError, WrongUsage
@@ -91,22 +93,28 @@ def run_quantization(
         "backend": "own" if options.environment is None else "llm-compressor",
         "calibration": None if job.calibration is None else job.calibration.as_json(),
     }
-    with open_output(options.out, inputs) as output:
-        made = _write(job, output, options.environment, on_progress)
-        written = checksums(sorted(output.path.glob("model*.safetensors")))
-        document = render_provenance(
-            job,
-            made,
-            command=command,
-            created=datetime.now(UTC),
-            duration_s=time.monotonic() - started,
-            source_checksums=found,
-            output_checksums=written,
-            hardware=machine.description,
-            cautions=cautions,
-        )
-        write_provenance(output.path, document)
-        output.finish()
+    try:
+        with open_output(options.out, inputs) as output:
+            made = _write(job, output, options.environment, on_progress)
+            written = checksums(sorted(output.path.glob("model*.safetensors")))
+            document = render_provenance(
+                job,
+                made,
+                command=command,
+                created=datetime.now(UTC),
+                duration_s=time.monotonic() - started,
+                source_checksums=found,
+                output_checksums=written,
+                hardware=machine.description,
+                cautions=cautions,
+            )
+            write_provenance(output.path, document)
+            output.finish()
+    except (OSError, SafetensorError) as error:
+        raise QuantizeError(
+            f"{options.out} was not completed: {error}. Free space, or choose another disk; the "
+            "same command continues where it was"
+        ) from error
     return document
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from safetensors import SafetensorError
 
 from paceline.engine.launch import hardware
 from paceline.quantize.command import quantize
+from paceline.quantize.own import backend
 
 
 def test_the_help_has_examples_and_all_schemes() -> None:
@@ -74,3 +76,28 @@ def test_an_existing_folder_and_a_missing_model_are_wrong_usage(tiny: Path, tmp_
         result = CliRunner().invoke(quantize, [model, "--scheme", "fp8", "--out", str(out)])
         assert result.exit_code == 2
         assert message in result.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_wrong_usage(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out"
+    result = CliRunner().invoke(quantize, [str(tiny), "--scheme", "w8a8", "--out", str(out)])
+    assert (result.exit_code, "no folder to write to" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), SafetensorError("I/O error: no space")]
+)
+def test_a_disk_that_fills_ends_in_one_sentence(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fill(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(backend, "write_shard", fill)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(quantize, [str(tiny), "--scheme", "w8a8", "--out", str(out)])
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, "space" in result.stderr) == (1, True)
+    assert "the same command continues" in result.stderr
+    assert not out.exists()
