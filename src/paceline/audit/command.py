@@ -55,7 +55,7 @@ Examples:
 @click.option(
     "--reference",
     metavar="URL",
-    help="A server of the same model without speculation. Its log-probabilities are the truth.  "
+    help="A server of the same model without speculation, whose log-probabilities are expected.  "
     "[default: the server's own, from requests that draft nothing]",
 )
 @MODEL

@@ -56,8 +56,11 @@ def _checks(document: Mapping[str, Any]) -> list[str]:
         *((one["name"], f"{one['status']}: {one['detail']}") for one in document["features"]),
     ]
     if document["truth"]["bypasses_prefix_cache"] is False:
-        text = "may come from the prefix cache, which hides faults that corrupt the cache itself"
-        rows.insert(0, ("truth", text))
+        text = (
+            "log-probabilities may come from the prefix cache, which hides faults that corrupt the "
+            "cache itself"
+        )
+        rows.insert(0, ("expected", text))
     if acceptance["after_off"]:
         means = [
             sum(found) / len(found)
