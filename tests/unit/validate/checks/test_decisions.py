@@ -13,7 +13,12 @@ from paceline.validate.checks.api.sampling import Seeded, judge_seeds
 from paceline.validate.checks.operation import cancellation, draining, metrics
 from paceline.validate.checks.output.lossless import Audited
 from paceline.validate.checks.output.lossless import judge as judge_audit
-from paceline.validate.checks.performance.exceedance import Exceedance, judge_exceedance
+from paceline.validate.checks.performance.exceedance import (
+    Exceedance,
+    binomial_tail,
+    is_significantly_below,
+    judge_exceedance,
+)
 from paceline.validate.checks.performance.latency import judge_acceptance, judge_ttft
 from paceline.validate.checks.performance.load import LoadResult
 from paceline.validate.target.counters import Counters, MetricFamily
@@ -56,14 +61,34 @@ def test_a_limit_that_exactly_one_percent_exceed_fails_one_validation_in_a_thous
     assert judge_exceedance(6, 100) is Exceedance.EXCEEDED
 
 
+def test_a_floor_that_every_token_must_keep_can_be_missed() -> None:
+    assert is_significantly_below(0.99, 300, 1.0)
+
+
+@pytest.mark.parametrize("num_above", [600, 1500, 2000])
+def test_a_large_load_of_which_most_exceed_the_limit_is_judged(num_above: int) -> None:
+    """The enterprise tier sends 2,000 requests; their binomial coefficients are no floats."""
+    assert judge_exceedance(num_above, 2000) is Exceedance.EXCEEDED
+
+
+def test_the_binomial_tail_of_many_trials_is_that_of_the_normal_distribution() -> None:
+    """20,000 fair coins: a deviation of +-1.96 standard deviations, 138.6."""
+    assert binomial_tail(10_139, 20_000, 0.5) == pytest.approx(0.025, rel=0.03)
+    assert binomial_tail(0, 20_000, 0.5) == 1.0
+
+
 def counters(**values: float) -> Counters:
     return Counters("vllm", {MetricFamily[name]: value for name, value in values.items()})
 
 
 @pytest.mark.parametrize(
-    ("accepted", "status"), [(150, "PASS"), (149, "FAIL"), (301, "FAIL"), (300, "PASS")]
+    ("accepted", "status"),
+    [(150, "PASS"), (149, "SKIP"), (120, "SKIP"), (90, "FAIL"), (301, "FAIL"), (300, "PASS")],
 )
-def test_acceptance_is_compared_with_the_floor(accepted: float, status: str) -> None:
+def test_acceptance_fails_only_where_chance_does_not_explain_it(
+    accepted: float, status: str
+) -> None:
+    """300 draft tokens count as 75 that are independent: P(X <= 23) for B(75, 0.5) is 0.0005."""
     before, after = counters(DRAFTED=0, ACCEPTED=0), counters(DRAFTED=300, ACCEPTED=accepted)
     loaded = LoadResult([], 1.0, before, after)
     assert judge_acceptance(loaded, TIER).status == status

@@ -1,4 +1,4 @@
-"""Decide whether a 99th percentile keeps a limit, from how many requests exceeded it. Pure."""
+"""Decide whether a 99th percentile or a fraction keeps a limit, by exact binomial tests. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from enum import StrEnum
 
 _TAIL = 0.01
 _MAX_FALSE_FAILURE = 0.001
-"""Probability that a deployment whose percentile is exactly at the limit is failed."""
+"""Probability that a deployment that is exactly at the limit is failed."""
+
+
+_TOKENS_PER_TRIAL = 4
+"""Draft tokens that count as one trial. Chosen: the first token of a draft that is rejected rejects
+the rest of it."""
 
 
 class Exceedance(StrEnum):
@@ -30,13 +35,33 @@ def judge_exceedance(num_above: int, num: int) -> Exceedance:
     return Exceedance.UNDECIDED
 
 
+def is_significantly_below(fraction: float, num: float, floor: float) -> bool:
+    """Whether a fraction of `num` draft tokens is below the floor by more than chance explains.
+
+    `floor` is above 0.
+
+    >>> is_significantly_below(0.45, 300, 0.5), is_significantly_below(0.3, 300, 0.5)
+    (False, True)
+    """
+    independent = int(num / _TOKENS_PER_TRIAL)
+    if floor >= 1:
+        return fraction < floor
+    num_missed = int((1 - fraction) * independent)
+    return binomial_tail(num_missed, independent, 1 - floor) < _MAX_FALSE_FAILURE
+
+
 def binomial_tail(at_least: int, num: int, probability: float) -> float:
-    """P(X >= at_least) for X ~ B(num, probability).
+    """P(X >= at_least) for X ~ B(num, probability), with 0 < probability < 1.
 
     >>> round(binomial_tail(1, 2, 0.5), 3)
     0.75
     """
-    below = math.fsum(
-        math.comb(num, k) * probability**k * (1 - probability) ** (num - k) for k in range(at_least)
-    )
-    return max(0.0, 1 - below)
+    if at_least <= 0:
+        return 1.0
+    yes, no = math.log(probability), math.log1p(-probability)
+    logs = [
+        math.lgamma(num + 1) - math.lgamma(k + 1) - math.lgamma(num - k + 1) + k * yes
+        + (num - k) * no
+        for k in range(at_least, num + 1)
+    ]  # fmt: skip
+    return min(1.0, math.fsum(map(math.exp, logs)))

@@ -8,7 +8,11 @@ import numpy as np
 
 from paceline.bench.load.records import RequestRecord
 from paceline.validate.checks.check import Check
-from paceline.validate.checks.performance.exceedance import Exceedance, judge_exceedance
+from paceline.validate.checks.performance.exceedance import (
+    Exceedance,
+    is_significantly_below,
+    judge_exceedance,
+)
 from paceline.validate.checks.performance.load import (
     LoadResult,
     max_load_seconds,
@@ -106,9 +110,12 @@ def judge_acceptance(load: LoadResult, tier: Tier) -> Judgement:
     text = f"{fraction:.1%} of {drafted:g} draft tokens were accepted"
     if fraction > 1:
         return failed(f"{text}, which cannot be", **figures)
-    if fraction < tier.min_acceptance_fraction:
-        return failed(f"{text}, below {tier.min_acceptance_fraction:.0%}", **figures)
-    return passed(text, **figures)
+    if fraction >= tier.min_acceptance_fraction:
+        return passed(text, **figures)
+    text = f"{text}, below {tier.min_acceptance_fraction:.0%}"
+    if is_significantly_below(fraction, drafted, tier.min_acceptance_fraction):
+        return failed(text, **figures)
+    return skipped(f"{text}: too few to decide; a tier with more requests does", **figures)
 
 
 CHECKS = (
