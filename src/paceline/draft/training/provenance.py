@@ -45,6 +45,16 @@ class DraftOrigin:
     num_held_out: int
 
 
+def render_unmeasured() -> dict[str, Any]:
+    """The document of a draft before its comparison: it is not promoted."""
+    return {
+        "schema_version": _SCHEMA_VERSION,
+        "kind": "paceline draft",
+        "promoted": False,
+        "reason": "its acceptance was not measured yet; complete the training with --resume",
+    }
+
+
 def render_provenance(
     origin: DraftOrigin,
     plan: TrainingPlan,

@@ -36,7 +36,13 @@ from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.training.distil import TrainingPlan, TrainingState, distil
 from paceline.draft.training.examples import trainable
 from paceline.draft.training.promotion import Promotion, decide_promotion
-from paceline.draft.training.provenance import FILE_NAME, Comparison, DraftOrigin, render_provenance
+from paceline.draft.training.provenance import (
+    FILE_NAME,
+    Comparison,
+    DraftOrigin,
+    render_provenance,
+    render_unmeasured,
+)
 from paceline.draft.training.start import chosen_layers, cut_from_target, shrink_config
 from paceline.draft.training.work_folder import (
     check_disk,
@@ -226,7 +232,7 @@ def _train_weights(
     state = distil(
         student, teacher, examples, options.plan, options.out, progress=progress, stop=stop
     )
-    write_draft(student, prepared.target, options.out / "draft")
+    write_draft(student, prepared.target, options.out / "draft", render_unmeasured())
     return state
 
 

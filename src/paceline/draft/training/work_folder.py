@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.bench.results.files import write_document
+from paceline.draft.training.provenance import FILE_NAME
 from paceline.draft.values import DraftError
 
 _SETTINGS = "settings.json"
@@ -96,8 +97,13 @@ def write_result(path: Path, document: Mapping[str, Any]) -> None:
         ) from error
 
 
-def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
-    """Write the draft in bfloat16 with the tokenizer's files; replaces the folder whole."""
+def write_draft(
+    model: Any, tokenizer_folder: Path, folder: Path, provenance: Mapping[str, Any]
+) -> None:
+    """Write the draft in bfloat16 with the tokenizer's files; replaces the folder whole.
+
+    `provenance` is in it from the start, so that no draft is without.
+    """
     import torch
     from safetensors import SafetensorError
 
@@ -109,6 +115,7 @@ def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
         for path in tokenizer_folder.iterdir():
             if path.is_file() and not _is_of_the_weights(path) and path.suffix in _TEXTS:
                 shutil.copyfile(path, scratch / path.name)
+        write_document(scratch / FILE_NAME, provenance)
         for path in scratch.iterdir():
             # safetensors creates files that only their owner can read.
             path.chmod(0o644)
@@ -123,7 +130,7 @@ def write_draft(model: Any, tokenizer_folder: Path, folder: Path) -> None:
 
 
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
-_OF_THE_MODEL = ("config.json", "paceline-provenance.json")
+_OF_THE_MODEL = ("config.json", FILE_NAME)
 
 
 def _is_of_the_weights(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import signal
@@ -107,6 +108,22 @@ def test_ctrl_c_keeps_everything_and_resume_ends_as_without_it(
         whole / "draft" / "model.safetensors"
     ).read_bytes()
     assert provenance(part)["held_out"] == provenance(whole)["held_out"]
+
+
+def test_a_draft_that_was_not_compared_yet_is_not_promoted(
+    pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`paceline draft swap` serves a folder without a refusal in its provenance."""
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    module = importlib.import_module("paceline.draft.training.train")  # the package has a `train`
+    monkeypatch.setattr(module, "measure_drafts", interrupt)
+    assert invoke(pair, tmp_path / "out", "--draft", str(pair.draft)).exit_code == 130
+    found = provenance(tmp_path / "out")
+    assert found["promoted"] is False
+    assert "--resume" in found["reason"]
 
 
 def test_faults_are_one_sentence_before_anything_is_written(pair: TinyPair, tmp_path: Path) -> None:

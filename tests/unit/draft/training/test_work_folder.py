@@ -60,7 +60,7 @@ def test_a_disk_that_fills_up_is_an_error_that_says_how_to_continue(
         open_work_folder(tmp_path / "out", SETTINGS, resume=False)
     model = SimpleNamespace(to=lambda dtype: SimpleNamespace(save_pretrained=refuse_weights))
     with pytest.raises(DraftError, match=r"No space left.*--resume"):
-        write_draft(model, tmp_path, tmp_path / "draft")
+        write_draft(model, tmp_path, tmp_path / "draft", {})
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
