@@ -32,6 +32,9 @@ Examples:
   paceline validate http://127.0.0.1:8000 --admin-url http://127.0.0.1:8001 --json report.json
   paceline validate http://10.0.0.5:8000 --tier startup --require lossless \\
       --sign ~/.ssh/id_ed25519 --json report.json --html report.html
+  paceline validate http://10.0.0.5:8000 --prompts mine.jsonl --baseline http://10.0.0.6:8000 \\
+      --require quality
+      Also compare its answers with those of the unquantized model
   paceline validate http://10.0.0.5:8000 --previous report.json --json next.json
   paceline validate http://10.0.0.5:8000 --json report.json --resume
       Run the checks that an interruption left out
