@@ -124,7 +124,15 @@ def test_requests_of_other_clients_are_allowed_where_the_deployment_is_shared() 
 
 @pytest.mark.parametrize(
     "check_id",
-    ["cancellation", "prefix-cache", "overload", "load-errors", "ttft-p99", "tpot-p99"],
+    [
+        "cancellation",
+        "prefix-cache",
+        "overload",
+        "load-errors",
+        "ttft-p99",
+        "tpot-p99",
+        "lossless",
+    ],
 )
 async def test_a_shared_deployment_is_not_loaded(check_id: str) -> None:
     """There is no target: a check that sends a request breaks off."""

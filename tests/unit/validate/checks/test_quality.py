@@ -17,6 +17,8 @@ from paceline.quality.values import Outcome
 from paceline.validate.checks import CHECKS, Deployment
 from paceline.validate.checks.output.quality import Scored, judge
 from paceline.validate.checks.scored_prompts import ScoredPrompt, read_scored_prompts
+from paceline.validate.fault_injection import Fault, FaultProxy
+from paceline.validate.fault_injection.fault import Call, Reply
 from paceline.validate.target.target import Addresses, Target
 from paceline.validate.values import CheckResult, Missing, Status
 from paceline.workloads import WorkloadError
@@ -115,6 +117,36 @@ async def test_a_baseline_that_cannot_be_reached_decides_nothing() -> None:
         deployment.baseline = Target(session, Addresses(URL("http://127.0.0.1:1")))
         found = await CHECK.run(deployment)
     assert (found.status, "the baseline" in found.reason) == (Status.SKIP, True), found.reason
+
+
+async def test_a_shared_deployment_is_asked_only_if_the_check_is_named() -> None:
+    prompts = [ScoredPrompt("a", "/v1/completions", {"prompt": "a", "max_tokens": 2}, "b")]
+    async with deployed(prompts) as deployment:
+        deployment.is_shared = True
+        assert "--require quality" in (await CHECK.run(deployment)).reason
+        deployment.requested = ("quality",)
+        assert "of 1 prompts" in (await CHECK.run(deployment)).reason
+
+
+async def test_a_baseline_without_chats_is_named() -> None:
+    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
+    prompts = [ScoredPrompt("a", "/v1/chat/completions", chat, "b")]
+    refusal = Fault("no chats", "quality", "", "", on_call=_refuse_chats)
+    async with deployed(prompts) as deployment, FaultProxy(_url(deployment.baseline)) as proxy:
+        proxy.inject(refusal)
+        addresses = Addresses(URL(proxy.url))
+        deployment.baseline = Target(deployment.target.session, addresses)
+        found = await CHECK.run(deployment)
+    assert (found.status, "the baseline does not" in found.reason) == (Status.SKIP, True)
+
+
+def _refuse_chats(call: Call) -> Call | Reply:
+    return Reply(404, {}, b"{}") if "chat" in call.path else call
+
+
+def _url(target: Target | None) -> str:
+    assert target is not None
+    return str(target.addresses.url)
 
 
 async def test_a_baseline_that_refuses_a_prompt_decides_nothing_and_the_deployment_fails() -> None:

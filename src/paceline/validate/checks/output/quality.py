@@ -102,8 +102,8 @@ async def _answer_both(
     async with slots:
         try:
             before = await _score(baseline, prompt)
-        except Violation as violation:
-            raise Missing(f"the baseline does not answer: {violation}") from violation
+        except (Missing, Violation) as error:
+            raise Missing(f"the baseline does not answer: {error}") from error
         return Outcome(prompt.conversation, before, await _score(target, prompt))
 
 
