@@ -53,6 +53,7 @@ class Engine:
                 stderr=file,
                 env=environment,
                 pass_fds=(write_end,),
+                start_new_session=True,  # Ctrl-C is for the benchmark, which ends its engines
             )
         os.close(write_end)
         self._answers = os.fdopen(read_end)
