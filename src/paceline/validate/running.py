@@ -218,6 +218,7 @@ class Run:
             results,
             previous_date_utc=previous.environment.date_utc,
             previous_model=previous.server.model,
+            previous_tier=previous.tier.name,
         )
 
 

@@ -39,6 +39,8 @@ class Comparison:
     """Checks that pass and did not."""
     changes: tuple[CheckChange, ...]
     """Every check whose status or figures changed."""
+    previous_tier: str = ""
+    """Of another tier, the load and its limits were others too."""
 
 
 def compare(
@@ -47,6 +49,7 @@ def compare(
     *,
     previous_date_utc: str,
     previous_model: str,
+    previous_tier: str,
 ) -> Comparison:
     """The changes from one run to the next, in the order of this run."""
     old, new = ({check.id: check for check in run} for run in (before, now))
@@ -57,6 +60,17 @@ def compare(
         worse=tuple(one.id for one in changes if _is_worse(one)),
         better=tuple(one.id for one in changes if _is_better(one)),
         changes=tuple(one for one in changes if one.before is not one.now or one.figures),
+        previous_tier=previous_tier,
+    )
+
+
+def describe_previous(comparison: Comparison, tier: str) -> str:
+    """The model of the previous run, and its tier if that is not `tier`, the one of this run."""
+    if comparison.previous_tier in ("", tier):
+        return comparison.previous_model
+    return (
+        f"{comparison.previous_model}, tier {comparison.previous_tier}: another load, so what is "
+        "measured under it does not compare"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.validate.report.comparison import Comparison
+from paceline.validate.report.comparison import Comparison, describe_previous
 from paceline.validate.report.document import ValidationDocument, Verdict
 from paceline.validate.values import CheckResult, Status
 
@@ -35,7 +35,7 @@ def render_summary(document: ValidationDocument) -> list[str]:
         rest = f"{num} checks were not reached; --resume runs them" if num else "no check passed"
         lines.append(f"  {rest}")
     if document.comparison is not None:
-        lines += _comparison(document.comparison)
+        lines += _comparison(document.comparison, document.tier.name)
     return lines
 
 
@@ -57,8 +57,8 @@ def _required_skips(document: ValidationDocument) -> list[str]:
     return [name for name in document.required if name in skipped]
 
 
-def _comparison(comparison: Comparison) -> list[str]:
-    head = f"Since {comparison.previous_date_utc} ({comparison.previous_model}):"
+def _comparison(comparison: Comparison, tier: str) -> list[str]:
+    head = f"Since {comparison.previous_date_utc} ({describe_previous(comparison, tier)}):"
     lines = ["", head]
     lines += [f"  worse: {name}" for name in comparison.worse]
     lines += [f"  better: {name}" for name in comparison.better]

@@ -17,7 +17,7 @@ from paceline.bench.report.elements import (
 )
 from paceline.bench.report.page import render_page
 from paceline.bench.report.text import moment, number
-from paceline.validate.report.comparison import Comparison
+from paceline.validate.report.comparison import Comparison, describe_previous
 from paceline.validate.report.document import Part, ValidationDocument, Verdict
 from paceline.validate.report.signing import fingerprint_of
 from paceline.validate.values import CheckResult, Figure, Group, Status
@@ -62,7 +62,9 @@ def _sections(document: ValidationDocument) -> Iterable[str]:
     if figures := [check for check in document.checks if check.figures]:
         yield section("Figures", _figures(figures))
     if document.comparison is not None:
-        yield section("Since the previous run", _comparison(document.comparison))
+        yield section(
+            "Since the previous run", _comparison(document.comparison, document.tier.name)
+        )
     yield section(f"Tier {document.tier.name}", properties(asdict(document.tier)))
     yield section("Server", properties(asdict(document.server)))
     yield section("Settings", properties(document.config))
@@ -105,11 +107,10 @@ def _parts(parts: Sequence[Part]) -> str:
     return table(("date", "paceline", "checks"), rows)
 
 
-def _comparison(comparison: Comparison) -> str:
+def _comparison(comparison: Comparison, tier: str) -> str:
+    previous = describe_previous(comparison, tier)
     parts = [
-        paragraph(
-            f"The run of {moment(comparison.previous_date_utc)}, {comparison.previous_model}."
-        ),
+        paragraph(f"The run of {moment(comparison.previous_date_utc)}, {previous}."),
         bullets((f"worse: {name}" for name in comparison.worse), "bad"),
         bullets((f"better: {name}" for name in comparison.better), "good"),
     ]

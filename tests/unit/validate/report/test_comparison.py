@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from paceline.validate.report.comparison import Comparison, FigureChange, compare
+from paceline.validate.report.comparison import (
+    Comparison,
+    FigureChange,
+    compare,
+    describe_previous,
+)
 from paceline.validate.values import CheckResult, Status
 from unit.validate.samples import result
 
 
 def compared(before: list[CheckResult], now: list[CheckResult]) -> Comparison:
-    return compare(before, now, previous_date_utc="2026-11-22T10:00:00+00:00", previous_model="m")
+    return compare(
+        before, now, previous_date_utc="2026-11-22T10:00:00+00:00", previous_model="m",
+        previous_tier="startup",
+    )  # fmt: skip
+
+
+def test_a_run_of_another_tier_is_named_as_one_of_another_load() -> None:
+    comparison = compared([result("a")], [result("a")])
+    assert describe_previous(comparison, "startup") == "m"
+    assert describe_previous(comparison, "local").startswith("m, tier startup: another load")
+    old_report = replace(comparison, previous_tier="")
+    assert describe_previous(old_report, "local") == "m"
 
 
 @pytest.mark.parametrize(

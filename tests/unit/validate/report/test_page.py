@@ -32,7 +32,11 @@ def test_the_page_shows_every_check_and_loads_nothing() -> None:
 def test_the_page_shows_what_changed() -> None:
     before = (result("a", p99_ms=10.0), result("b"))
     comparison = compare(
-        before, CHECKS, previous_date_utc="2026-11-22T10:00:00+00:00", previous_model="older"
+        before,
+        CHECKS,
+        previous_date_utc="2026-11-22T10:00:00+00:00",
+        previous_model="older",
+        previous_tier="local",
     )
     page = render_validation(replace(document(*CHECKS), comparison=comparison))
     assert "worse: b" in page
@@ -80,6 +84,7 @@ def test_the_lines_of_a_comparison_name_changes() -> None:
         (result("a", p99_ms=12.5), result("b")),
         previous_date_utc="2026-11-22T10:00:00+00:00",
         previous_model="older",
+        previous_tier="local",
     )
     lines = render_summary(replace(document(result("a")), comparison=comparison))
     assert lines[-3:] == [
