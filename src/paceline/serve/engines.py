@@ -80,11 +80,11 @@ class Engines:
         """Begin to watch, restart and end the adopted engines. Only their owner may do so."""
         self._start(self._adopted)
 
-    def restart(self, reason: str, name: str) -> None:
+    def restart(self, reason: str, name: str, *, is_planned: bool = False) -> None:
         """Restart a local engine. Remote replicas are left to their own operators."""
         for supervisor in self.supervisors:
             if supervisor.name == name:
-                supervisor.restart(reason)
+                supervisor.restart(reason, is_planned=is_planned)
 
     def replicas(self) -> Sequence[Replica]:
         return [_replica(supervisor) for supervisor in self.supervisors]

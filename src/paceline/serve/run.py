@@ -81,7 +81,7 @@ async def serve(
             engines,
             changes,
             on_hung=functools.partial(engines.restart, _HUNG),
-            on_restart=functools.partial(engines.restart, _RESTARTED),
+            on_restart=functools.partial(engines.restart, _RESTARTED, is_planned=True),
             drafts=SupervisedDrafts(plan, engines.supervisors),
         )
         stack.push_async_callback(handing_over.stop)  # after the drain, before the engines end

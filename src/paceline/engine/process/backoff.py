@@ -30,6 +30,10 @@ class Backoff:
             return replace(self, num_failures=1)
         return replace(self, num_failures=self.num_failures + 1)
 
+    def after_planned_restart(self, ready_for_s: float) -> Backoff:
+        """Return the state after a run that was ended on request, which is no failure."""
+        return replace(self, num_failures=0) if ready_for_s >= STABLE_AFTER_S else self
+
     @property
     def delay_s(self) -> float:
         """0.5, 1, 2, … up to `max_delay_s`."""

@@ -17,25 +17,20 @@ from typing import Any, Literal
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.backoff import MAX_DELAY_S, Backoff
 from paceline.engine.process.changeable_command import ChangeableCommand
-from paceline.engine.process.engine_probe import (
-    EngineProbe,
-    EngineProbeFailed,
-    EngineProbeNotSent,
-)
+from paceline.engine.process.engine_probe import EngineProbe, EngineProbeFailed
 from paceline.engine.process.engine_process import EngineProcess
+from paceline.engine.process.ready_watch import (
+    HEALTH_TIMEOUT_S,
+    RestartRequest,
+    RestartRequested,
+    watch_ready_engine,
+)
 
 logger = logging.getLogger(__name__)
 
 EngineState = Literal["starting", "ready", "down"]
 
 _POLL_S = 0.1
-_HEALTH_PERIOD_S = 2.0
-_HEALTH_TIMEOUT_S = 10.0
-_MAX_HEALTH_FAILURES = 3
-"""Failures in a row, about 30 s: vLLM's front end hangs, or reports that its engine core has ended.
-A busy engine does not fail: the front end answers /health from its event loop. For the same reason
-an engine core that hangs without ending is not noticed here, but by the reader of its streams,
-which calls `EngineSupervisor.restart`."""
 
 
 async def _nothing() -> None:
@@ -122,7 +117,7 @@ class EngineSupervisor:
         self._has_served = asyncio.Event()
         if adopted is not None:
             self._has_served.set()
-        self._hang_report: asyncio.Future[str] | None = None
+        self._restart_request: asyncio.Future[RestartRequest] | None = None
         self._process: EngineProcess | None = None
         self.status = EngineStatus() if adopted is None else adopted.status
 
@@ -191,10 +186,14 @@ class EngineSupervisor:
         """Leader of the engine's process group; None if no engine runs."""
         return self._process.pid if self._process else None
 
-    def restart(self, reason: str) -> None:
-        """Restart the engine, which the caller found hanging. Does nothing unless it is ready."""
-        if self._hang_report is not None and not self._hang_report.done():
-            self._hang_report.set_result(reason)
+    def restart(self, reason: str, *, is_planned: bool = False) -> None:
+        """Restart the engine, which the caller found hanging. Does nothing unless it is ready.
+
+        `is_planned`: it did not hang; the restart is no failure and has no delay.
+        """
+        request = self._restart_request
+        if request is not None and not request.done():
+            request.set_result(RestartRequest(reason, is_planned))
 
     async def wait_ready(self) -> None:
         """Return once the engine has been ready for the first time."""
@@ -213,11 +212,11 @@ class EngineSupervisor:
             except (
                 OSError
             ) as error:  # the disk, memory or process limit is exhausted, perhaps for a while
-                ready_for_s, reason = None, f"could not be started: {error}"
+                run = _Run(None, f"could not be started: {error}")
             else:
                 self._process = process
                 try:
-                    ready_for_s, reason = await self._run_once(process)
+                    run = await self._run_once(process)
                 finally:
                     if not self._is_released:
                         self._to("down")
@@ -227,23 +226,18 @@ class EngineSupervisor:
                     return
                 last_errors = process.last_errors()
                 self._process = None
-            if ready_for_s is None:
-                self._commands.failed(_in_one_line(reason, last_errors, self.log))
+            if run.ready_for_s is None:
+                self._commands.failed(_in_one_line(run.reason, last_errors, self.log))
             if not self._has_served.is_set():
-                raise EngineFailed(_report(self.name, reason, last_errors, self.log))
-            backoff = backoff.after(ready_for_s)
-            level = logging.ERROR if backoff.is_looping else logging.WARNING
-            logger.log(
-                level,
-                "%s; restarting in %.1f s%s",
-                _report(self.name, reason, last_errors, self.log),
-                backoff.delay_s,
-                f" (failure {backoff.num_failures} in a row; the cause is probably permanent)"
-                if backoff.is_looping
-                else "",
-            )
-            self._to("down", reason=reason)
-            await asyncio.sleep(backoff.delay_s)
+                raise EngineFailed(_report(self.name, run.reason, last_errors, self.log))
+            self._to("down", reason=run.reason)
+            if run.is_planned and run.ready_for_s is not None:
+                backoff = backoff.after_planned_restart(run.ready_for_s)
+                logger.warning("engine %s %s", self.name, run.reason)
+            else:
+                backoff = backoff.after(run.ready_for_s)
+                _log_failure(_report(self.name, run.reason, last_errors, self.log), backoff)
+                await asyncio.sleep(backoff.delay_s)
             self._to("starting", num_restarts=self.status.num_restarts + 1)
 
     async def _start_or_adopt(self) -> EngineProcess:
@@ -254,8 +248,9 @@ class EngineSupervisor:
             )
         return await EngineProcess.start(self._commands.start(), self.log, self._run_folder)
 
-    async def _run_once(self, process: EngineProcess) -> tuple[float | None, str]:
-        """Watch one run; return how long it was ready (None: never) and why it ended."""
+    async def _run_once(self, process: EngineProcess) -> _Run:
+        """Watch one run until it ends."""
+        is_planned = False
         ended = asyncio.create_task(process.wait())
         ready_at_s: float | None = None
         try:
@@ -264,28 +259,30 @@ class EngineSupervisor:
                     self._on_progress(self.name, f"loading the model (log: {self.log})")
                     await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
-                hang_report = self._hang_report = asyncio.get_running_loop().create_future()
+                request = self._restart_request = asyncio.get_running_loop().create_future()
                 self._has_served.set()
                 self._commands.became_ready()
                 self._to("ready", max_model_len=self.status.max_model_len)
                 logger.info("engine %s is ready", self.name)
-                await _unless(ended, _watch(probe, hang_report))
+                await _unless(ended, watch_ready_engine(probe, request))
         except _Ended as end:
             reason = "ended" if end.code is None else f"ended with exit code {end.code}"
+        except RestartRequested as end:
+            reason, is_planned = f"was stopped: {end.request.reason}", end.request.is_planned
         except EngineProbeFailed as failure:
             reason = f"was stopped: {failure}"
         finally:
-            self._hang_report = None
+            self._restart_request = None
             ended.cancel()
         ready_for_s = None if ready_at_s is None else time.monotonic() - ready_at_s
-        return ready_for_s, reason
+        return _Run(ready_for_s, reason, is_planned)
 
     async def _become_ready(self, probe: EngineProbe) -> None:
         try:
             async with asyncio.timeout(self._start_timeout_s):
                 while True:
                     with contextlib.suppress(EngineProbeFailed):
-                        await probe.check_health(_HEALTH_TIMEOUT_S)
+                        await probe.check_health(HEALTH_TIMEOUT_S)
                         break
                     await asyncio.sleep(_POLL_S)
                 max_model_len = await probe.fetch_max_model_len()
@@ -318,6 +315,17 @@ class EngineSupervisor:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How a run of the engine went."""
+
+    ready_for_s: float | None
+    """None: it was never ready."""
+    reason: str
+    """Why it ended."""
+    is_planned: bool = False
+
+
 class _Ended(Exception):
     def __init__(self, code: int | None) -> None:
         self.code = code
@@ -333,38 +341,19 @@ async def _unless(ended: asyncio.Task[int | None], work: Coroutine[Any, Any, Non
         task.result()
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, EngineProbeFailed):
+        with contextlib.suppress(asyncio.CancelledError, EngineProbeFailed, RestartRequested):
             await task
 
 
-async def _watch(probe: EngineProbe, hang_report: asyncio.Future[str]) -> None:
-    """Never return; raise EngineProbeFailed when the engine is unhealthy or reported as hanging."""
-    health = asyncio.create_task(_watch_health(probe))
-    try:
-        either: set[asyncio.Future[Any]] = {hang_report, health}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if hang_report.done():
-            raise EngineProbeFailed(hang_report.result())
-        health.result()
-    finally:
-        health.cancel()
-        await asyncio.gather(health, return_exceptions=True)
-
-
-async def _watch_health(probe: EngineProbe) -> None:
-    """Never return; raise EngineProbeFailed after `_MAX_HEALTH_FAILURES` in a row."""
-    num_failures = 0
-    while True:
-        await asyncio.sleep(_HEALTH_PERIOD_S)
-        try:
-            await probe.check_health(_HEALTH_TIMEOUT_S)
-            num_failures = 0
-        except EngineProbeNotSent as failure:
-            logger.warning("the engine's health was not checked: %s", failure)
-        except EngineProbeFailed:
-            num_failures += 1
-            if num_failures >= _MAX_HEALTH_FAILURES:
-                raise
+def _log_failure(report: str, backoff: Backoff) -> None:
+    looping = f" (failure {backoff.num_failures} in a row; the cause is probably permanent)"
+    logger.log(
+        logging.ERROR if backoff.is_looping else logging.WARNING,
+        "%s; restarting in %.1f s%s",
+        report,
+        backoff.delay_s,
+        looping if backoff.is_looping else "",
+    )
 
 
 def _in_one_line(reason: str, last_errors: list[str], log: Path) -> str:

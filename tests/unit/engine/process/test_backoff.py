@@ -30,3 +30,10 @@ def test_a_stable_run_resets_the_failure_count() -> None:
 def test_a_loop_is_reported_from_the_fifth_failure_in_a_row() -> None:
     assert not Backoff(4).is_looping
     assert Backoff(5).is_looping
+
+
+def test_a_restart_that_was_asked_for_is_no_failure() -> None:
+    assert Backoff().after_planned_restart(ready_for_s=1.0).delay_s == 0
+    assert Backoff(num_failures=3).after_planned_restart(ready_for_s=59.0).num_failures == 3
+    assert Backoff(num_failures=3).after_planned_restart(ready_for_s=60.0).num_failures == 0
+    assert Backoff(3, max_delay_s=2.0).after_planned_restart(60.0).max_delay_s == 2.0

@@ -139,6 +139,22 @@ async def test_an_engine_reported_as_hanging_is_restarted(folder: Path) -> None:
         assert supervisor.status.num_restarts == 1
 
 
+async def test_restarts_that_were_asked_for_have_no_delay_and_failures_keep_theirs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as two swaps of the draft within a minute."""
+    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 60.0)
+    async with running(supervisor := make_supervisor(folder)):
+        for number in (1, 2):
+            supervisor.restart("an operator restarts it", is_planned=True)
+            await until(lambda number=number: supervisor.status.num_restarts == number)  # type: ignore[misc]
+            await until(lambda: supervisor.status.state == "ready")
+        assert "Its last errors" not in caplog.text
+        supervisor.restart("its streams stood still")
+        await until(lambda: "restarting in 60.0 s" in caplog.text)
+        assert supervisor.status.state == "down"
+
+
 async def test_the_engine_is_restarted_when_the_guard_is_killed(folder: Path) -> None:
     supervisor = make_supervisor(folder)
     async with running(supervisor):
