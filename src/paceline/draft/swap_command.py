@@ -100,8 +100,11 @@ def _refuse_unpromoted(folder: Path) -> None:
         )
 
 
-def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Print each change of a phase until the swap has ended; returns its last state."""
+def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    """Print each change of a phase until the swap has ended; returns its last state.
+
+    Raises `click.ClickException` if the server shows no swap any more, or another one.
+    """
     shown: dict[str, str] = {}
     while True:
         for line in progress_lines(swap, shown):
@@ -109,7 +112,13 @@ def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any]]) -> dict[s
         if swap["state"] != "running":
             return swap
         time.sleep(_POLL_S)
-        swap = fetch()
+        later = fetch()
+        if later is None or later["begun_at"] != swap["begun_at"]:
+            raise click.ClickException(
+                "The server no longer shows this swap: it was started anew, or swaps again since. "
+                "GET /admin/draft shows what its engines run with"
+            )
+        swap = later
 
 
 def progress_lines(swap: Mapping[str, Any], shown: dict[str, str]) -> list[str]:

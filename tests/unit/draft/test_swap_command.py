@@ -20,7 +20,9 @@ def state(kind: str, *phases: str, reason: str | None = None) -> dict[str, Any]:
         {"name": f"engine-{index}", "phase": phase, "reason": None}
         for index, phase in enumerate(phases)
     ]
-    return {"swap": {"draft": "/new", "state": kind, "reason": reason, "replicas": engines}}
+    begun_at = "2026-11-23T10:15:02+00:00"
+    swap = {"draft": "/new", "state": kind, "reason": reason, "begun_at": begun_at}
+    return {"swap": {**swap, "replicas": engines}}
 
 
 class Server:
@@ -119,3 +121,18 @@ def test_a_reason_to_wait_is_shown_when_it_changes() -> None:
         "a: waiting: no other replica is ready"
     ]
     assert progress_lines({"replicas": [waiting]}, shown) == []
+
+
+@pytest.mark.parametrize("later", [None, "2026-11-23T10:20:00+00:00"], ids=["none", "another"])
+def test_a_server_that_was_started_anew_has_lost_the_swap(
+    monkeypatch: pytest.MonkeyPatch, later: str | None
+) -> None:
+    """It ended in the middle of the swap, and something restarts it; it may swap again since."""
+    answer: dict[str, Any] = {"swap": None}
+    if later is not None:
+        answer = state("completed", "swapped", "swapped")
+        answer["swap"]["begun_at"] = later
+    result = run(monkeypatch, Server(state("running", "draining", "waiting"), answer), "ngram")
+    assert result.exit_code == 1
+    assert "no longer shows this swap" in result.stderr
+    assert "GET /admin/draft" in result.stderr
