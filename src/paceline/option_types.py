@@ -29,14 +29,16 @@ def refuse_unwritable_file(option: str, file: str | Path | None) -> None:
         return
     path = Path(file)
     parent = path.absolute().parent
-    if not parent.is_dir():
+    if not os.path.isdir(parent):
         raise click.UsageError(f"{option} is {file}, in a folder that does not exist.")
-    if not os.access(path if path.exists() else parent, os.W_OK):
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise click.UsageError(f"{option} is {file}, which cannot be written.")
 
 
 def refuse_unwritable_folder(option: str, folder: Path) -> None:
     """Raise `click.UsageError` if `folder` neither is a writable folder nor can become one."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    # Path.exists raises for a path below a folder that the user may not enter.
+    paths = (folder, *folder.absolute().parents)
+    existing = next(path for path in paths if os.path.exists(path))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise click.UsageError(f"{option} is {folder}: {existing} is no folder to write to.")

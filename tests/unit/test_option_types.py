@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -36,3 +39,24 @@ def test_a_folder_may_be_new_but_not_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(click.UsageError, match=r"--write is .*: .*file is no folder to write to"):
         refuse_unwritable_folder("--write", tmp_path / "file" / "folder")
+
+
+def test_a_path_that_cannot_be_looked_up_is_refused_and_no_error_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a folder that the user may not enter, `Path.exists` raises until Python 3.12."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    stat = os.stat
+
+    def refuse(path: object, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("os.stat", refuse)
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != closed)
+    with pytest.raises(click.UsageError, match="is no folder to write to"):
+        refuse_unwritable_folder("--out", closed / "new" / "deeper")
+    with pytest.raises(click.UsageError, match="which cannot be written"):
+        refuse_unwritable_file("--json", closed / "x.json")

@@ -12,12 +12,10 @@ from paceline.deploy.readme import render_readme
 from paceline.deploy.resources import cluster, engines, gateway, monitoring, network, scaling
 from paceline.deploy.resources.naming import Resource
 from paceline.deploy.resources.settings import settings_map
+from paceline.deploy.summary import SCHEMA_VERSION, SUMMARY
 from paceline.deploy.tiers import Tier
 from paceline.deploy.values import Deployment
 from paceline.deploy.yaml_text import render_documents, render_yaml
-
-SUMMARY = "deployment.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from paceline.deploy.bundle import SCHEMA_VERSION, SUMMARY, MonitoringFiles, render_bundle
-from paceline.deploy.difference import compare, cost_lines, resources_of
+from paceline.deploy.bundle import MonitoringFiles, render_bundle
+from paceline.deploy.difference import Resource, compare, resources_of
 from paceline.deploy.options import deployment_of, render_options
+from paceline.deploy.summary import SCHEMA_VERSION, SUMMARY, cost_lines, summary_of
 from paceline.deploy.tiers import find_tier
 from paceline.deploy.values import DeployError
-from paceline.option_types import refuse_unwritable_folder
+from paceline.option_types import refuse_unwritable_file, refuse_unwritable_folder
+from paceline.output_files import write_files
 from paceline.plan.values import PlanError
 
 
@@ -49,10 +52,7 @@ def render(model: str | None, tier: str, folder: Path, **options: Any) -> None:
         files = render_bundle(deployment, chosen, figures, _monitoring_files())
     except (DeployError, PlanError) as error:
         raise click.UsageError(str(error)) from None
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_files(folder, files)
     click.echo(f"{len(files)} files in {folder}; {folder / 'README.md'} says how to apply them")
 
 
@@ -74,25 +74,26 @@ Examples:
 )
 def diff(old: Path, new: Path, json_file: Path | None) -> None:
     """Compare two rendered folders: resources, fields, GPUs, capacity and rent."""
-    before, after = _read(old), _read(new)
-    summaries = json.loads(before[SUMMARY]), json.loads(after[SUMMARY])
-    changes = compare(resources_of(before), resources_of(after))
+    refuse_unwritable_file("--json", json_file)
+    (old_summary, before), (new_summary, after) = _read(old), _read(new)
+    changes = compare(before, after)
     if json_file is not None:
         document = {
             "schema_version": SCHEMA_VERSION,
             "kind": "deploy-diff",
-            "old": summaries[0],
-            "new": summaries[1],
+            "old": old_summary,
+            "new": new_summary,
             "changes": [
                 {"kind": change.kind, "resource": change.resource, "fields": change.fields}
                 for change in changes
             ],
         }
-        with click.open_file(str(json_file), "w") as file:
-            file.write(json.dumps(document, indent=1) + "\n")
-    if str(json_file) == "-":
-        return
-    for line in cost_lines(*summaries):
+        text = json.dumps(document, indent=1) + "\n"
+        if str(json_file) == "-":
+            click.echo(text, nl=False)
+            return
+        write_files(json_file.parent, {json_file.name: text})
+    for line in cost_lines(old_summary, new_summary):
         click.echo(line)
     click.echo("")
     for change in changes:
@@ -118,15 +119,26 @@ def _monitoring_files() -> MonitoringFiles:
     )
 
 
-def _read(folder: Path) -> dict[str, str]:
-    """The files of a rendered folder by path. Raises `click.UsageError`."""
+def _read(folder: Path) -> tuple[Mapping[str, Any], dict[str, Resource]]:
+    """The summary of a rendered folder and its resources. Raises `click.UsageError`."""
     for name in (SUMMARY, "kustomization.yaml"):
         if not (folder / name).is_file():
             raise click.UsageError(
                 f"{folder} has no {name}; give a folder that `paceline deploy render` wrote"
             )
-    return {
-        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in (".yaml", ".json")
-    }
+    try:
+        files = {
+            str(path.relative_to(folder)): _text(path)
+            for path in sorted(folder.rglob("*"))
+            if path.suffix in (".yaml", ".json") and path.is_file()
+        }
+        return summary_of(files[SUMMARY]), resources_of(files)
+    except (DeployError, OSError) as error:
+        raise click.UsageError(f"{folder}: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DeployError(f"{path.name} is not UTF-8") from None

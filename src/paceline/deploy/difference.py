@@ -1,4 +1,4 @@
-"""Compare two rendered deployments: which resources change, where, and what it costs."""
+"""Compare two rendered deployments: which resources change, and where."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 import yaml
 
+from paceline.deploy.values import DeployError
+
 Resource = Mapping[str, Any]
+
+_KUSTOMIZATION = "kustomization.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +29,30 @@ class Change:
 def resources_of(files: Mapping[str, str]) -> dict[str, Resource]:
     """The resources that `kubectl apply -k` applies, by kind and name.
 
-    `files` is the text of every file by its path.
+    `files` is the text of every file by its path. Raises `DeployError` for a file that
+    `paceline deploy render` would not write.
     """
-    names = yaml.safe_load(files["kustomization.yaml"])["resources"]
-    return {
-        f"{document['kind']}/{document['metadata']['name']}": document
-        for name in names
-        for document in yaml.safe_load_all(files[name])
-    }
+    documents = _documents(_KUSTOMIZATION, files[_KUSTOMIZATION])
+    names = documents[0].get("resources") if documents and isinstance(documents[0], dict) else None
+    if not isinstance(names, list):
+        raise DeployError(f"{_KUSTOMIZATION} has no list of resources")
+    found: dict[str, Resource] = {}
+    for name in names:
+        if not isinstance(name, str) or name not in files:
+            raise DeployError(f"{_KUSTOMIZATION} names {name}, which is not there")
+        for document in _documents(name, files[name]):
+            try:
+                found[f"{document['kind']}/{document['metadata']['name']}"] = document
+            except (KeyError, TypeError):
+                raise DeployError(f"{name} has a document that is no resource") from None
+    return found
+
+
+def _documents(name: str, text: str) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise DeployError(f"{name} is not valid YAML: {error}") from None
 
 
 def compare(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> list[Change]:
@@ -51,44 +71,6 @@ def compare(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> list[Ch
             before, after = dict(_leaves(old[name])), dict(_leaves(new[name]))
             changes.append(Change("changed", name, tuple(_changed_fields(before, after))))
     return changes
-
-
-def cost_lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What changes in GPUs, capacity and rent, from two summaries."""
-    before, after = old["cost"], new["cost"]
-    tokens = [
-        sum(
-            pool["min_replicas"] * pool["output_tokens_per_s_per_replica"]
-            for pool in summary["pools"]
-        )
-        for summary in (old, new)
-    ]
-    slots = [
-        sum(pool["min_replicas"] * pool["slots_per_replica"] for pool in summary["pools"])
-        for summary in (old, new)
-    ]
-    return [
-        f"tier                    {old['tier']} -> {new['tier']}",
-        f"GPUs                    {old['gpus']} {old['gpu']} -> {new['gpus']} {new['gpu']}",
-        f"GPUs at most            {old['gpus_at_most']} -> {new['gpus_at_most']}",
-        f"requests at once        {slots[0]:,} -> {slots[1]:,}",
-        f"output tokens/s         {tokens[0]:,.0f} -> {tokens[1]:,.0f}",
-        f"rent a month            {_money(before, after, 'usd_per_month')}",
-        f"rent a month at most    {_money(before, after, 'usd_per_month_at_most')}",
-        "rent per 1M tokens      "
-        + _money(before, after, "usd_per_million_output_tokens_at_full_load"),
-    ]
-
-
-def _money(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
-    old, new = before[name], after[name]
-    digits = 2 if name.startswith("usd_per_million") else 0
-    shown = ["unknown" if value is None else f"${value:,.{digits}f}" for value in (old, new)]
-    line = f"{shown[0]} -> {shown[1]}"
-    if old is not None and new is not None:
-        sign = "-" if new < old else "+"
-        line += f" ({sign}${abs(new - old):,.{digits}f})"
-    return line
 
 
 def _changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -114,6 +96,17 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             name = value.get("name") if isinstance(value, Mapping) else None
             yield from _leaves(value, f"{path}[{index if name is None else name}]")
     elif isinstance(node, str) and path.endswith(".yaml"):
-        yield from _leaves(yaml.safe_load(node), path)
+        yield from _leaves_of_yaml(node, path)
     else:
         yield path, node
+
+
+def _leaves_of_yaml(text: str, path: str) -> Iterator[tuple[str, Any]]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        document = None
+    if isinstance(document, Mapping | list):
+        yield from _leaves(document, path)
+    else:
+        yield path, text

@@ -10,6 +10,7 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import refuse_unwritable_folder
+from paceline.output_files import write_files
 
 RULES_FILE = "paceline.rules.yaml"
 _OUTPUT = click.option(
@@ -85,7 +86,10 @@ def render_alerts(folder: Path, job: str, availability: float, hold: str | None)
     """
     from paceline.monitoring.alerts import AlertOptions, render_alert_rules
 
-    options = AlertOptions(job=job, availability=availability, hold=hold)
+    try:
+        options = AlertOptions(job=job, availability=availability, hold=hold)
+    except ValueError as error:
+        raise click.UsageError(f"--availability: {error}") from None
     _write(folder, {RULES_FILE: render_alert_rules(options)})
 
 
@@ -108,10 +112,6 @@ def render_dashboards(folder: Path) -> None:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     refuse_unwritable_folder("--output", folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        try:
-            (folder / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise click.ClickException(f"{folder / name} cannot be written: {error}") from error
+    write_files(folder, files)
+    for name in files:
         click.echo(f"written: {folder / name}")

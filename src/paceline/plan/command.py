@@ -18,6 +18,7 @@ from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.weight_format import SCHEMES, named_format
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.option_types import refuse_unwritable_file, refuse_unwritable_folder
+from paceline.output_files import write_files
 from paceline.plan.command_group import ModelOrSubcommand
 from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
@@ -84,10 +85,9 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
     if json_file is not None:
         _write_json(plan_document(plan, advice, alternatives, bills), json_file)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "paceline.yaml").write_text(render_paceline_yaml(plan), encoding="utf-8")
         command = render_vllm_command(plan) + "\n"
-        (folder / "vllm-command.txt").write_text(command, encoding="utf-8")
+        files = {"paceline.yaml": render_paceline_yaml(plan), "vllm-command.txt": command}
+        write_files(folder, files)
     if str(json_file) != "-":
         click.echo(render_report(plan, advice, bills))
     if plan.point is None:

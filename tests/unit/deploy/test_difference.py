@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from paceline.deploy.difference import compare, resources_of
 from unit.deploy.rendering import run_deploy
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(_render(tmp_path_factory.mktemp("rendered"), "--tier", "mid-market"))
 
 
 def _render(folder: Path, *arguments: str) -> str:
@@ -70,3 +78,52 @@ def test_a_folder_without_a_summary_is_refused(tmp_path: Path) -> None:
     result = run_deploy("diff", str(tmp_path), str(tmp_path))
     assert result.exit_code == 2
     assert "deployment.json" in result.output
+
+
+_BROKEN = {
+    "no JSON": ("deployment.json", b"{", "deployment.json is not valid JSON"),
+    "a list": ("deployment.json", b"[]", "deployment.json is no summary"),
+    "no figures": ("deployment.json", b'{"schema_version": 1}', "deployment.json is no summary"),
+    "a later one": ("deployment.json", b'{"schema_version": 2}', "version 2; this release reads 1"),
+    "no YAML": ("engine-main.yaml", b"kind: [", "engine-main.yaml is not valid YAML"),
+    "no text": ("engine-main.yaml", b"\xff", "engine-main.yaml is not UTF-8"),
+    "no resource": ("engine-main.yaml", b"- a\n", "engine-main.yaml has a document"),
+    "no name": (
+        "engine-main.yaml",
+        b"kind: Service\n",
+        "engine-main.yaml has a document",
+    ),
+    "no list": ("kustomization.yaml", b"resources: a\n", "kustomization.yaml has no list"),
+    "no such file": ("kustomization.yaml", b"resources: [gone.yaml]\n", "gone.yaml, which is not"),
+}
+
+
+@pytest.mark.parametrize("case", _BROKEN)
+def test_a_broken_file_is_named_with_its_folder(case: str, tmp_path: Path, rendered: Path) -> None:
+    name, content, message = _BROKEN[case]
+    broken = tmp_path / "broken"
+    shutil.copytree(rendered, broken)
+    (broken / name).write_bytes(content)
+    for folders in ((rendered, broken), (broken, rendered)):
+        result = run_deploy("diff", *map(str, folders))
+        assert result.exit_code == 2, result.output
+        assert isinstance(result.exception, SystemExit)
+        text = " ".join(result.output.split())
+        assert f"{broken}: " in text
+        assert message in text
+
+
+def test_settings_that_are_no_yaml_are_compared_as_text() -> None:
+    old, new = (
+        {"ConfigMap/s": {"data": {"paceline.yaml": text}}} for text in ("server: [", "server: {")
+    )
+    (change,) = compare(old, new)
+    assert change.fields == ("data.paceline.yaml: server: [ -> server: {",)
+
+
+@pytest.mark.parametrize("file", ["/proc/x", "/nowhere/x.json"])
+def test_differences_that_cannot_be_written_are_an_error(file: str, rendered: Path) -> None:
+    result = run_deploy("diff", str(rendered), str(rendered), "--json", file)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code in (1, 2)
+    assert file in result.output
