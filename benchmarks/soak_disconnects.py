@@ -113,7 +113,7 @@ async def _run(fleet: Fleet, arguments: argparse.Namespace) -> dict[str, Any]:
             "max": delays_s[-1],
         },
         "num_leases_left": num_leases_left,
-        "queue_left": metrics["paceline_admission_queue_length"],
+        "queue_left": fleet.gateway.queue_length,
         "loads_left": loads,
         "outcomes": {k: v for k, v in metrics.items() if k.startswith("paceline_requests_total")},
     }

@@ -81,8 +81,9 @@ class GatewayProcess:
 
     @property
     def queue_length(self) -> int:
-        """Requests in the admission queue."""
-        return int(self.metrics()["paceline_admission_queue_length"])
+        """Requests in the admission queues of all models."""
+        name = "paceline_admission_queue_length{"
+        return int(sum(n for sample, n in self.metrics().items() if sample.startswith(name)))
 
     def wait_ready(self, num_replicas: int, within_s: float) -> float:
         """Wait until at least `num_replicas` are ready; returns the seconds waited."""

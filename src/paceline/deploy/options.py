@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +206,8 @@ def _backend(text: str) -> Backend:
     dialect, equals, address = text.partition("=")
     host, colon, port = address.rpartition(":")
     dialects = get_args(DialectName)
-    if not equals or not colon or not port.isdigit() or dialect not in dialects:
+    is_port = re.fullmatch("[0-9]{1,5}", port)
+    if not equals or not colon or not is_port or dialect not in dialects:
         raise DeployError(
             f"--backend {text!r}: give DIALECT=HOST:PORT; dialects are {', '.join(dialects)}"
         )

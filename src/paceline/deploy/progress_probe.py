@@ -10,10 +10,10 @@ usage: python3 -m paceline.deploy.progress_probe --url URL --state FILE --limit-
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -28,6 +28,8 @@ _PROGRESS = (
     "vllm:request_success_total",
 )
 _READ_TIMEOUT_S = 5.0
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without the proxy of the environment, which is for the download of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,16 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, required=True)
     options = parser.parse_args()
     try:
-        with urllib.request.urlopen(options.url, timeout=_READ_TIMEOUT_S) as answer:
+        with _DIRECTLY.open(options.url, timeout=_READ_TIMEOUT_S) as answer:
             now = read_metrics(answer.read().decode().splitlines())
-    except (urllib.error.URLError, OSError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         print(f"{options.url} cannot be read: {error}", file=sys.stderr)
         return 1
     progress, is_alive = judge(_load(options.state), now, time.time(), options.limit_s)
-    options.state.write_text(json.dumps(asdict(progress)), encoding="utf-8")
+    try:
+        options.state.write_text(json.dumps(asdict(progress)), encoding="utf-8")
+    except OSError as error:  # such as a full disk, which is no hang
+        print(f"{options.state} cannot be written: {error}", file=sys.stderr)
     if not is_alive:
         waited = time.time() - progress.moved_at_s
         print(f"requests run, and nothing has moved for {waited:.0f} s", file=sys.stderr)
@@ -104,7 +109,7 @@ def _load(state: Path) -> Progress | None:
     try:
         document = json.loads(state.read_text(encoding="utf-8"))
         return Progress(float(document["moved_at_s"]), tuple(document["counters"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -85,7 +85,19 @@ def _needs(deployment: Deployment) -> list[str]:
     if deployment.gateway_image != deployment.image:
         needs.append(f"the image `{deployment.gateway_image}`, in the same way")
     if deployment.monitoring.operator:
-        needs.append(f"the Prometheus Operator, in the namespace {deployment.monitoring.namespace}")
+        needs.append(
+            f"the Prometheus Operator, in the namespace {deployment.monitoring.namespace}; its "
+            "Prometheus must select the PodMonitor and the PrometheusRule of this namespace "
+            "(`podMonitorSelector`, `podMonitorNamespaceSelector`, `ruleSelector`, "
+            "`ruleNamespaceSelector`; the chart kube-prometheus-stack selects only those with the "
+            "label `release` of its own installation)"
+        )
+    else:
+        needs.append(
+            f"a Prometheus in the namespace {deployment.monitoring.namespace} that scrapes pods by "
+            'their annotations `prometheus.io/…`, gives the gateways the labels `job="paceline"` '
+            "and `namespace`, and has the ConfigMap `paceline-rules` among its `rule_files`"
+        )
     if deployment.gateways > 0 and any(pool.scales for pool in deployment.pools):
         needs.append(f"KEDA, which reaches Prometheus at {deployment.monitoring.prometheus_url}")
     if any(pool.nodes_per_replica > 1 for pool in deployment.pools):

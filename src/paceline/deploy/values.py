@@ -10,7 +10,8 @@ from typing import Any
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", re.ASCII)
 _HOST = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?")
-_MODEL_ID = re.compile(r"[\w./:+-]+", re.ASCII)
+_MODEL_ID = re.compile(r"[\w./][\w./:+-]*", re.ASCII)
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 MAX_REPLICAS = 64
 """Of a pool. The gateway uses at most 256 addresses of a DNS name (docs/replicas.md)."""
@@ -32,7 +33,7 @@ class GpuNode:
 
     def __post_init__(self) -> None:
         if not self.products or not all(
-            re.fullmatch(r"[A-Za-z0-9][\w.-]{0,62}", product) for product in self.products
+            _LABEL_VALUE.fullmatch(product) for product in self.products
         ):
             raise DeployError(
                 f"--gpu-product is {', '.join(self.products) or 'empty'}; give values of the node "
@@ -71,7 +72,8 @@ class Pool:
             )
         if not _MODEL_ID.fullmatch(self.served_name):
             raise DeployError(
-                f"the model id {self.served_name!r} may have letters, digits and . _ / : + - only"
+                f"the model id {self.served_name!r} may have letters, digits and . _ / : + - only, "
+                "and may not begin with one of the last three"
             )
         if not 1 <= self.min_replicas <= self.max_replicas <= MAX_REPLICAS:
             raise DeployError(
@@ -141,7 +143,7 @@ class Times:
 
     @property
     def engine_leave_s(self) -> int:
-        """Until every gateway has noticed that an engine left its DNS name.
+        """Until every gateway has noticed that an engine left its DNS name, or joined it.
 
         It takes two resolutions (docs/replicas.md), each late by up to one period.
         """

@@ -22,6 +22,11 @@ from unit.deploy.rendering import of_kind, render, run_deploy
         (("--tier", "mid-market", "--backend", "vllm"), "DIALECT=HOST:PORT"),
         (("--tier", "mid-market", "--backend", "olla=a.b:8000"), "trtllm"),
         (("--tier", "mid-market", "--backend", "vllm=a.b:99999"), "DIALECT=HOST:PORT"),
+        (("--tier", "mid-market", "--backend", "vllm=a.b:²"), "DIALECT=HOST:PORT"),
+        (("--tier", "mid-market", "--backend", "vllm=a.b:" + "9" * 5000), "DIALECT=HOST:PORT"),
+        (("--tier", "mid-market", "--served-name", "--port"), "the model id '--port'"),
+        (("--tier", "mid-market", "--gpu-product", "NVIDIA-L40S-"), "--gpu-product"),
+        (("--tier", "mid-market", "--gpu-product", "NVIDIA-é"), "--gpu-product"),
         (("--tier", "mid-market", "--long-context", "32768"), "no pool for long contexts"),
         (("--tier", "mid-market", "--namespace", "Paceline"), "--namespace"),
         (("--tier", "mid-market", "--image", "a b"), "no reference to an image"),
@@ -80,6 +85,17 @@ def test_without_the_operator_pods_have_annotations_for_prometheus() -> None:
     template = of_kind(files, "Deployment")["gateway"]["spec"]["template"]
     assert template["metadata"]["annotations"]["prometheus.io/port"] == "8001"
     assert of_kind(files, "PodMonitor") == {}
+    rules = of_kind(files, "ConfigMap")["paceline-rules"]["data"]["paceline.rules.yaml"]
+    assert 'up{job="paceline"}' in rules
+    # Prometheus names the job after its own configuration: without this, no rule finds a gateway.
+    assert '`job="paceline"`' in files["README.md"]
+    assert "paceline-rules" in files["README.md"]
+
+
+def test_the_readme_says_what_the_operator_must_select() -> None:
+    needs = render("--tier", "mid-market")["README.md"]
+    for field in ("podMonitorSelector", "ruleSelector", "podMonitorNamespaceSelector"):
+        assert field in needs
 
 
 def test_the_pool_for_long_contexts_has_a_model_id_of_its_own() -> None:

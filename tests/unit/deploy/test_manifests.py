@@ -151,11 +151,12 @@ def test_the_settings_are_valid_and_name_every_pool(variant: str) -> None:
     settings = Settings.model_validate(yaml.safe_load(text))
     services = of_kind(files, "Service")
     own = [entry for entry in settings.replicas if entry.dialect == "vllm"]
-    assert sorted(f"engine-{entry.name}" for entry in own) == sorted(
-        name for name in services if name != "paceline"
-    )
+    assert {entry.dns for entry in own} == {
+        f"{name}.paceline.svc:8000" for name in services if name != "paceline"
+    }
     for entry in own:
-        assert entry.dns == f"engine-{entry.name}.paceline.svc:8000"
+        workload = {**of_kind(files, "Deployment"), **of_kind(files, "LeaderWorkerSet")}
+        assert f"engine-{entry.name}" in workload
 
 
 @every_variant
@@ -176,6 +177,37 @@ def test_only_gateways_reach_engines_and_only_prometheus_the_admin_port(variant:
                 assert len(allowed) == len(rule["from"])
 
 
+@every_variant
+def test_every_pod_may_ask_the_name_servers_of_the_cluster_and_of_its_node(variant: str) -> None:
+    """A cache on the node has an address of its own and is no pod that a selector could find."""
+    policies = of_kind(rendered(variant), "NetworkPolicy")
+    del policies["refuse-all"]
+    for policy in policies.values():
+        (rule,) = [
+            rule
+            for rule in policy["spec"]["egress"]
+            if {"protocol": "UDP", "port": 53} in rule.get("ports", ())
+        ]
+        assert rule["ports"][1] == {"protocol": "TCP", "port": 53}
+        namespaces, node = rule["to"]
+        assert namespaces["namespaceSelector"]["matchLabels"] == {
+            "kubernetes.io/metadata.name": "kube-system"
+        }
+        assert node == {"ipBlock": {"cidr": "169.254.20.10/32"}}
+
+
+@pytest.mark.parametrize("tier", ["mid-market", "enterprise"])
+def test_gateways_know_a_new_engine_before_the_next_one_leaves(tier: str) -> None:
+    files = rendered(tier)
+    settings = of_kind(files, "ConfigMap")["paceline-settings"]["data"]["paceline.yaml"]
+    period_s = yaml.safe_load(settings)["fleet"]["dns_period_s"]
+    engines = of_kind(files, "Deployment")
+    del engines["gateway"]
+    for engine in engines.values():
+        assert engine["spec"]["minReadySeconds"] >= 2 * period_s
+        assert engine["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
 @pytest.mark.parametrize("tier", ["mid-market", "enterprise"])
 def test_pools_scale_by_queue_and_by_running_requests(tier: str) -> None:
     files = rendered(tier)
@@ -188,6 +220,13 @@ def test_pools_scale_by_queue_and_by_running_requests(tier: str) -> None:
         assert behavior["scaleDown"]["stabilizationWindowSeconds"] == 300
         queue, running = (trigger["metadata"] for trigger in spec["triggers"])
         assert queue["threshold"] == "10"
+        # The requests for this model only: those of another pool must not make this one grow.
+        args = of_kind(files, "Deployment")[name]["spec"]["template"]["spec"]["containers"][0][
+            "args"
+        ]
+        model = args[args.index("--served-model-name") + 1]
+        waits = f'paceline_admission_queue_length{{namespace="paceline",model="{model}"}}'
+        assert queue["query"].startswith(f"(sum({waits}) or vector(0)) + (")
         text = of_kind(files, "ConfigMap")["paceline-settings"]["data"]["paceline.yaml"]
         (slots,) = [
             replica["max_in_flight"]
@@ -249,6 +288,25 @@ def test_a_replica_over_several_nodes_is_a_leader_and_headless_workers() -> None
     assert leader["args"][leader["args"].index("--tensor-parallel-size") + 1] == "2"
     assert worker["args"] == [*leader["args"], "--headless"]
     assert "--speculative-config" not in leader["args"]
+
+
+def test_the_service_of_a_replica_over_several_nodes_leaves_the_name_of_its_set_free() -> None:
+    """LeaderWorkerSet makes a Service of its own name, by which workers find a leader that is not
+    ready yet. Where that Service exists already, it makes none."""
+    files = rendered("several nodes")
+    (group,) = of_kind(files, "LeaderWorkerSet")
+    assert group not in of_kind(files, "Service")
+
+
+def test_workers_last_as_long_as_the_requests_of_their_leader() -> None:
+    (group,) = of_kind(rendered("several nodes"), "LeaderWorkerSet").values()
+    template = group["spec"]["leaderWorkerTemplate"]
+    leader, worker = (template[name]["spec"] for name in ("leaderTemplate", "workerTemplate"))
+    (serving,), (computing,) = leader["containers"], worker["containers"]
+    drain_s = int(serving["args"][serving["args"].index("--shutdown-timeout") + 1])
+    leaves_s = serving["lifecycle"]["preStop"]["sleep"]["seconds"] + drain_s
+    assert computing["lifecycle"]["preStop"]["sleep"]["seconds"] == leaves_s
+    assert leaves_s < worker["terminationGracePeriodSeconds"]
 
 
 def test_weights_on_a_claim_need_no_network() -> None:

@@ -99,3 +99,28 @@ def test_metrics_that_cannot_be_read_fail_the_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _probe(monkeypatch, "http://127.0.0.1:1/metrics", tmp_path / "state", "300") == 1
+
+
+def test_the_probe_asks_its_own_pod_whatever_proxy_downloads_use(
+    metrics_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a company's proxy, an overlay sets HTTP_PROXY for the weights."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert _probe(monkeypatch, metrics_url, tmp_path / "state", "300") == 0
+
+
+def test_a_state_that_cannot_be_kept_does_not_end_the_engine(
+    metrics_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Such as on a full disk; each call is then a first one."""
+    state = tmp_path / "gone" / "state.json"
+    for _ in range(2):
+        assert _probe(monkeypatch, metrics_url, state, "0") == 0
+    assert "state.json cannot be written" in capsys.readouterr().err
+    state.parent.write_text("a file where a folder is needed")
+    assert _probe(monkeypatch, metrics_url, state, "0") == 0

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import http.server
+import os
 import shlex
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,11 +53,25 @@ def test_an_image_runs_as_the_user_of_the_manifests(file: Path) -> None:
     assert any(f"HOME={CACHE_FOLDER}" in shlex.split(entry) for entry in home)
 
 
-def test_the_unit_lets_requests_complete_before_it_kills() -> None:
+def _service() -> configparser.SectionProxy:
+    """The section [Service] of the unit."""
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read(_FOLDER / "paceline.service")
-    service = unit["Service"]
+    return unit["Service"]
+
+
+def test_the_unit_may_write_where_the_sockets_of_its_engines_are() -> None:
+    """ProtectSystem=strict makes everything read-only, /tmp too; a private /tmp would hide the
+    engines from a process that takes over (docs/how-to/upgrade.md)."""
+    service = _service()
+    assert service["ProtectSystem"] == "strict"
+    assert "/tmp" in service.get("ReadWritePaths", "").split()
+    assert "PrivateTmp" not in service
+
+
+def test_the_unit_lets_requests_complete_before_it_kills() -> None:
+    service = _service()
     defaults = ServerSettings()
     assert service.getint("TimeoutStopSec") > defaults.lame_duck_s + defaults.drain_timeout_s
     # With control-group, systemd would send SIGTERM to the engines as well.
@@ -67,3 +86,45 @@ def test_containers_have_time_to_complete_their_requests() -> None:
         assert grace_s > lame_duck_s + ServerSettings().drain_timeout_s
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert (_ROOT / service["build"]["dockerfile"]).is_file()
+
+
+def test_containers_can_load_what_torch_compiles_in_their_temporary_folder() -> None:
+    """The default of a tmpfs is noexec, which forbids to load compiled kernels."""
+    services = yaml.safe_load((_FOLDER / "compose.yaml").read_text())["services"]
+    for service in services.values():
+        assert service["read_only"]
+        (mounted,) = service["tmpfs"]
+        path, _, options = mounted.partition(":")
+        assert path == "/tmp"
+        assert "exec" in options.split(",")
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(200, 0), (503, 1)])
+def test_the_health_check_asks_its_own_container_whatever_proxy_is_set(
+    status: int, exit_code: int
+) -> None:
+    """Docker sets HTTP_PROXY in every container where its client has a proxy."""
+
+    class Ready(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/ready"
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    services = yaml.safe_load((_FOLDER / "compose.yaml").read_text())["services"]
+    (command,) = {tuple(service["healthcheck"]["test"]) for service in services.values()}
+    assert command[:3] == ("CMD", "python3", "-c")
+    assert "8000" in command[3]
+    with http.server.HTTPServer(("127.0.0.1", 0), Ready) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        program = command[3].replace("8000", str(server.server_port))
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "http_proxy": "http://127.0.0.1:1", "no_proxy": ""},
+            check=False, capture_output=True, timeout=30,
+        )  # fmt: skip
+        server.shutdown()
+    assert done.returncode == exit_code, done.stderr

@@ -1,4 +1,4 @@
-"""Changes of the governor survive a restart of the engine.
+"""Restarts of an engine: changes of the governor survive, and those by an operator have no delay.
 
 The engine is `fake_engine.py` with a real governor; gateway, supervisor and channel are real.
 """
@@ -6,9 +6,11 @@ The engine is `fake_engine.py` with a real governor; gateway, supervisor and cha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -49,11 +51,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
     )
 
 
-async def test_governor_changes_are_restored_when_the_engine_restarts(plan: ServePlan) -> None:
-    """Draft length 6, then ceiling 4, which would refuse length 6: the new engine has both.
-
-    The state is read as soon as the engine takes traffic again.
-    """
+@contextlib.asynccontextmanager
+async def serving(plan: ServePlan) -> AsyncIterator[httpx.AsyncClient]:
+    """Yields a client of the admin port once the engine is ready."""
     ready: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(
         serve(plan, on_progress=lambda *_: None, on_ready=ready.set_result)
@@ -62,20 +62,46 @@ async def test_governor_changes_are_restored_when_the_engine_restarts(plan: Serv
         async with asyncio.timeout(40):
             gateway = await ready
             async with httpx.AsyncClient(base_url=gateway.admin_url) as admin:
-                for change in ({"draft_length": 6}, {"ceiling": 4}):
-                    answer = await admin.patch("/admin/governor", json=change)
-                    assert answer.status_code == 200, answer.text
-                refused = await admin.patch("/admin/governor", json={"ceiling": 99})
-                assert refused.status_code == 400
-                pids = plan.engines[0].command.socket.with_name("pids")
-                os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
-                while True:
-                    replica = (await admin.get("/admin/replicas")).json()["replicas"][0]
-                    if (replica["restarts"], replica["state"]) == (1, "ready"):
-                        break
-                    await asyncio.sleep(0.01)
-                state = (await admin.get("/admin/governor")).json()["replicas"]["engine-0"]
+                yield admin
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def wait_restarted(admin: httpx.AsyncClient) -> None:
+    """Return as soon as the engine takes traffic again after its first restart."""
+    while True:
+        replica = (await admin.get("/admin/replicas")).json()["replicas"][0]
+        if (replica["restarts"], replica["state"]) == (1, "ready"):
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_governor_changes_are_restored_when_the_engine_restarts(plan: ServePlan) -> None:
+    """Draft length 6, then ceiling 4, which would refuse length 6: the new engine has both.
+
+    The state is read as soon as the engine takes traffic again.
+    """
+    async with serving(plan) as admin:
+        for change in ({"draft_length": 6}, {"ceiling": 4}):
+            answer = await admin.patch("/admin/governor", json=change)
+            assert answer.status_code == 200, answer.text
+        refused = await admin.patch("/admin/governor", json={"ceiling": 99})
+        assert refused.status_code == 400
+        pids = plan.engines[0].command.socket.with_name("pids")
+        os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
+        await wait_restarted(admin)
+        state = (await admin.get("/admin/governor")).json()["replicas"]["engine-0"]
     assert (state["policy"], state["ceiling"]) == ("fixed", 4)
+
+
+async def test_a_restart_by_an_operator_waits_for_nothing(
+    plan: ServePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failure the engine would be down for a minute."""
+    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 60.0)
+    async with serving(plan) as admin:
+        restart = {"name": "engine-0", "restart": True}
+        answer = await admin.patch("/admin/replicas", json=restart)
+        assert answer.status_code == 202, answer.text
+        await wait_restarted(admin)

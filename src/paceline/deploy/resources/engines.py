@@ -18,6 +18,7 @@ from paceline.deploy.resources.naming import (
     labels,
     metadata,
     selector,
+    service_name,
 )
 from paceline.deploy.resources.pods import (
     CACHE_FOLDER,
@@ -52,6 +53,8 @@ def engine_workload(deployment: Deployment, pool: Pool) -> Resource:
             # Without `replicas`, so that applying the manifest again does not undo the scaling.
             **({} if pool.scales else {"replicas": pool.min_replicas}),
             "revisionHistoryLimit": 3,
+            # The gateways use the new engine before the next one leaves.
+            "minReadySeconds": deployment.times.engine_leave_s,
             # A surge would need GPUs that are idle otherwise.
             "strategy": {
                 "type": "RollingUpdate",
@@ -65,15 +68,14 @@ def engine_workload(deployment: Deployment, pool: Pool) -> Resource:
 
 def engine_service(deployment: Deployment, pool: Pool) -> Resource:
     """The headless Service whose addresses are the replicas of a pool."""
-    name = engine_name(pool)
     leaders = _LEADER if pool.nodes_per_replica > 1 else {}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(deployment, name),
+        "metadata": metadata(deployment, service_name(pool), engine_name(pool)),
         "spec": {
             "clusterIP": "None",
-            "selector": {**labels(name), **leaders},
+            "selector": {**labels(engine_name(pool)), **leaders},
             "ports": [{"name": "http", "port": ENGINE_PORT, "targetPort": "http"}],
         },
     }
@@ -88,11 +90,13 @@ def download_environment(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _leader_worker_set(deployment: Deployment, pool: Pool) -> Resource:
-    name = engine_name(pool)
+    name, times = engine_name(pool), deployment.times
     leader = _serving_container(deployment, pool, _across_nodes(pool))
     worker = {
         **_container(deployment, pool),
         "args": [*_args(deployment, pool), *_across_nodes(pool), "--headless"],
+        # SIGTERM reaches all pods of a replica at once; the leader still completes its requests.
+        "lifecycle": _wait_before_sigterm(times.engine_leave_s + times.drain_s),
     }
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -169,8 +173,12 @@ def _serving_container(
             "timeoutSeconds": 10,
             "failureThreshold": 2,
         },
-        "lifecycle": {"preStop": {"sleep": {"seconds": deployment.times.engine_leave_s}}},
+        "lifecycle": _wait_before_sigterm(deployment.times.engine_leave_s),
     }
+
+
+def _wait_before_sigterm(seconds: int) -> dict[str, Any]:
+    return {"preStop": {"sleep": {"seconds": seconds}}}
 
 
 def _container(deployment: Deployment, pool: Pool) -> dict[str, Any]:

@@ -20,8 +20,17 @@ Resource = dict[str, Any]
 
 
 def engine_name(pool: Pool) -> str:
-    """Name of the pool's Deployment, Service and policies."""
+    """Name of the pool's Deployment or LeaderWorkerSet, of its scaling and policies."""
     return f"engine-{pool.name}"
+
+
+def service_name(pool: Pool) -> str:
+    """Name of the Service whose addresses are the replicas of a pool.
+
+    A LeaderWorkerSet makes a Service of its own name, by which workers find a leader that is not
+    ready yet; if one with that name exists, it makes none, and no replica would start.
+    """
+    return engine_name(pool) if pool.nodes_per_replica == 1 else f"{engine_name(pool)}-leaders"
 
 
 def labels(component: str) -> dict[str, str]:

@@ -91,10 +91,14 @@ def _policy(deployment: Deployment, name: str, component: str, spec: dict[str, A
     }
 
 
+_NODE_LOCAL_DNS = "169.254.20.10/32"
+"""Default address of Kubernetes' NodeLocal DNSCache, which runs in the network of the node."""
+
+
 def _name_servers() -> dict[str, Any]:
-    to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
     ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-    return {"to": [to], "ports": ports}
+    return {"to": [system, {"ipBlock": {"cidr": _NODE_LOCAL_DNS}}], "ports": ports}
 
 
 def _downloads(deployment: Deployment) -> list[dict[str, Any]]:

@@ -35,13 +35,13 @@ def signals(deployment: Deployment, pool: Pool) -> tuple[Signal, Signal]:
     """What the number of replicas follows."""
     namespace = f'namespace="{deployment.namespace}"'
     own = f'{namespace},replica=~"{pool.name}@.+"'
-    # Each gateway reports the queue of every engine, and only its own queue and requests.
+    # Each gateway reports the queue of every engine, and only its own queue and requests. A model
+    # has no queue before its first request, and a new engine has no figures at first.
+    model = f'{namespace},model="{pool.served_name}"'
     waiting = (
+        f"(sum(paceline_admission_queue_length{{{model}}}) or vector(0)) + "
         f"(sum(max by (replica) (paceline_replica_load_requests_waiting{{{own}}})) or vector(0))"
     )
-    if pool is deployment.pools[0]:
-        # The gateway's queue has no label of the pool; the first pool takes most of the requests.
-        waiting = f"sum(paceline_admission_queue_length{{{namespace}}}) + {waiting}"
     # Without samples there is no result, an error for KEDA and HPA: neither then removes replicas.
     running = f"sum(paceline_requests_in_flight{{{own}}})"
     most = max(1, int(MAX_BUSY_FRACTION * pool.slots))
@@ -112,7 +112,7 @@ def adapter_rules(deployment: Deployment) -> dict[str, Any]:
     return {
         "externalRules": [
             {
-                "seriesQuery": "paceline_admission_queue_length",
+                "seriesQuery": "paceline_requests_in_flight",
                 "resources": {"overrides": {"namespace": {"resource": "namespace"}}},
                 "name": {"as": _metric_name(pool, signal)},
                 "metricsQuery": signal.query,

@@ -11,8 +11,8 @@ from paceline.deploy.resources.naming import (
     GATEWAY,
     SETTINGS_MAP,
     Resource,
-    engine_name,
     metadata,
+    service_name,
 )
 from paceline.deploy.resources.pods import start_s
 from paceline.deploy.values import Deployment, Pool
@@ -75,7 +75,7 @@ def gateway_settings(deployment: Deployment) -> dict[str, Any]:
 
 def _pool_entry(deployment: Deployment, pool: Pool) -> dict[str, Any]:
     return {
-        "dns": f"{engine_name(pool)}.{deployment.namespace}.svc:{ENGINE_PORT}",
+        "dns": f"{service_name(pool)}.{deployment.namespace}.svc:{ENGINE_PORT}",
         "name": pool.name,
         "key_file": ENGINE_KEY_FILE,
         "max_in_flight": pool.slots,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from paceline.gateway.admission.queue import AdmissionObserver, AdmissionQueue
 from paceline.gateway.admission.slot_source import SlotClaim, SlotSource
@@ -13,6 +13,18 @@ from paceline.gateway.requests.needs import NeedsKind
 from paceline.gateway.settings import AdmissionSettings
 
 C = TypeVar("C", bound=SlotClaim)
+
+
+class QueuesObserver(Protocol):
+    """Is notified of the queues of all models. Its methods must not block or raise."""
+
+    def of_model(self, model: str) -> AdmissionObserver:
+        """The observer of a queue that begins; a model may get another one after it has left."""
+        ...
+
+    def model_left(self, model: str) -> None:
+        """The queue of a model is dropped; it is empty."""
+        ...
 
 
 class AdmissionQueues(Generic[C]):
@@ -25,7 +37,7 @@ class AdmissionQueues(Generic[C]):
         self,
         settings: AdmissionSettings,
         slots_of: Callable[[str], SlotSource[C]],
-        observer: AdmissionObserver,
+        observer: QueuesObserver,
         peers: PeerWorkers | None = None,
     ) -> None:
         self._settings = settings
@@ -43,7 +55,7 @@ class AdmissionQueues(Generic[C]):
             queue = self._queues[model] = AdmissionQueue(
                 self._settings,
                 self._slots_of(model),
-                self._observer,
+                self._observer.of_model(model),
                 functools.partial(self._peers.num_waiting, model),
             )
         return queue
@@ -73,3 +85,4 @@ class AdmissionQueues(Generic[C]):
             is_idle = not queue.num_held and not queue.num_waiting
             if is_idle and not self._slots_of(model).quotas(NeedsKind()):
                 del self._queues[model]
+                self._observer.model_left(model)

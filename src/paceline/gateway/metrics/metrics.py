@@ -6,7 +6,8 @@ module names metrics. `definitions` lists those of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -98,7 +99,8 @@ class GatewayMetrics:
         )
         self._waiting = Gauge(
             "paceline_admission_queue_length",
-            "Requests that wait in the gateway for a replica.",
+            "Requests that wait in the gateway for a replica; from the first request to the model.",
+            ["model"],
             registry=registry,
         )
         self._buffered = Gauge(
@@ -175,9 +177,13 @@ class GatewayMetrics:
     def continuation_ended(self, result: Continuation) -> None:
         self._continuations.labels(result.value).inc()
 
-    def queue_changed(self, by: int) -> None:
-        """The number of waiting requests has changed by this, which may be negative."""
-        self._waiting.inc(by)
+    def of_model(self, model: str) -> QueueMetrics:
+        """What the queue of a model reports to; its length is 0."""
+        return QueueMetrics(self._waiting.labels(model), self.admission_refused)
+
+    def model_left(self, model: str) -> None:
+        """The queue of a model is dropped."""
+        self._waiting.remove(model)
 
     def buffered_bytes_changed(self, by: int) -> None:
         """The memory reserved for requests and answers changed by this much."""
@@ -227,6 +233,18 @@ class GatewayMetrics:
         scrape.register(Summed(self.registry, of_workers))
         scrape.register(ReplicaCollector(ALL_REPLICA_METRICS, facts))
         return generate_latest(scrape)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMetrics:
+    """The metrics of one model's queue."""
+
+    waiting: Gauge
+    admission_refused: Callable[[AdmissionReason], None]
+
+    def queue_changed(self, by: int) -> None:
+        """The number of waiting requests has changed by this, which may be negative."""
+        self.waiting.inc(by)
 
 
 def _start_at_zero(counter: Counter, values: Iterable[StrEnum]) -> None:

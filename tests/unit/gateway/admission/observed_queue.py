@@ -62,10 +62,19 @@ class ObservedQueue:
     )
     num_slots: int = 1
     length: int = 0
+    models: list[str] = field(default_factory=list)
+    """Those that have a queue, of `AdmissionQueues`."""
     refused: Counter[RefusalReason] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.queue = AdmissionQueue(self.settings, OneReplica(self), self)
+
+    def of_model(self, model: str) -> ObservedQueue:
+        self.models.append(model)
+        return self
+
+    def model_left(self, model: str) -> None:
+        self.models.remove(model)
 
     def queue_changed(self, by: int) -> None:
         self.length += by

@@ -26,6 +26,7 @@ async def test_queues_of_models_that_left_are_dropped() -> None:
     old = admissions.of("old")
     observed.num_slots = 0
     admissions.of("new")
+    assert observed.models == ["new"]
     assert admissions.of("old") is not old
 
 

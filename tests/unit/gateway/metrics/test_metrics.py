@@ -93,13 +93,18 @@ def test_retries_and_continuations_are_counted_from_zero() -> None:
 
 def test_queue_and_refusals_are_counted_from_zero() -> None:
     metrics = GatewayMetrics()
-    assert "paceline_admission_queue_length 0.0" in rendered(metrics)
-    metrics.queue_changed(1)
-    metrics.queue_changed(1)
-    metrics.queue_changed(-1)
-    metrics.admission_refused(RefusalReason.DEADLINE)
+    small, large = metrics.of_model("small"), metrics.of_model("large")
+    assert 'paceline_admission_queue_length{model="small"} 0.0' in rendered(metrics)
+    small.queue_changed(1)
+    small.queue_changed(1)
+    small.queue_changed(-1)
+    large.queue_changed(3)
+    large.admission_refused(RefusalReason.DEADLINE)
     text = rendered(metrics)
-    assert "paceline_admission_queue_length 1.0" in text
+    assert 'paceline_admission_queue_length{model="small"} 1.0' in text
+    assert 'paceline_admission_queue_length{model="large"} 3.0' in text
+    metrics.model_left("large")
+    assert 'paceline_admission_queue_length{model="large"}' not in rendered(metrics)
     assert 'paceline_admission_refused_total{reason="deadline"} 1.0' in text
     assert 'paceline_admission_refused_total{reason="queue_full"} 0.0' in text
 

@@ -31,6 +31,11 @@ class Refused:
     def __init__(self) -> None:
         self.reasons: list[RefusalReason] = []
 
+    def of_model(self, model: str) -> Refused:
+        return self
+
+    def model_left(self, model: str) -> None: ...
+
     def queue_changed(self, by: int) -> None: ...
 
     def admission_refused(self, reason: RefusalReason) -> None:

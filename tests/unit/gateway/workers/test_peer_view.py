@@ -24,6 +24,11 @@ from unit.gateway.conftest import FixedReplicas
 
 
 class IgnoringObserver:
+    def of_model(self, model: str) -> IgnoringObserver:
+        return self
+
+    def model_left(self, model: str) -> None: ...
+
     def queue_changed(self, by: int) -> None: ...
 
     def admission_refused(self, reason: RefusalReason) -> None: ...

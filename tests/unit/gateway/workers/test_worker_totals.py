@@ -33,7 +33,8 @@ def metrics_of(num_completed: int, num_waiting: int = 0) -> MetricsReport:
     for _ in range(num_completed):
         metrics.request_ended(Outcome.COMPLETED)
         RequestTimes(metrics).sent_upstream(1)
-    metrics.queue_changed(num_waiting)
+    if num_waiting:
+        metrics.of_model("m").queue_changed(num_waiting)
     return MetricsReport(metrics.samples())
 
 
@@ -46,7 +47,7 @@ def test_counters_histograms_and_the_queue_add_up() -> None:
     assert shown['paceline_requests_total{outcome="refused"}'] == 0
     assert shown["paceline_queue_seconds_count"] == 7
     assert shown['paceline_queue_seconds_bucket{le="+Inf"}'] == 7
-    assert shown["paceline_admission_queue_length"] == 3
+    assert shown['paceline_admission_queue_length{model="m"}'] == 3
 
 
 def test_the_metric_names_do_not_depend_on_the_number_of_workers() -> None:
@@ -80,7 +81,7 @@ def test_an_ended_worker_keeps_its_counts_and_loses_its_requests() -> None:
     shown = page(totals.samples())
     assert shown['paceline_requests_total{outcome="completed"}'] == 113
     assert shown["paceline_queue_seconds_count"] == 113
-    assert shown["paceline_admission_queue_length"] == 4
+    assert shown['paceline_admission_queue_length{model="m"}'] == 4
 
 
 def test_requests_in_flight_add_up() -> None:
