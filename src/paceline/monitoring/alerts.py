@@ -29,6 +29,9 @@ MAX_KV_USAGE_FRACTION = 0.9
 """The last tenth is gone within a few long prompts; then vLLM preempts requests."""
 MAX_QUEUE_P99_S = 0.5
 """Also a bucket of the histogram, so the quantile is exact there."""
+MIN_AVAILABILITY = 0.95
+"""The fast alert on the error budget needs 14.4 times the budget: here 72 % of the requests. Below
+0.93 it could never fire."""
 _MIN_FAILED = 10
 """Fewer failures in the longer window say little about a rate. Chosen empirically."""
 
@@ -45,8 +48,11 @@ class AlertOptions:
     """Replaces the times above 0 that conditions must hold, to try the rules; None keeps them."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.availability < 1:
-            raise ValueError(f"availability is {self.availability}; it must be between 0 and 1")
+        if not MIN_AVAILABILITY <= self.availability < 1:
+            raise ValueError(
+                f"availability is {self.availability}; it must be at least {MIN_AVAILABILITY} and "
+                "below 1"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +78,55 @@ def alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Alert, ...]:
 
 
 def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Alert, ...]:
-    ready, opened = STATE_VALUES["ready"], BREAKER_VALUES[BreakerState.OPEN]
+    ready, down = STATE_VALUES["ready"], STATE_VALUES["down"]
+    opened = BREAKER_VALUES[BreakerState.OPEN]
+    up = f'up{{job="{options.job}"}}'
     state = queries.gauge("paceline_replica_state")
     breaker = queries.gauge_over("max_over_time", "paceline_breaker_state", "1m")
     running = queries.gauge("paceline_replica_load_requests_running")
     tokens = queries.increase("paceline_replica_load_generation_tokens_total", "2m")
+    all_tokens = queries.counter("paceline_replica_load_generation_tokens_total")
     restarts = queries.increase("paceline_replica_restarts_total", "15m")
     kv_usage = queries.gauge("paceline_replica_load_kv_usage_fraction")
     queue = queries.quantile(0.99, "paceline_queue_seconds", "5m", by="job")
     return (
         Alert(
             "PacelineGatewayDown", "paceline-serving",
-            f'up{{job="{options.job}"}} == 0', "1m", "critical",
-            "Prometheus cannot read the gateway {{ $labels.instance }}.",
+            # Without a target there is no series `up`: no pod, or another job label.
+            f"{up} == 0 or absent({up})", "1m", "critical",
+            "Prometheus cannot read {{ with $labels.instance }}the gateway {{ . }}{{ else }}any "
+            "gateway{{ end }}.",
             "The process has ended or hangs, and its clients get no answers; or only the admin "
             "port is unreachable, and every other alert is blind.",
             "Look at /health on the data port and at the gateway's log; check "
-            "server.admin_host, the network policy and the scrape configuration.",
+            "server.admin_host, the network policy and the scrape configuration, and that it gives "
+            "the gateways this job label.",
         ),
         Alert(
             "PacelineNoReplicaReady", "paceline-serving",
-            f"sum by (job, instance) ({state} == bool {ready}) == 0", "2m", "critical",
+            # Also without any replica, where there is no series of a state.
+            f"{up} == 1 unless on (job, instance) {state} == {ready}", "2m", "critical",
             "No replica of the gateway {{ $labels.instance }} is ready.",
             "Every request gets a 503.",
             "GET /admin/replicas says for each replica why it is not ready; local engines have "
             "their own logs. Engines that load a large model at the start need longer than this "
             "alert waits.",
         ),
+        Alert(
+            "PacelineReplicaDown", "paceline-serving",
+            f"{state} == {down}", "5m", "warning",
+            "{{ $labels.replica }} has been down for five minutes.",
+            "The other replicas of its model carry its load; without any, requests to it get "
+            "a 503.",
+            "GET /admin/replicas says why it is down. Start its server, or remove it with DELETE "
+            "/admin/replicas; the gateway restarts a local engine, whose log has the reason.",
+        ),
         *_burn_alerts(options, queries),
         Alert(
             "PacelineNoProgress", "paceline-serving",
-            f"{running} > 0 and {tokens} == 0", "3m", "critical",
+            # A replica that computes embeddings only never has tokens. Others have those of the
+            # warm-up.
+            f"{running} > 0 and {tokens} == 0 and {all_tokens} > 0", "3m", "critical",
             "{{ $labels.replica }} has {{ $value }} running requests and produces no tokens.",
             "These requests hold memory and their clients wait; the gateway sends new ones to "
             "other replicas, if there are any.",
@@ -124,7 +148,8 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
             "Streams continue on other replicas where there are any; its prefix cache and its "
             "governor's estimates are lost.",
             "The engine's log has the reason: out of memory (lower gpu_memory_utilization, "
-            "max_model_len or max_num_seqs), a driver error, or a hang that the gateway ended.",
+            "max_model_len or max_num_seqs), a driver error, or a hang that the gateway ended. "
+            "paceline draft swap and PATCH /admin/replicas restart engines too.",
         ),
         Alert(
             "PacelineKvCacheNearlyFull", "paceline-serving",

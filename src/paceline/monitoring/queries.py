@@ -38,6 +38,10 @@ class MetricQueries:
         """The value now."""
         return self._select(name, "gauge", where)
 
+    def counter(self, name: str, where: Where | None = None) -> str:
+        """The count since the counter began."""
+        return self._select(name, "counter", where)
+
     def gauge_over(self, function: str, name: str, window: str, where: Where | None = None) -> str:
         """A function such as max_over_time of the values in a window."""
         return f"{function}({self._select(name, 'gauge', where)}[{window}])"

@@ -82,6 +82,10 @@ class MonitoredGateway:
             self.send("broken")
         self.threads.submit(self._keep_failing, 15.0)
 
+    def fail_health_checks(self) -> None:
+        fault = [{"kind": "status", "status": 500, "route": "health"}]
+        HTTP.post(f"{self.remotes['broken']}/mock_vllm/faults", json=fault)
+
     def _keep_failing(self, seconds: float) -> None:
         """Without requests the breaker stays half open, and a scrape may miss that it opened."""
         end_s = time.monotonic() + seconds
@@ -121,6 +125,7 @@ CONDITIONS: Sequence[tuple[Callable[[MonitoredGateway], None], tuple[str, ...]]]
         MonitoredGateway.fail_requests,
         ("PacelineBreakerOpen", "PacelineErrorBudgetBurnsFast", "PacelineErrorBudgetBurns"),
     ),
+    (MonitoredGateway.fail_health_checks, ("PacelineReplicaDown",)),
     (MonitoredGateway.reject_drafts, ("PacelineAcceptanceLow",)),
     (MonitoredGateway.break_the_policy, ("PacelineGovernorFailing",)),
     (MonitoredGateway.shift_acceptance, ("PacelineDraftNoLongerFits",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -59,12 +60,24 @@ def test_each_alert_says_what_it_costs_and_what_to_do() -> None:
 
 def test_options_change_job_budget_and_times() -> None:
     by_name = {rule["alert"]: rule for rule in rules(job="llm", availability=0.99, hold="10s")}
-    assert by_name["PacelineGatewayDown"]["expr"] == 'up{job="llm"} == 0'
+    assert by_name["PacelineGatewayDown"]["expr"] == 'up{job="llm"} == 0 or absent(up{job="llm"})'
+    assert 'up{job="llm"} == 1' in by_name["PacelineNoReplicaReady"]["expr"]
     assert "> 0.144 and" in by_name["PacelineErrorBudgetBurnsFast"]["expr"]  # 14.4 x 0.01
     assert by_name["PacelineQueueSlow"]["for"] == "10s"
     assert by_name["PacelineEngineRestarted"]["for"] == "0s"
     with pytest.raises(ValueError, match="availability is 1"):
         AlertOptions(availability=1)
+
+
+def test_an_error_budget_so_large_that_an_alert_could_not_fire_is_refused() -> None:
+    """The fast alert needs 14.4 times the budget: of 0.07 more than all requests."""
+    with pytest.raises(ValueError, match=r"availability is 0\.93; it must be at least 0\.95"):
+        AlertOptions(availability=0.93)
+    for rule in rules(availability=0.95):
+        if "Burns" in rule["alert"]:
+            limits = [float(text) for text in re.findall(r"> ([0-9.]+) and", rule["expr"])]
+            assert len(limits) == 2
+            assert max(limits) < 1
 
 
 def test_every_outcome_is_classified_for_the_error_budget() -> None:

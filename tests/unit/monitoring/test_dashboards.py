@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.monitoring.dashboards import DASHBOARDS
+from paceline.monitoring.dashboards import DASHBOARDS, model
 from paceline.monitoring.dashboards.model import render_dashboard
 from paceline.monitoring.queries import MetricQueries
 from unit.monitoring.grafana_model import find_misfits
@@ -22,6 +23,10 @@ NAMES = sorted(DASHBOARDS)
 def document_of(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(render_dashboard(DASHBOARDS[name](QUERIES)))
     return document
+
+
+def test_the_examples_of_the_docstrings_are_right() -> None:
+    assert doctest.testmod(model) == (0, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

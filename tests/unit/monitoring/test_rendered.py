@@ -55,7 +55,8 @@ def test_a_metric_renamed_in_the_code_stops_the_build(name: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--for", "soon"], ["--availability", "1"], ["--job", 'a"b'], ["--output", "/dev/null/x"],
+        ["--for", "soon"], ["--availability", "1"], ["--availability", "0.9"],
+        ["--job", 'a"b'], ["--output", "/dev/null/x"],
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(tmp_path: Path, options: list[str]) -> None:

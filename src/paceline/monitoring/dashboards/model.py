@@ -35,6 +35,17 @@ class Query:
     """A template of Grafana, such as {{replica}}."""
 
 
+def by_replica(aggregation: Literal["max", "sum"], expr: str, what: str = "") -> Query:
+    """One line for each replica, with `what` after its name.
+
+    `max` for what every gateway reads of the replica, `sum` for what each gateway has of its own.
+
+    >>> by_replica("max", "paceline_replica_state", "state")
+    Query(expr='max by (replica) (paceline_replica_state)', legend='{{replica}} state')
+    """
+    return Query(f"{aggregation} by (replica) ({expr})", f"{{{{replica}}}} {what}".rstrip())
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """Values over time as lines."""

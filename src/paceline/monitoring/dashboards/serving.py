@@ -14,6 +14,7 @@ from paceline.monitoring.dashboards.model import (
     Query,
     Row,
     States,
+    by_replica,
 )
 from paceline.monitoring.queries import MetricQueries
 
@@ -105,6 +106,7 @@ def _latency(queries: MetricQueries) -> tuple[Lines, ...]:
 
 def _queue(queries: MetricQueries) -> tuple[Lines, ...]:
     refused = queries.rate("paceline_admission_refused_total", WINDOW)
+    waiting = queries.gauge("paceline_admission_queue_length")
     return (
         Lines(
             "Time in the gateway's queue",
@@ -116,7 +118,7 @@ def _queue(queries: MetricQueries) -> tuple[Lines, ...]:
         Lines(
             "Requests that wait in the gateway",
             "The engines' own queues are under Engines.",
-            (Query(f"sum({queries.gauge('paceline_admission_queue_length')})", "waiting"),),
+            (Query(f"sum by (model) ({waiting})", "{{model}}"),),
         ),
         Lines(
             "Refused because of overload",
@@ -136,13 +138,13 @@ def _replicas(queries: MetricQueries) -> tuple[Lines | States, ...]:
         States(
             "State",
             "As the gateway sees it.",
-            (Query(f"max by (replica) ({state})", "{{replica}}"),),
+            (by_replica("max", state),),
             {value: (name, _COLORS_OF_STATES[name]) for name, value in STATE_VALUES.items()},
         ),
         States(
             "Circuit breakers",
             "The worst state in any gateway. An open breaker takes no requests.",
-            (Query(f"max by (replica) ({breaker})", "{{replica}}"),),
+            (by_replica("max", breaker),),
             {
                 value: (name.value, _COLORS_OF_BREAKERS[name])
                 for name, value in BREAKER_VALUES.items()
@@ -151,12 +153,12 @@ def _replicas(queries: MetricQueries) -> tuple[Lines | States, ...]:
         Lines(
             "Requests in flight",
             "Sent by these gateways.",
-            (Query(f"sum by (replica) ({in_flight})", "{{replica}}"),),
+            (by_replica("sum", in_flight),),
         ),
         Lines(
             "Restarts in an hour",
             "Of local engines.",
-            (Query(f"max by (replica) ({restarts})", "{{replica}}"),),
+            (by_replica("max", restarts),),
         ),
     )
 
@@ -172,7 +174,7 @@ def _engines(queries: MetricQueries) -> tuple[Lines, ...]:
         Lines(
             "KV cache in use",
             "Above the line further requests soon wait or preempt others.",
-            (Query(f"max by (replica) ({kv_usage})", "{{replica}}"),),
+            (by_replica("max", kv_usage),),
             "percentunit",
             limit=MAX_KV_USAGE_FRACTION,
         ),
@@ -180,22 +182,22 @@ def _engines(queries: MetricQueries) -> tuple[Lines, ...]:
             "Running and waiting requests",
             "By the engines' own metrics.",
             (
-                Query(f"max by (replica) ({running})", "{{replica}} running"),
-                Query(f"max by (replica) ({waiting})", "{{replica}} waiting"),
+                by_replica("max", running, "running"),
+                by_replica("max", waiting, "waiting"),
             ),
         ),
         Lines(
             "Output tokens per second, preemptions per second",
             "By the engines' own metrics.",
             (
-                Query(f"max by (replica) ({tokens})", "{{replica}} tokens"),
-                Query(f"max by (replica) ({preemptions})", "{{replica}} preemptions"),
+                by_replica("max", tokens, "tokens"),
+                by_replica("max", preemptions, "preemptions"),
             ),
         ),
         Lines(
             "Prompt tokens found in the prefix cache",
             "Since the start of the engine.",
-            (Query(f"max by (replica) ({hits})", "{{replica}}"),),
+            (by_replica("max", hits),),
             "percentunit",
         ),
     )

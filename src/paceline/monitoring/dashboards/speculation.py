@@ -13,6 +13,7 @@ from paceline.monitoring.dashboards.model import (
     Scatter,
     States,
     Unit,
+    by_replica,
 )
 from paceline.monitoring.queries import MetricQueries
 
@@ -57,14 +58,14 @@ def _efficiency(queries: MetricQueries) -> tuple[Lines, ...]:
             "Draft tokens per second",
             "Drafted and verified, and accepted of these.",
             (
-                Query(f"{by} ({drafted})", "{{replica}} drafted"),
-                Query(f"{by} ({accepted})", "{{replica}} accepted"),
+                by_replica("sum", drafted, "drafted"),
+                by_replica("sum", accepted, "accepted"),
             ),
         ),
         Lines(
             "Engine steps per second",
             "Each step yields one token per request, and the accepted draft tokens.",
-            (Query(f"{by} ({steps})", "{{replica}}"),),
+            (by_replica("sum", steps),),
         ),
     )
 
@@ -79,8 +80,8 @@ def _governor(queries: MetricQueries) -> tuple[Lines, ...]:
             "Draft length",
             "Draft tokens per request in the last plan; 0 is off.",
             (
-                Query(f"max by (replica) ({length})", "{{replica}}"),
-                Query(f"max by (replica) ({ceiling})", "{{replica}} ceiling"),
+                by_replica("max", length),
+                by_replica("max", ceiling, "ceiling"),
             ),
         ),
         Lines(
@@ -88,8 +89,8 @@ def _governor(queries: MetricQueries) -> tuple[Lines, ...]:
             "Output tokens per second. Expected by the governor for the present draft length; "
             "measured over the last decode-only steps.",
             (
-                Query(f"max by (replica) ({expected})", "{{replica}} expected"),
-                Query(f"max by (replica) ({measured})", "{{replica}} measured"),
+                by_replica("max", expected, "expected"),
+                by_replica("max", measured, "measured"),
             ),
         ),
         Lines(
@@ -135,9 +136,9 @@ def _reasons(queries: MetricQueries) -> tuple[Lines | States, ...]:
             "Changes and errors per second",
             "Changes of the draft length, steps with the static setting, errors of the policy.",
             (
-                Query(f"sum by (replica) ({changes})", "{{replica}} changes"),
-                Query(f"sum by (replica) ({safe})", "{{replica}} static steps"),
-                Query(f"sum by (replica) ({errors})", "{{replica}} errors"),
+                by_replica("sum", changes, "changes"),
+                by_replica("sum", safe, "static steps"),
+                by_replica("sum", errors, "errors"),
             ),
         ),
     )
