@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import ipaddress
 import json
 import urllib.error
 import urllib.parse
@@ -59,17 +61,33 @@ def send_to_admin(
     if admin_key is not None:
         headers["authorization"] = f"Bearer {admin_key}"
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        request = urllib.request.Request(url, data, headers, method=method)
+        with _opener(request).open(request, timeout=_TIMEOUT_S) as answer:
             document: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_BYTES))
     except urllib.error.HTTPError as error:
         raise click.ClickException(_message(error)) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.InvalidURL) as error:
         raise click.ClickException(
             f"{url} cannot be reached ({error}). Give the admin port with --admin-url"
         ) from None
     return document
+
+
+def _opener(request: urllib.request.Request) -> urllib.request.OpenerDirector:
+    """Without the proxy of the environment for this machine: the proxy would get the key, and ask
+    itself."""
+    host = urllib.parse.urlsplit(request.full_url).hostname or ""
+    if _is_loopback(host):
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def _message(error: urllib.error.HTTPError) -> str:

@@ -149,7 +149,8 @@ class EngineSettings(_Frozen):
     """Time limit for an engine to become ready (loading, compiling, warm-up), in seconds."""
     max_restart_delay_s: Seconds = 60.0
     """Longest wait before an engine that has ended is started again, in seconds. The wait is 0.5
-    after the first failure and doubles with each further one, until an engine serves a minute."""
+    after the first failure and doubles with each further one, until an engine serves a minute. A
+    restart on request has none."""
     log_folder: Path | None = None
     """Folder of the engines' logs; by default in the user's state folder."""
 
