@@ -44,7 +44,7 @@ PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh
 
 .PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-fleet unit-gateway \
     unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
-    test-clients test-slow chaos soak fuzz mutation lint check clean site
+    test-clients test-slow chaos soak fuzz mutation check-deploy lint check clean site
 
 help:
 	@sed -n '3,12s/^#   //p' Makefile
@@ -180,6 +180,10 @@ mutation: $(DEV)
 	    -r requirements-mutation.lock
 	@$(BIN)/python -m benchmarks.mutation --cosmic-ray $(CLIENTS)/mutation \
 	    --state $(CLIENTS)/mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(FILES)
+
+# What `paceline deploy render` writes and the Containerfiles, for two linters of other makers.
+check-deploy: $(DEV)
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/check-deploy.sh
 
 check: lint test-unit
 
