@@ -104,7 +104,7 @@ def test_metrics_that_cannot_be_read_fail_the_probe(
 def test_the_probe_asks_its_own_pod_whatever_proxy_downloads_use(
     metrics_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a company's proxy, an overlay sets HTTP_PROXY for the weights."""
+    """With a company's proxy, an overlay sets HTTP_PROXY for the weights."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
