@@ -12,7 +12,8 @@ from benchmarks.claims.spread import Spread
 
 DOCUMENT = "docs/experiments/mutation.md"
 NOT_MEASURED = {
-    "setting": ("At most 40 changes of each module", "at most 25 of each", "95 % confidence")
+    "setting": ("At most 40 changes of each module", "at most 25 of each", "95 % confidence"),
+    "observed": ("noticed 732; in the module that runs a request, 9 of 25 changes survived",),
 }
 RESULTS = ("mutation-governor-2026-11-22.json", "mutation-gateway-2026-11-23.json")
 
@@ -26,6 +27,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
 def _claims_of(result: Mapping[str, Any]) -> Iterator[Claim]:
     folders = defaultdict(list)
     for one in result["files"]:
+        if not one["num_tested"]:
+            continue  # declarations only
         parent = PurePosixPath(one["file"]).parent
         folders[str(parent.relative_to("src/paceline"))].append(one)
     for folder, files in folders.items():
