@@ -66,9 +66,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         result["duration_s"] / result["num_faults_injected"]
         for result in (read("soak-kills-2026-11-23-3.json"), read("soak-kills-2026-11-23-5.json"))
     )
-    yield claim(
-        "kills came {faster:.1f} and {fastest:.1f} s apart", faster=faster, fastest=fastest
-    )
+    yield claim("kills came {faster:.1f} and {fastest:.1f} s apart", faster=faster, fastest=fastest)
     beyond = sum(
         kind["num_beyond_limit"] for kind in read("soak-kills-2026-11-23-6.json")["kinds"].values()
     )
