@@ -84,6 +84,7 @@ class Telemetry:
             "expected_goodput_tokens_per_s": None if plan is None else plan.expected_tokens_per_s,
             "draft_length_changes_total": self._changes_total,
             "last_change_reason": self._last_change_reason,
+            "settled_length": self._length,
             "seconds_total": self._seconds_total,
             "off_seconds_total": self._off_seconds_total,
             "exploring_seconds_total": self._exploring_seconds_total,

@@ -27,11 +27,13 @@ def test_the_reason_of_the_last_change_is_kept() -> None:
         method="draft_model",
         make_policy=lambda name, **_: Planned(*plans),
     )
-    reasons = []
+    reasons, settled = [], []
     for _ in plans:
         controller.plan(LOAD)
         reasons.append(controller.state()["last_change_reason"])
+        settled.append(controller.state()["settled_length"])
     assert reasons == [None, None, None, "change", "change"]
+    assert settled == [4, 4, 4, 0, 0]
 
 
 def test_time_is_counted_by_its_use() -> None:

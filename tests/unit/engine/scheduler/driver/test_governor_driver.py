@@ -257,6 +257,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "expected_goodput_tokens_per_s",
         "draft_length_changes_total",
         "last_change_reason",
+        "settled_length",
         "seconds_total",
         "off_seconds_total",
         "exploring_seconds_total",
