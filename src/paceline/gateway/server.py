@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.gateway.admin.admin_app import AdminApp
@@ -17,16 +17,18 @@ from paceline.gateway.admin.draft_swaps import DraftSwaps
 from paceline.gateway.admin.engine_drafts import EngineDrafts, NoEngines
 from paceline.gateway.admin.engine_restarts import EngineRestarts
 from paceline.gateway.admin.governor_changes import GovernorChanges
+from paceline.gateway.admin.governor_control import send_to_governors
 from paceline.gateway.data_port import DataPort, owned_task
 from paceline.gateway.fleet import Fleet
 from paceline.gateway.http.listening import Listening, PortTaken, bind, is_bound_to, serving
 from paceline.gateway.hung_replicas import HungReplicas, read_activity
+from paceline.gateway.live_view.live_view import LiveView
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.stall_detection import StallLimits
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.time_limits import ADMIN_DRAIN_S
+from paceline.gateway.time_limits import ADMIN_DRAIN_S, LIVE_VIEW_GOVERNOR_S
 from paceline.gateway.workers.pool import WorkerPool
 
 
@@ -49,6 +51,7 @@ class RunningGateway:
     _restarts: EngineRestarts
     _swaps: DraftSwaps
     _gate: ChangeGate
+    _live: LiveView
     _servers: tuple[asyncio.Task[None], ...] = ()
 
     @property
@@ -67,6 +70,7 @@ class RunningGateway:
         """The same, but leave new connections to another process that has the sockets."""
         self._data.discourage(is_accepting=False)
         self._admin.discourage(is_accepting=False)
+        self._live.end_streams()
 
     @property
     def restarting(self) -> Sequence[str]:
@@ -91,6 +95,13 @@ class RunningGateway:
         done, _ = await asyncio.wait(self._servers, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
+
+
+async def _fetch_states(fleet: Fleet) -> dict[str, Mapping[str, object]]:
+    """The states of the governors by replica, without those that did not answer in time."""
+    governed = [replica for replica in fleet.replicas() if replica.control_socket is not None]
+    answers = await send_to_governors(governed, {"op": "state"}, LIVE_VIEW_GOVERNOR_S)
+    return {answer.replica: answer.state for answer in answers if answer.state is not None}
 
 
 async def _at_once(fleet: Fleet) -> None:
@@ -158,6 +169,9 @@ async def serve_gateway(
                 before_restart,
             )
             swaps = DraftSwaps(drafts or NoEngines(), fleet, restarts)
+            live = LiveView(
+                fleet, data.traffic, metrics, lambda: _fetch_states(fleet), data.worker_samples
+            )
             admin = AdminApp(
                 settings,
                 fleet,
@@ -168,12 +182,14 @@ async def serve_gateway(
                 restarts,
                 swaps,
                 gate,
+                live,
             )
             hung = HungReplicas(fleet, data, StallLimits.of(settings), read_activity, on_hung)
             async with (
                 restarts,
                 swaps,
                 serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
+                live.running(),  # it shows the drain of the data port, and ends its streams after
                 data.serving(fleet, data_socket) as data_task,
                 owned_task(hung.run()),
             ):
@@ -190,6 +206,7 @@ async def serve_gateway(
                     _restarts=restarts,
                     _swaps=swaps,
                     _gate=gate,
+                    _live=live,
                     _servers=(data_task, admin_port.task),
                 )
 

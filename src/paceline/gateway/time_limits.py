@@ -62,6 +62,20 @@ DRAFT_WAIT_S = 600.0
 """In a swap of the draft, an engine waits at most this long until enough others serve. Chosen
 empirically: a crashed engine is ready again within minutes."""
 
+# Live view
+
+LIVE_VIEW_PERIOD_S = 1.0
+"""Time between two snapshots of /dashboard. Chosen empirically: a snapshot takes milliseconds, and
+people do not read faster."""
+LIVE_VIEW_GOVERNOR_S = 0.8
+"""A governor must answer a snapshot within this time; without an answer its figures are missing."""
+LIVE_VIEW_SEND_TIMEOUT_S = 10.0
+"""A viewer that does not read for this long is dropped. Chosen empirically."""
+LIVE_VIEW_SESSION_S = 28_800.0
+"""A login to /dashboard ends after this time: a working day."""
+LOGIN_TIMEOUT_S = 10.0
+"""The form with the key must arrive within this time."""
+
 # Processes
 
 ADMIN_DRAIN_S = 1

@@ -73,8 +73,8 @@ class TerminalOutput:
             self._out.print(f"\nReady after {duration_s:.0f} s. Try:\n\n{examples}\n", markup=False)
             curl = _curl(self._keys.admin_key_file, "PACELINE_ADMIN_KEY")
             self._out.print(
-                f"Show draft length and policy: {curl} {gateway.admin_url}/admin/governor    "
-                "Stop: Ctrl-C"
+                f"Show draft length and policy: {curl} {gateway.admin_url}/admin/governor\n"
+                f"Watch it live: {gateway.admin_url}/dashboard    Stop: Ctrl-C"
             )
 
     def _stop(self) -> None:

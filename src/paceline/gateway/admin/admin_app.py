@@ -1,4 +1,4 @@
-"""The ASGI application of the admin port: metrics, governors, drafts, recordings, replicas.
+"""The ASGI application of the admin port: metrics, governors, drafts, replicas, the live view.
 
 Without a key it must stay on loopback. The checks of the Host header and of the JSON content type
 stop web pages in a browser on the same machine (DNS rebinding, cross-origin requests). A key has a
@@ -29,7 +29,7 @@ from paceline.gateway.admin.replica_admin import (
     restart_replica,
 )
 from paceline.gateway.fleet import Fleet
-from paceline.gateway.http.asgi import Receive, Scope, Send, header, send_body, send_json
+from paceline.gateway.http.asgi import Receive, Scope, Send, send_body, send_json
 from paceline.gateway.http.body import ClientGone, check_headers, read_body
 from paceline.gateway.http.errors import (
     Problem,
@@ -41,8 +41,9 @@ from paceline.gateway.http.errors import (
 )
 from paceline.gateway.http.strict_json import parse_object
 from paceline.gateway.keys.access import AdminAccess, Operator
-from paceline.gateway.keys.hosts import is_trusted_host
 from paceline.gateway.keys.roles import Role
+from paceline.gateway.live_view.live_view import LiveView
+from paceline.gateway.live_view.routes import DashboardRoutes
 from paceline.gateway.metrics.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
@@ -77,6 +78,7 @@ class AdminApp:
         restarts: EngineRestarts,
         swaps: DraftSwaps,
         gate: ChangeGate,
+        live: LiveView,
     ) -> None:
         """`fetch_worker_samples` returns the metrics of the worker processes."""
         self._restarts = restarts
@@ -89,6 +91,7 @@ class AdminApp:
         self._changes = changes
         self._fetch_worker_samples = fetch_worker_samples
         self._access = AdminAccess(settings)
+        self._dashboard = DashboardRoutes(live, self._access)
         self._audit = AuditLog(settings.keys.audit_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,19 +112,15 @@ class AdminApp:
         self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry
     ) -> None:
         path, method = scope["path"], scope["method"]
+        if self._dashboard.serves(path):
+            visit = await self._dashboard.answer(scope, receive, send)
+            entry.status, entry.error = visit.status, visit.error
+            if visit.operator is not None:
+                entry.set_operator(visit.operator)
+            return
         operator = self._access.authenticate(scope)
-        entry.holder, entry.key_id, entry.role = operator.name, operator.key_id, operator.role
-        if not operator.may_name_any_host and not is_trusted_host(
-            header(scope, b"host"), (self._settings.admin_host.lower(),)
-        ):
-            raise Refusal(
-                Problem(
-                    403,
-                    "The Host header must name localhost, an IP address or the configured "
-                    "server.admin_host.",
-                    "host_not_allowed",
-                )
-            )
+        entry.set_operator(operator)
+        self._access.check_host(scope, operator)
         methods = _METHODS.get(path)
         if methods is None:
             raise Refusal(not_found(path))

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from paceline.gateway.http.asgi import Scope
+from paceline.gateway.keys.access import Operator
 from paceline.gateway.keys.record import KeysUnusable
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,10 @@ class AuditEntry:
             query=bytes(scope["query_string"]).decode("latin-1")[:_MAX_QUERY_CHARS],
             client=client[0] if client else None,
         )
+
+    def set_operator(self, operator: Operator) -> None:
+        """Keep who sent the request."""
+        self.holder, self.key_id, self.role = operator.name, operator.key_id, operator.role
 
     def set_change(self, body: dict[str, Any]) -> None:
         """Keep the body, with secrets replaced. Of a long one, keep the start of its JSON."""

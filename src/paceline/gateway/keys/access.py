@@ -28,6 +28,12 @@ _HOST_NOT_ALLOWED = Problem(
     closes_connection=True,
 )
 
+_ADMIN_HOST_NOT_ALLOWED = Problem(
+    403,
+    "The Host header must name localhost, an IP address or the configured server.admin_host.",
+    "host_not_allowed",
+)
+
 
 class DataAccess:
     """Authentication on the data port. Raises `KeysUnusable` when its files cannot be used."""
@@ -80,6 +86,12 @@ class AdminAccess:
         self._keys = None if path is None else KeyFile(path)
         self._open_paths = () if settings.keys.metrics_need_key else ("/metrics",)
         self._is_on_network = not is_loopback(settings.admin_host)
+        self._host = settings.admin_host.lower()
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the port requires a key."""
+        return self._keys is not None
 
     def authenticate(self, scope: Scope) -> Operator:
         """The sender of this request. Raises `Refusal` (401).
@@ -91,8 +103,33 @@ class AdminAccess:
             return Operator(Role.ADMIN, self._is_on_network)
         if scope["path"] in self._open_paths:
             return Operator(Role.READ, self._is_on_network)
-        holder = _authenticate(self._keys, scope)
-        return Operator(holder.role, True, holder.name, holder.key_id)
+        return _operator(_authenticate(self._keys, scope))
+
+    def operator_with(self, key: str) -> Operator | None:
+        """The holder of this key; None where it is not valid, or none is required."""
+        if self._keys is None:
+            return None
+        found = self._keys.ring().authenticate(f"Bearer {key}", time.time())
+        return None if isinstance(found, Problem) else _operator(found)
+
+    def operator_of(self, key_id: str) -> Operator | None:
+        """The holder of the key with this id, which was authenticated before; None once it is not
+        valid any more."""
+        if self._keys is None:
+            return None
+        found = self._keys.ring().holder_of(key_id, time.time())
+        return None if found is None else _operator(found)
+
+    def check_host(self, scope: Scope, operator: Operator) -> None:
+        """Refuse a Host header that may come from a web page of another site. Raises `Refusal`."""
+        if not operator.may_name_any_host and not is_trusted_host(
+            header(scope, b"host"), (self._host,)
+        ):
+            raise Refusal(_ADMIN_HOST_NOT_ALLOWED)
+
+
+def _operator(holder: Tenant) -> Operator:
+    return Operator(holder.role, True, holder.name, holder.key_id)
 
 
 def _authenticate(keys: KeyFile, scope: Scope) -> Tenant:

@@ -53,17 +53,30 @@ class KeyRing:
             return unauthorized("This API key is unknown; it is wrong or was revoked.")
         if record.expires_at is not None and record.expires_at.timestamp() <= now_s:
             return unauthorized(f"This API key expired at {record.expires_at.isoformat()}.")
-        role = Role.ADMIN if record.role is None else record.role
-        return Tenant(
-            record.tenant,
-            frozenset(record.granted_fields),
-            record.id,
-            role,
-            may_be_captured=record.captured is not False,
-        )
+        return _holder(record)
+
+    def holder_of(self, key_id: str, now_s: float) -> Tenant | None:
+        """The holder of the key with this id, for a session that has presented the key before;
+        None where it was revoked or has expired."""
+        record = self._records.get(key_id)
+        if record is None:
+            return None
+        if record.expires_at is not None and record.expires_at.timestamp() <= now_s:
+            return None
+        return _holder(record)
 
     def __len__(self) -> int:
         return len(self._records)
+
+
+def _holder(record: KeyRecord) -> Tenant:
+    return Tenant(
+        record.tenant,
+        frozenset(record.granted_fields),
+        record.id,
+        Role.ADMIN if record.role is None else record.role,
+        may_be_captured=record.captured is not False,
+    )
 
 
 def unauthorized(message: str) -> Problem:

@@ -269,7 +269,7 @@ async def test_streams_are_timed(served: Served) -> None:
     assert await served.outcomes() == {"completed": 3}
 
 
-@pytest.mark.parametrize("path", ["/", "/dashboard", "/admin/variants", "/v1/models", "/health"])
+@pytest.mark.parametrize("path", ["/admin/variants", "/v1/models", "/health", "/dashboards"])
 async def test_other_admin_paths_get_a_404(served: Served, path: str) -> None:
     assert (await served.admin.get(path)).status_code == 404
 

@@ -176,7 +176,7 @@ async def test_without_a_file_of_keys_every_request_is_served_unchanged(serve: S
 
 async def test_the_admin_port_needs_its_own_key(serve: Serve, keys: KeySettings) -> None:
     async with serve(keys=keys) as served:
-        for path in ("/admin/governor", "/admin/replicas", "/admin/else", "/"):
+        for path in ("/admin/governor", "/admin/replicas", "/admin/else", "/dashboard/state"):
             for headers in ({}, bearer(ACME)):
                 assert_unauthorized(await served.admin.get(path, headers=headers))
         change = {"draft_length": 1}

@@ -86,6 +86,15 @@ def test_a_key_expires_at_its_date_and_only_its_holder_learns_that() -> None:
     assert "expired" not in wrong.message
 
 
+def test_a_session_of_a_key_has_the_holder_until_the_key_expires_or_is_revoked() -> None:
+    at_s = EXPIRES.timestamp()
+    holder = RING.holder_of("expiring", at_s - 0.001)
+    assert holder is not None
+    assert (holder.name, holder.key_id) == ("late", "expiring")
+    assert RING.holder_of("expiring", at_s) is None
+    assert RING.holder_of("unknown2", 0) is None
+
+
 def test_grants_add_up_and_never_hold_the_cache_salt() -> None:
     tenant = Tenant("acme", frozenset({"priority"}), "abcdefgh")
     assert granted_to(tenant, frozenset({"ignore_eos", "cache_salt"})) == {"priority", "ignore_eos"}

@@ -1,0 +1,86 @@
+"""`SnapshotMaker`: from what was gathered at one moment to a `Snapshot`. Without clock or I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from paceline.gateway.live_view.readings import TrafficReading, TrafficWindow
+from paceline.gateway.live_view.replica_views import (
+    GeneratedTokens,
+    ReplicaReading,
+    view_replica,
+)
+from paceline.gateway.live_view.values import FleetView, ReplicaView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What was read at one moment."""
+
+    at_s: float
+    """Unix time."""
+    replicas: Sequence[ReplicaReading]
+    traffic: TrafficReading
+
+
+class SnapshotMaker:
+    """Makes each snapshot from the newest reading and a few figures of the readings before."""
+
+    def __init__(self) -> None:
+        self._window = TrafficWindow()
+        self._views: dict[str, ReplicaView] = {}
+        self._generated: dict[str, GeneratedTokens] = {}
+
+    def make(self, gathered: Gathered) -> Snapshot:
+        """The next snapshot. What is kept of a replica that left is dropped."""
+        self._generated = _count_tokens(self._generated, gathered.replicas)
+        views = tuple(
+            view_replica(
+                reading,
+                self._views.get(reading.status.replica.name),
+                self._generated.get(reading.status.replica.name),
+            )
+            for reading in gathered.replicas
+        )
+        self._views = {view.name: view for view in views}
+        num_in_flight = sum(view.num_in_flight for view in views)
+        traffic = self._window.add(gathered.traffic, num_in_flight)
+        return Snapshot(gathered.at_s, views, traffic, view_fleet(views))
+
+
+def view_fleet(views: Sequence[ReplicaView]) -> FleetView:
+    """Means and sums over the replicas that have the figure."""
+    return FleetView(
+        draft_length=_mean(view.draft_length for view in views),
+        accepted_fraction=_mean(view.accepted_fraction for view in views),
+        tokens_per_s=_sum(view.tokens_per_s for view in views),
+        expected_tokens_per_s=_sum(view.expected_tokens_per_s for view in views),
+    )
+
+
+def _count_tokens(
+    before: dict[str, GeneratedTokens], readings: Sequence[ReplicaReading]
+) -> dict[str, GeneratedTokens]:
+    counted = {}
+    for reading in readings:
+        name, load = reading.status.replica.name, reading.status.load
+        if load.load is None or load.load.generation_tokens_total is None:
+            continue
+        total, read_at_s = load.load.generation_tokens_total, load.read_at_s
+        known = before.get(name)
+        counted[name] = (
+            GeneratedTokens(read_at_s, total) if known is None else known.then(read_at_s, total)
+        )
+    return counted
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

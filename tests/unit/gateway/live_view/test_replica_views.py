@@ -1,0 +1,126 @@
+"""From what is known of a replica to its view."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.gateway.fleet.load import ReplicaLoad
+from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.live_view.readings import TrafficReading
+from paceline.gateway.live_view.replica_views import GeneratedTokens, view_governor, view_replica
+from paceline.gateway.live_view.snapshot import Gathered, SnapshotMaker, view_fleet
+from paceline.gateway.signals import ReplicaSignals
+from unit.gateway.live_view.views import reading, view
+
+STATE: dict[str, object] = {
+    "policy": "goodput",
+    "draft_length": 3,
+    "settled_length": 4,
+    "ceiling": 8,
+    "reason": "goodput: 90 tokens/s expected, best of 0-8",
+    "accepted_fraction": 0.75,
+    "goodput_tokens_per_s": 80.0,
+    "expected_goodput_tokens_per_s": 90.0,
+    "steps_total": 100,
+    "num_drafts_total": 10,
+    "accepted_per_position_total": [8, 4],
+    "draft_length_changes_total": 2,
+    "safe_plan": False,
+    "drift": {"categories": {"greedy": {"events_total": 1}, "code": {"events_total": 2}}},
+}
+
+
+def test_a_governed_replica_shows_what_its_governor_reports() -> None:
+    shown = view_replica(reading(governor=STATE), None, None)
+    assert (shown.draft_length, shown.accepted_fraction) == (4, 0.75)
+    assert (shown.tokens_per_s, shown.expected_tokens_per_s) == (80.0, 90.0)
+    assert (shown.breaker, shown.num_in_flight, shown.model) == ("closed", 2, "model")
+    governor = shown.governor
+    assert governor is not None
+    assert (governor.ceiling, governor.num_changes, governor.num_shifts) == (8, 2, 3)
+    assert governor.accepted_per_position == (8, 4)
+
+
+def test_a_length_that_is_only_tried_is_not_shown() -> None:
+    assert view_replica(reading(governor=STATE), None, None).draft_length == 4
+    without = {key: value for key, value in STATE.items() if key != "settled_length"}
+    assert view_replica(reading(governor=without), None, None).draft_length == 3
+
+
+def test_an_idle_engine_has_no_goodput() -> None:
+    """The governor continues to report the last steps."""
+    before = view_replica(reading(governor=STATE), None, None)
+    idle = view_replica(reading(governor=STATE), before, None)
+    assert (idle.tokens_per_s, idle.expected_tokens_per_s) == (None, None)
+    at_work = view_replica(reading(governor={**STATE, "steps_total": 101}), before, None)
+    assert at_work.tokens_per_s == 80.0
+
+
+def test_the_expectation_holds_while_another_length_is_tried() -> None:
+    before = view_replica(reading(governor=STATE), None, None)
+    trying = {**STATE, "steps_total": 101, "expected_goodput_tokens_per_s": None}
+    assert view_replica(reading(governor=trying), before, None).expected_tokens_per_s == 90.0
+    other_policy = {**trying, "policy": "fixed"}
+    assert view_replica(reading(governor=other_policy), before, None).expected_tokens_per_s is None
+    safe = {**trying, "safe_plan": True}
+    assert view_replica(reading(governor=safe), before, None).expected_tokens_per_s is None
+
+
+@pytest.mark.parametrize("value", ["4", -1, 2.5, True, None, [4]])
+def test_a_count_of_another_type_is_unknown(value: object) -> None:
+    shown = view_governor({"ceiling": value, "accepted_per_position_total": [1, value]})
+    assert shown.ceiling is None
+    assert shown.accepted_per_position == ()
+
+
+def test_long_texts_of_an_engine_are_cut() -> None:
+    shown = view_governor({"reason": "x" * 100_000, "policy": 7})
+    assert shown.reason is not None
+    assert len(shown.reason) == 200
+    assert shown.policy is None
+
+
+def test_a_replica_without_a_governor_shows_what_its_metrics_say() -> None:
+    signals = ReplicaSignals(num_running=3, num_waiting=1, accepted_fraction=0.5)
+    shown = view_replica(reading(signals=signals), None, GeneratedTokens(1.0, 50, per_s=25.0))
+    assert (shown.num_running, shown.num_waiting, shown.accepted_fraction) == (3, 1, 0.5)
+    assert (shown.tokens_per_s, shown.draft_length, shown.governor) == (25.0, None, None)
+
+
+def test_generated_tokens_are_a_rate_between_two_readings() -> None:
+    first = GeneratedTokens(10.0, 100)
+    assert first.then(10.0, 100) is first  # the same reading
+    second = first.then(15.0, 350)
+    assert second.per_s == 50.0
+    assert second.then(20.0, 350).per_s is None  # idle
+    assert second.then(20.0, 20).per_s == 4.0  # restarted: it counts from zero
+
+
+def test_the_rate_of_a_replica_comes_from_its_readings() -> None:
+    maker = SnapshotMaker()
+
+    def taken(read_at_s: float, total: int) -> float | None:
+        load = LoadReading(ReplicaLoad(generation_tokens_total=total), read_at_s)
+        gathered = Gathered(0.0, [reading(load=load)], TrafficReading(read_at_s))
+        return maker.make(gathered).replicas[0].tokens_per_s
+
+    assert [taken(0.0, 0), taken(5.0, 100), taken(5.0, 100)] == [None, 20.0, 20.0]
+
+
+def test_the_fleet_is_the_mean_or_the_sum_of_those_that_report() -> None:
+    views = [
+        view("a", draft_length=2, accepted_fraction=0.5, tokens_per_s=10.0),
+        view("b", draft_length=6, tokens_per_s=30.0, expected_tokens_per_s=35.0),
+        view("c"),
+    ]
+    fleet = view_fleet(views)
+    assert (fleet.draft_length, fleet.accepted_fraction) == (4, 0.5)
+    assert (fleet.tokens_per_s, fleet.expected_tokens_per_s) == (40.0, 35.0)
+    assert view_fleet([view("c")]).draft_length is None
+
+
+def test_a_snapshot_counts_the_requests_of_all_replicas() -> None:
+    gathered = Gathered(5.0, [reading("a"), reading("b")], TrafficReading(0.0))
+    snapshot = SnapshotMaker().make(gathered)
+    assert snapshot.traffic.num_in_flight == 4
+    assert [one.name for one in snapshot.replicas] == ["a", "b"]
