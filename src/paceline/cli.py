@@ -58,6 +58,7 @@ _COMMANDS = {
         "serve",
         "Serve a model with governed speculative decoding.",
     ),
+    "top": ("paceline.top.command", "top", "Watch a running server in the terminal."),
     "tune": (
         "paceline.tune.command",
         "tune",
