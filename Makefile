@@ -42,9 +42,11 @@ SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
 
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
+CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
+
 .PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-fleet unit-gateway \
     unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
-    test-clients test-slow chaos soak fuzz mutation check-deploy lint check clean site
+    test-clients test-browser test-slow chaos soak fuzz mutation check-deploy lint check clean site
 
 help:
 	@sed -n '3,12s/^#   //p' Makefile
@@ -75,6 +77,11 @@ $(CLIENTS_IN): $(DEV)
 $(PROMETHEUS):
 	@mkdir -p $(CLIENTS)
 	@! CLIENTS="$(CLIENTS)" bash scripts/install-prometheus.sh || touch $@
+
+# Without it, the tests in a browser are skipped with that reason; in CI they fail.
+$(CHROMIUM):
+	@mkdir -p $(CLIENTS)
+	@! CLIENTS="$(CLIENTS)" bash scripts/install-chromium.sh || touch $@
 
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
@@ -160,6 +167,10 @@ test-engine: $(DEV)
 test-clients: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
+# The live view in headless Chromium.
+test-browser: $(DEV) $(CHROMIUM)
+	@nice $(BIN)/python -m pytest -q tests/browser
+
 # What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).
 test-slow: $(DEV) $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests
@@ -204,9 +215,10 @@ soak: $(DEV)
 # Two or three at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients
 # wait, and the unit tests compute. Each prints its output when it ends. The engine tests compute on
 # both cores, so nothing runs beside them.
-test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS)
+test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS) $(CHROMIUM)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos site
-	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target test-clients $(UNIT_GROUPS)
+	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target test-clients test-browser \
+	    $(UNIT_GROUPS)
 	@$(MAKE) --no-print-directory test-engine
 
 clean:
