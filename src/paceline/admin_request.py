@@ -63,7 +63,7 @@ def send_to_admin(
     data = None if body is None else json.dumps(body).encode()
     try:
         request = urllib.request.Request(url, data, headers, method=method)
-        with _opener(request).open(request, timeout=_TIMEOUT_S) as answer:
+        with opener_for(request).open(request, timeout=_TIMEOUT_S) as answer:
             document: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_BYTES))
     except urllib.error.HTTPError as error:
         raise click.ClickException(_message(error)) from None
@@ -74,7 +74,7 @@ def send_to_admin(
     return document
 
 
-def _opener(request: urllib.request.Request) -> urllib.request.OpenerDirector:
+def opener_for(request: urllib.request.Request) -> urllib.request.OpenerDirector:
     """Without the proxy of the environment for this machine: the proxy would get the key, and ask
     itself."""
     host = urllib.parse.urlsplit(request.full_url).hostname or ""

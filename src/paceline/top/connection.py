@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from paceline.admin_request import opener_for
+
 _TIMEOUT_S = 10.0
 """The server sends an event each second."""
 _MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -58,12 +60,12 @@ class Server:
 
     def _open(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
         headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
-        request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", headers=headers)
         try:
-            answer: BinaryIO = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+            request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", headers=headers)
+            answer: BinaryIO = opener_for(request).open(request, timeout=_TIMEOUT_S)
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise ServerProblem(
                 f"{self.url} cannot be reached ({reason}). Give the admin port of a running "

@@ -71,6 +71,19 @@ def test_a_server_that_is_not_there_is_one_sentence() -> None:
     assert "8001 by default" in result.output
 
 
+def test_a_server_on_this_machine_is_asked_without_the_proxy(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert run(server.url).exit_code == 0
+
+
+def test_a_port_that_is_none_is_no_traceback() -> None:
+    result = run("http://127.0.0.1:80x/")
+    assert result.exit_code == 1
+    assert "cannot be reached" in result.output
+
+
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [

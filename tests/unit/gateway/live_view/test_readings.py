@@ -29,7 +29,7 @@ def test_a_reading_has_the_counts_of_all_processes() -> None:
         metrics.request_ended(Outcome.BROKEN)
         metrics.tokens_used(Usage(prompt_tokens=3, output_tokens=10))
         metrics.first_token_after(0.04)
-        metrics.queue_changed(2)
+        metrics.of_model("tiny").queue_changed(2)
     reading = read_traffic(add_samples([one.samples(), other.samples()]), 7.0)
     assert (reading.num_ended, reading.num_failed, reading.output_tokens) == (4, 2, 20)
     assert (reading.num_waiting, reading.read_at_s) == (4, 7.0)
