@@ -23,12 +23,15 @@ SECURITY_HEADERS: Headers = [
 ]
 
 HTML = b"text/html; charset=utf-8"
+_SCRIPT = b"text/javascript; charset=utf-8"
 _FILES = {
     "/dashboard": ("dashboard.html", HTML),
     "/dashboard/login": ("login.html", HTML),
     "/dashboard/style.css": ("style.css", b"text/css; charset=utf-8"),
-    "/dashboard/dashboard.js": ("dashboard.js", b"text/javascript; charset=utf-8"),
-    "/dashboard/charts.js": ("charts.js", b"text/javascript; charset=utf-8"),
+    "/dashboard/dashboard.js": ("dashboard.js", _SCRIPT),
+    "/dashboard/charts.js": ("charts.js", _SCRIPT),
+    "/dashboard/events.js": ("events.js", _SCRIPT),
+    "/dashboard/formats.js": ("formats.js", _SCRIPT),
     "/dashboard/icon.svg": ("icon.svg", b"image/svg+xml"),
 }
 _MESSAGE_MARK = b"<!-- message -->"

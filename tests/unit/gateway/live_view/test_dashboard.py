@@ -72,21 +72,20 @@ async def test_every_file_that_the_page_names_is_served(served: Served) -> None:
     types = {path: (await served.admin.get(path)).headers["content-type"] for path in named}
     assert types["/dashboard/dashboard.js"] == "text/javascript; charset=utf-8"
     assert types["/dashboard/style.css"] == "text/css; charset=utf-8"
-    assert (await served.admin.get("/dashboard/charts.js")).status_code == 200
+    script = (await served.admin.get("/dashboard/dashboard.js")).text
+    imported = re.findall(r'from "[.](/.+)"', script)
+    assert imported == ["/charts.js", "/events.js", "/formats.js"]
+    for path in imported:
+        assert (await served.admin.get(f"/dashboard{path}")).status_code == 200
 
 
 async def test_nothing_of_the_page_is_inline_or_from_elsewhere(served: Served) -> None:
-    for path in (
-        "dashboard",
-        "dashboard/dashboard.js",
-        "dashboard/charts.js",
-        "dashboard/style.css",
-    ):
-        text = (await served.admin.get(f"/{path}")).text
-        without_namespace = text.replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(
-            r"https?://|<style| style=|<script>| on\w+=|innerHTML", without_namespace
-        )
+    inline = re.compile(r"https?://|<style| style=|<script>| on\w+=|innerHTML")
+    scripts = ("dashboard", "charts", "events", "formats")
+    for path in ("", "/style.css", *(f"/{name}.js" for name in scripts)):
+        answer = await served.admin.get(f"/dashboard{path}")
+        assert answer.status_code == 200
+        assert not inline.search(answer.text.replace("http://www.w3.org/2000/svg", "")), path
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard", "/dashboard/state", "/dashboard/style.css"])

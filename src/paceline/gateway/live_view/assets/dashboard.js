@@ -4,25 +4,14 @@
 // numbered. Names and texts come from replicas and engines: they enter the page as text only.
 
 import { Chart } from "./charts.js";
+import { addEvents, clearEvents } from "./events.js";
+import { NOTHING, clock, decimal, fraction, millis, percent, whole } from "./formats.js";
 
 const MAX_POINTS = 300;
-const MAX_EVENTS = 200;
 const STALE_MS = 5000;
 const RETRY_MS = 2000;
-const NOTHING = "–";
 
 const byId = (id) => document.getElementById(id);
-
-// Formats
-
-const whole = (value) => (value === null ? NOTHING : String(Math.round(value)));
-const decimal = (value) =>
-  value === null ? NOTHING : value >= 100 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
-const percent = (value) => (value === null ? NOTHING : `${Math.round(100 * value)} %`);
-const fraction = (value) => (value === null ? NOTHING : value.toFixed(2));
-const millis = (value) =>
-  value === null ? NOTHING : value >= 1000 ? `${decimal(value / 1000)} s` : `${decimal(value)} ms`;
-const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 
 // State: what the server sent
 
@@ -328,29 +317,6 @@ function choose(name) {
 byId("chosen").addEventListener("change", (event) => choose(event.target.value));
 byId("only-problems").addEventListener("change", () => state.latest && drawReplicas());
 
-// Events
-
-function makeEvent(event) {
-  const item = document.createElement("li");
-  const time = document.createElement("time");
-  time.dateTime = new Date(event.at_s * 1000).toISOString();
-  time.textContent = clock(event.at_s);
-  const replica = document.createElement("span");
-  replica.textContent = event.replica;
-  const text = document.createElement("span");
-  text.textContent = event.text;
-  if (event.is_problem) text.className = "bad";
-  item.append(time, replica, text);
-  return item;
-}
-
-function addEvents(events) {
-  const list = byId("events");
-  for (const event of events) list.prepend(makeEvent(event)); // oldest first: the newest ends on top
-  while (list.children.length > MAX_EVENTS) list.lastChild.remove();
-  byId("no-events").hidden = list.children.length > 0;
-}
-
 // The connection
 
 let source = null;
@@ -376,7 +342,7 @@ function connect() {
   source.addEventListener("history", (event) => {
     const document = JSON.parse(event.data);
     takeHistory(document);
-    byId("events").replaceChildren();
+    clearEvents();
     addEvents(document.events);
     draw();
   });
