@@ -26,6 +26,11 @@ _COMMANDS = {
         "deploy",
         "Write Kubernetes manifests of three tiers.",
     ),
+    "doctor": (
+        "paceline.doctor.command",
+        "doctor",
+        "Find what is wrong with a deployment, and its cost.",
+    ),
     "draft": (
         "paceline.draft.command",
         "draft",

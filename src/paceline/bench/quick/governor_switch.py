@@ -42,7 +42,11 @@ class GovernorSwitch:
 
     async def turn_off(self) -> None:
         """Hold all governors at draft length 0."""
-        await self._send({"draft_length": 0}, None)
+        await self.apply({"draft_length": 0})
+
+    async def apply(self, change: Mapping[str, object]) -> None:
+        """Send a change to all governors. `turn_on` takes it back."""
+        await self._send(change, None)
 
     async def turn_on(self) -> None:
         """Set every governor's policy as it was."""

@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from paceline.mock_vllm.engine.kv_cache import KvCache, SequenceBlocks
+from paceline.mock_vllm.engine.latencies import Latencies
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
 from paceline.mock_vllm.model.speculation import DraftVerdicts
 from paceline.mock_vllm.settings import MockVllmSettings
@@ -29,6 +30,7 @@ class Sequence:
     """One choice of one request. Only the engine mutates it."""
 
     __slots__ = (
+        "admitted_s",
         "blocks",
         "cache_salt",
         "due_s",
@@ -36,8 +38,10 @@ class Sequence:
         "ids",
         "is_ended",
         "is_held",
+        "last_token_s",
         "num_chunks",
         "on_delta",
+        "submitted_s",
         "verdicts",
     )
 
@@ -57,6 +61,10 @@ class Sequence:
         self.verdicts = verdicts
         """Needed where the engine speculates."""
         self.due_s = 0.0
+        self.submitted_s = 0.0
+        self.admitted_s: float | None = None
+        """When it left the queue for the first time."""
+        self.last_token_s = 0.0
         self.num_chunks = 0
         self.blocks: SequenceBlocks | None = None
         """None while the sequence does not run."""
@@ -89,6 +97,7 @@ class Engine:
         """Draft tokens of the steps that follow, at most those of the speculation."""
         self.accepted_per_position_total = [0] * self.draft_length
         self.finished_total: Counter[str] = Counter()
+        self.latencies = Latencies()
 
     @property
     def num_running(self) -> int:
@@ -99,6 +108,7 @@ class Engine:
         return len(self._waiting)
 
     def submit(self, sequence: Sequence, now_s: float) -> None:
+        sequence.submitted_s = now_s
         self._waiting.append(sequence)
         self._admit(now_s)
 
@@ -143,6 +153,7 @@ class Engine:
             return
         if self.draft_length and sequence.num_chunks:
             self._count_drafts(num_wanted - 1)
+        self._time_token(sequence)
         delta = sequence.generator.advance(num_wanted)
         sequence.num_chunks += 1
         sequence.ids += delta.ids
@@ -150,12 +161,21 @@ class Engine:
         if delta.finish_reason is not None:
             sequence.is_ended = True
             self.finished_total[delta.finish_reason] += 1
+            if sequence.admitted_s is not None:
+                self.latencies.queue.observe(sequence.admitted_s - sequence.submitted_s)
             self._stop(sequence)
             self._admit(now_s)
         else:
             num_next = 1 if self.draft_length else self._num_tokens(sequence)
             self._push(sequence, sequence.due_s + self._step_s(num_next))
         sequence.on_delta(delta)
+
+    def _time_token(self, sequence: Sequence) -> None:
+        if sequence.num_chunks:
+            self.latencies.inter_token.observe(sequence.due_s - sequence.last_token_s)
+        else:
+            self.latencies.first_token.observe(sequence.due_s - sequence.submitted_s)
+        sequence.last_token_s = sequence.due_s
 
     def _make_room(self, sequence: Sequence, num_tokens: int, now_s: float) -> bool:
         """Preempt until the sequence fits; returns False if it was itself preempted."""
@@ -212,6 +232,8 @@ class Engine:
                 return
             self._waiting.popleft()
             self._running[sequence] = None
+            if sequence.admitted_s is None:
+                sequence.admitted_s = now_s
             sequence.blocks = blocks
             num_tokens = len(sequence.ids)
             if not sequence.num_chunks:

@@ -12,10 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from paceline.mock_vllm.engine.engine import Engine
+from paceline.mock_vllm.engine.latencies import LatencyHistogram
 
 _FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 
@@ -132,6 +138,22 @@ class _Reader(Collector):
                 (*self._labels, reason), shown.finished_total.get(reason, 0), self._created_s
             )
         yield finished
+        latencies = self._engine.latencies
+        yield self._histogram(
+            "time_to_first_token_seconds",
+            "Histogram of time to first token in seconds.",
+            latencies.first_token,
+        )
+        yield self._histogram(
+            "inter_token_latency_seconds",
+            "Histogram of inter-token latency in seconds.",
+            latencies.inter_token,
+        )
+        yield self._histogram(
+            "request_queue_time_seconds",
+            "Histogram of time spent in WAITING phase for request.",
+            latencies.queue,
+        )
 
     def _speculation(self, shown: EngineFigures) -> Iterator[Metric]:
         per_position = shown.accepted_per_position_total
@@ -149,6 +171,11 @@ class _Reader(Collector):
         for position, count in enumerate(per_position):
             positions.add_metric((*self._labels, str(position)), count, self._created_s)
         yield positions
+
+    def _histogram(self, name: str, text: str, histogram: LatencyHistogram) -> Metric:
+        family = HistogramMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))
+        family.add_metric(self._labels, histogram.buckets(), histogram.sum_s)
+        return family
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))

@@ -1,0 +1,1 @@
+"""Checks of memory, queues and descriptors."""

@@ -1,0 +1,1 @@
+"""Checks of replicas and of how requests end."""

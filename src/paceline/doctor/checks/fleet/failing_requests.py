@@ -1,0 +1,96 @@
+"""`failing-requests`: requests that the server fails or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import (
+    Basis,
+    CannotJudge,
+    Cost,
+    CostUnit,
+    Evidence,
+    Finding,
+    Severity,
+)
+
+_FAULTS = (
+    "engine_error", "unavailable", "unreachable", "timed_out", "too_slow", "broken",
+    "not_continued", "internal_error",
+)  # fmt: skip
+"""Outcomes that are the deployment's fault, not the request's or the client's."""
+_REFUSALS = ("overloaded", "expired")
+_MIN_REQUESTS = 5
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    if observation.kind == "vllm":
+        name, label = "vllm:request_success_total", "finished_reason"
+        faults: tuple[str, ...] = ("error",)
+        refusals: tuple[str, ...] = ()
+    else:
+        name, label = "paceline_requests_total", "outcome"
+        faults, refusals = _FAULTS, _REFUSALS
+    counts = {
+        value: observation.increase(name, **{label: value})
+        for value in observation.last.page.label_values(name, label)
+    }
+    total = sum(counts.values())
+    if total < _MIN_REQUESTS:
+        raise CannotJudge(f"{total:.0f} requests ended while the server was observed")
+    findings = []
+    failed = {value: counts[value] for value in faults if counts.get(value)}
+    if failed:
+        findings.append(_failing(failed, total))
+    refused = {value: counts[value] for value in refusals if counts.get(value)}
+    if refused:
+        findings.append(_refusing(refused, total))
+    return findings
+
+
+def _failing(failed: Mapping[str, float], total: float) -> Finding:
+    number = sum(failed.values())
+    return Finding(
+        id="requests-fail",
+        severity=Severity.CRITICAL,
+        summary=f"{number:.0f} of {total:.0f} requests failed.",
+        evidence=tuple(Evidence(f"ended as {name}", count) for name, count in failed.items()),
+        cost=_cost(number, total),
+        cause="The engines or the connections to them fail.",
+        remedy="Read the log of the engines and of the gateway: paceline doctor --log FILE",
+        settings=(),
+    )
+
+
+def _refusing(refused: Mapping[str, float], total: float) -> Finding:
+    number = sum(refused.values())
+    return Finding(
+        id="requests-refused",
+        severity=Severity.WARNING,
+        summary=f"{number:.0f} of {total:.0f} requests were refused because of overload.",
+        evidence=tuple(Evidence(f"ended as {name}", count) for name, count in refused.items()),
+        cost=_cost(number, total),
+        cause="More requests arrive than the replicas complete.",
+        remedy="Add a replica (paceline plan says how many), or let requests wait longer",
+        settings=("engine.replicas", "admission.max_queue_wait_s"),
+    )
+
+
+def _cost(number: float, total: float) -> Cost:
+    return Cost(
+        Basis.MEASURED,
+        "requests that ended while the server was observed",
+        CostUnit.PERCENT_OF_REQUESTS,
+        100 * number / total,
+        share=number / total,
+    )
+
+
+CHECK = Check(
+    "failing-requests",
+    "requests that fail or are refused",
+    ("requests-fail", "requests-refused"),
+    _judge,
+)

@@ -1,0 +1,131 @@
+"""`unavailable`: replicas that take no requests, and engines that stand still or sleep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.engines import EngineReading
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import (
+    Basis,
+    Cost,
+    CostUnit,
+    Evidence,
+    Finding,
+    Severity,
+)
+
+_MIN_STALL_S = {"vllm": 5.0, "paceline": 12.0}
+"""A long prompt is computed in several steps, which are shorter. The gateway reads the figures of
+its replicas every 5 s (`fleet.load_period_s`)."""
+_STATES = {0.0: "down", 1.0: "starting"}
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    findings = [
+        finding
+        for name, readings in observation.engines.items()
+        if (finding := _stalled(name, readings, observation))
+    ]
+    page = observation.last.page
+    names = page.label_values("paceline_replica_state", "replica")
+    lost = {}
+    for name in names:
+        state = page.total("paceline_replica_state", replica=name)
+        breaker = page.total("paceline_breaker_state", replica=name)
+        if state in _STATES:
+            lost[name] = _STATES[state]
+        elif breaker == 2:
+            lost[name] = "shut off by its breaker"
+    reasons = {str(one.get("name")): one.get("reason") for one in observation.last.replicas}
+    findings += [
+        _lost(name, why, reasons.get(name), len(lost), len(names)) for name, why in lost.items()
+    ]
+    if page.select("vllm:engine_sleep_state", sleep_state="awake") and not page.total(
+        "vllm:engine_sleep_state", sleep_state="awake"
+    ):
+        findings.append(_asleep())
+    return findings
+
+
+def _lost(name: str, why: str, reason: object, num_lost: int, num_replicas: int) -> Finding:
+    is_all = num_lost == num_replicas
+    return Finding(
+        id="replica-unavailable",
+        severity=Severity.CRITICAL if is_all else Severity.WARNING,
+        summary=(
+            f"{name} is {why}: {num_replicas - num_lost} of {num_replicas} replicas take requests."
+        ),
+        evidence=(
+            Evidence("state", why),
+            *((Evidence("reason", str(reason)),) if reason else ()),
+        ),
+        cost=Cost(
+            Basis.MEASURED,
+            "one of the replicas, counted as equal",
+            CostUnit.PERCENT_OF_CAPACITY,
+            100 / num_replicas,
+            share=1 / num_replicas,
+        ),
+        cause="The replica cannot be reached, fails requests, or its engine does not start.",
+        remedy="Read its log (paceline doctor --log FILE names known causes) and restart it",
+        settings=(),
+        subject=name,
+    )
+
+
+def _stalled(
+    name: str, readings: Sequence[EngineReading], observation: Observation
+) -> Finding | None:
+    """Requests run, and neither tokens nor the use of the KV cache have changed."""
+    duration_s = observation.duration_s
+    busy = [one for one in readings if one.num_running and one.generation_tokens_total is not None]
+    figures = {
+        (one.generation_tokens_total, one.kv_usage_fraction, one.preemptions_total) for one in busy
+    }
+    if len(busy) < len(readings) or len(figures) > 1 or duration_s < _MIN_STALL_S[observation.kind]:
+        return None
+    return Finding(
+        id="engine-stalled",
+        severity=Severity.CRITICAL,
+        summary=f"{name} has computed nothing for {duration_s:.0f} s while requests run.",
+        evidence=(
+            Evidence("requests running", readings[-1].num_running or 0),
+            Evidence("output tokens", 0),
+            Evidence("observed for", round(duration_s, 1), "s"),
+        ),
+        cost=Cost(
+            Basis.MEASURED, "no token was computed", CostUnit.PERCENT_OF_CAPACITY, 100.0, share=1.0
+        ),
+        cause="The engine core hangs, or one prompt takes longer than the observation.",
+        remedy=(
+            "Restart the engine; Paceline finds this by itself and moves the requests to other "
+            "replicas"
+        ),
+        settings=("server.stall_timeout_s",),
+        subject=name,
+    )
+
+
+def _asleep() -> Finding:
+    return Finding(
+        id="engine-asleep",
+        severity=Severity.CRITICAL,
+        summary="The engine sleeps: it holds no weights on the GPU and answers nothing.",
+        evidence=(Evidence("awake", 0),),
+        cost=Cost(
+            Basis.MEASURED, "no request is computed", CostUnit.PERCENT_OF_CAPACITY, 100.0, share=1.0
+        ),
+        cause="POST /sleep was sent to the server.",
+        remedy="POST /wake_up",
+        settings=("enable_sleep_mode",),
+    )
+
+
+CHECK = Check(
+    "unavailable",
+    "replicas that take no requests, engines that stand still",
+    ("replica-unavailable", "engine-stalled", "engine-asleep"),
+    _judge,
+)

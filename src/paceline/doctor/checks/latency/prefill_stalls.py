@@ -1,0 +1,105 @@
+"""`prefill-stalls`: prompts that are computed in the same steps hold the running answers up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.histogram import Histogram
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import (
+    Basis,
+    CannotJudge,
+    Cost,
+    CostUnit,
+    Evidence,
+    Finding,
+    Severity,
+)
+
+_STEPS = "vllm:inter_token_latency_seconds"
+_PROMPTS = "vllm:prompt_tokens_total"
+_MIN_STEPS = 200
+"""For a 99th percentile with two observations above it."""
+_RATIO = 4.0
+"""Between the lower end of p99 and the upper end of the median. Chosen empirically."""
+_MIN_PROMPT_SHARE = 0.5
+"""Prompt tokens per output token: below, prefill is too little to be the cause."""
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    if observation.kind != "vllm":
+        raise CannotJudge(
+            "a gateway counts the mean time per token of a stream, not single steps; ask the "
+            "engine's own port"
+        )
+    steps = observation.histogram(_STEPS)
+    if steps.count < _MIN_STEPS:
+        raise CannotJudge(f"{steps.count:.0f} steps were observed; {_MIN_STEPS} are needed")
+    prompts = observation.increase(_PROMPTS)
+    outputs = observation.increase("vllm:generation_tokens_total")
+    median, tail = steps.bucket_of(0.5), steps.bucket_of(0.99)
+    if median is None or tail is None or math.isinf(median[1]):
+        raise CannotJudge("the steps are longer than the histogram shows")
+    if tail[0] < _RATIO * median[1] or prompts < _MIN_PROMPT_SHARE * outputs:
+        return ()
+    return [_finding(steps, median, tail, prompts, outputs)]
+
+
+def _finding(
+    steps: Histogram,
+    median: tuple[float, float],
+    tail: tuple[float, float],
+    prompts: float,
+    outputs: float,
+) -> Finding:
+    mean_s = steps.mean or 0.0
+    excess_s = max(0.0, mean_s - median[1])
+    return Finding(
+        id="prefill-stalls",
+        severity=Severity.WARNING,
+        summary=(
+            f"One step in a hundred takes {1e3 * tail[0]:.0f} ms or more, the median at most "
+            f"{1e3 * median[1]:.0f} ms."
+        ),
+        evidence=(
+            Evidence("p99 between tokens", _range(tail), "ms"),
+            Evidence("median between tokens", _range(median), "ms"),
+            Evidence("steps", steps.count),
+            Evidence("prompt tokens", prompts),
+            Evidence("output tokens", outputs),
+        ),
+        cost=Cost(
+            Basis.ESTIMATED,
+            "mean time between tokens less the median, which the histogram shows within a bucket",
+            CostUnit.MS_PER_TOKEN,
+            1e3 * (excess_s + max(0.0, mean_s - median[0])) / 2,
+            1e3 * excess_s,
+            1e3 * max(0.0, mean_s - median[0]),
+            share=min(1.0, excess_s / mean_s) if mean_s else None,
+        ),
+        cause="Long prompts share a step with running answers, which wait until it ends.",
+        remedy=(
+            "Lower max_num_batched_tokens, so that a prompt is computed in smaller pieces; under "
+            "Paceline bound the time per token, and the governor paces prefill"
+        ),
+        settings=("max_num_batched_tokens", "slo.time_per_output_token_ms"),
+    )
+
+
+def _range(bucket: tuple[float, float]) -> str:
+    """In ms.
+
+    >>> _range((0.01, 0.025))
+    '10 to 25'
+    """
+    return f"{1e3 * bucket[0]:g} to {1e3 * bucket[1]:g}"
+
+
+CHECK = Check(
+    "prefill-stalls",
+    "steps that prompts make long while the median is short",
+    ("prefill-stalls",),
+    _judge,
+)

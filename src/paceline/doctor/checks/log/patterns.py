@@ -1,0 +1,185 @@
+"""Table of the messages in engine logs whose cause and remedy are known.
+
+The texts of vLLM's messages are those of release 0.32; the comment names the source file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from paceline.doctor.values import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class LogPattern:
+    """One message."""
+
+    id: str
+    severity: Severity
+    pattern: re.Pattern[str]
+    summary: str
+    cause: str
+    remedy: str
+    settings: tuple[str, ...]
+
+
+def _pattern(
+    id: str,
+    pattern: str,
+    summary: str,
+    cause: str,
+    remedy: str,
+    *settings: str,
+    severity: Severity = Severity.CRITICAL,
+) -> LogPattern:
+    return LogPattern(
+        id, severity, re.compile(pattern, re.IGNORECASE), summary, cause, remedy, settings
+    )
+
+
+LOG_PATTERNS = (
+    _pattern(
+        "log-out-of-memory",
+        r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+        "The GPU ran out of memory.",
+        "Weights, KV cache, CUDA graphs and activations together need more than the GPU has.",
+        "Set gpu_memory_utilization to 0.85 to 0.90, capture fewer CUDA graphs, and shorten "
+        "max_model_len or max_num_batched_tokens",
+        "gpu_memory_utilization",
+        "cudagraph_capture_sizes",
+        "max_model_len",
+    ),
+    _pattern(
+        "log-killed-for-memory",
+        r"oom-?kill|Out of memory: Killed process|MemoryError\b",
+        "A process was ended for lack of main memory.",
+        "The engine needs more main memory than the machine or its container has.",
+        "Raise the memory limit, or lower the KV cache on a CPU and max_num_seqs",
+        "resources.limits.memory",
+        "engine.kv_cache_bytes",
+    ),
+    _pattern(
+        "log-no-memory-for-kv-cache",  # v1/core/kv_cache_utils.py
+        r"No available memory for the cache blocks",
+        "The weights leave no memory for the KV cache.",
+        "The model fits, but gpu_memory_utilization leaves nothing beside it.",
+        "Raise gpu_memory_utilization up to 0.90, quantize the weights, or use more GPUs "
+        "(paceline plan computes what fits)",
+        "gpu_memory_utilization",
+        "quantization",
+        "tensor_parallel_size",
+    ),
+    _pattern(
+        "log-context-does-not-fit",  # v1/core/kv_cache_utils.py
+        r"To serve at least one request with the model.?s? max seq len.*KV\s*cache is needed",
+        "One request of the longest context does not fit into the KV cache.",
+        "max_model_len is longer than the memory that is left for the KV cache.",
+        "Lower max_model_len to the length that the message names, or quantize the KV cache",
+        "max_model_len",
+        "kv_cache_dtype",
+        "gpu_memory_utilization",
+    ),
+    _pattern(
+        "log-gpu-memory-taken",  # v1/worker/utils.py
+        r"Free memory on device .* is less than desired GPU memory utilization",
+        "Other processes hold memory of the GPU.",
+        "At the start less memory was free than gpu_memory_utilization asks for.",
+        "End the other process, or lower gpu_memory_utilization to what is free",
+        "gpu_memory_utilization",
+    ),
+    _pattern(
+        "log-driver-too-old",
+        r"CUDA driver version is insufficient|no kernel image is available for execution|"
+        r"The NVIDIA driver on your system is too old",
+        "The driver or the GPU does not fit the CUDA build.",
+        "The image was built for a newer driver, or without kernels for this GPU.",
+        "Use an image of the CUDA version that nvidia-smi shows, or update the driver",
+        "image",
+    ),
+    _pattern(
+        "log-broken-install",
+        r"undefined symbol:|ImportError: lib[\w.+-]+\.so|cannot import name .* from '(vllm|torch|"
+        r"transformers)",
+        "Packages of the installation do not fit together.",
+        "vLLM, torch or transformers were replaced by a version that vLLM was not built with.",
+        "Install from one lock file or use the image; paceline[cuda] names the versions that fit",
+        "image",
+        "requirements.lock",
+    ),
+    _pattern(
+        "log-vocabularies-differ",  # config/speculative.py
+        r"Target and draft model should have the same vocabulary size",
+        "The draft model has another vocabulary than the target.",
+        "Draft tokens of another vocabulary mean other text.",
+        "Draft with a model of the same family (compatibility/draft_pairs.json lists known pairs)",
+        "speculative_config.model",
+        "engine.draft",
+    ),
+    _pattern(
+        "log-all-reduce-slow",  # distributed/device_communicators/custom_all_reduce.py
+        r"Custom allreduce is disabled because|Custom collectives are disabled because",
+        "Tensor parallelism runs over GPUs without NVLink or peer access.",
+        "Every layer exchanges its result over PCIe or the network.",
+        "Use a smaller tensor_parallel_size, pipeline parallelism between nodes, or quantize so "
+        "that the model fits one GPU",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "quantization",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
+        "log-length-table-ignored",  # config/vllm.py
+        r"Disabling num_speculative_tokens_per_batch_size",
+        "vLLM ignores the table of draft lengths because of data parallelism.",
+        "Ranks that chose different lengths would deadlock (vllm #45963).",
+        "Serve replicas of one rank each",
+        "data_parallel_size",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
+        "log-descriptors-used-up",
+        r"Too many open files|\bEMFILE\b",
+        "The process reached its limit on open files.",
+        "Every connection takes a file descriptor; further ones are refused.",
+        "Raise the limit to 65535",
+        "ulimit -n",
+        "LimitNOFILE",
+    ),
+    _pattern(
+        "log-engine-did-not-start",  # v1/engine/utils.py
+        r"Engine core initialization failed|EngineCore failed to start",
+        "The engine core did not start.",
+        "The first exception above this line in the log is the cause.",
+        "Fix that one; if another finding of this diagnosis names a message of the log, it is "
+        "likely the cause",
+    ),
+)
+
+ILLEGAL_ACCESS = _pattern(
+    "log-illegal-memory-access",
+    r"illegal memory access",
+    "The GPU reported an illegal memory access.",
+    "A kernel read outside its memory: a defect of a kernel, or of driver and CUDA together.",
+    "Find the feature: start with enforce_eager, without speculation, with kv_cache_dtype auto; "
+    "check driver and CUDA versions",
+    "enforce_eager",
+    "kv_cache_dtype",
+    "speculative_config",
+)
+
+FP8_KV_WITH_DRAFT = _pattern(
+    "log-fp8-kv-with-draft",
+    r"illegal memory access",
+    "The GPU reported an illegal memory access; the log shows an FP8 KV cache and a draft model.",
+    "A draft of another family has another head size, and FP8 kernels for it read outside the "
+    "cache.",
+    "Draft with a model of the same family, or set kv_cache_dtype to auto for both; check driver "
+    "and CUDA versions",
+    "kv_cache_dtype",
+    "speculative_config.model",
+)
+
+FP8_KV = re.compile(r"kv[_-]cache[_-]dtype\W{1,4}(torch\.)?fp8", re.IGNORECASE)
+DRAFT_MODEL = re.compile(r"SpeculativeConfig\(|speculative[_-]config\W{1,4}\{", re.IGNORECASE)
+"""As vLLM logs its configuration, and as the flag appears in a command line."""

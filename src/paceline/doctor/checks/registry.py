@@ -1,0 +1,65 @@
+"""All checks, and the diagnosis that they give together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.doctor.checks import duplicates
+from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
+from paceline.doctor.checks.check import Check
+from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
+from paceline.doctor.checks.governor import drift, failing
+from paceline.doctor.checks.latency import first_requests, prefill_stalls
+from paceline.doctor.checks.log import messages
+from paceline.doctor.checks.speculation import data_parallel, length, loss
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import CannotJudge, Diagnosis, Finding, NotJudged, order_by_cost
+
+CHECKS: tuple[Check, ...] = tuple(
+    module.CHECK
+    for module in (
+        unavailable,
+        restarts,
+        failing_requests,
+        loss,
+        length,
+        data_parallel,
+        failing,
+        drift,
+        kv_cache,
+        queue,
+        imbalance,
+        prefill_stalls,
+        first_requests,
+        descriptors,
+        duplicates,
+        messages,
+    )
+)
+
+
+def judge(observation: Observation) -> Diagnosis:
+    """Apply all checks."""
+    findings: list[Finding] = []
+    passed, not_judged = [], []
+    for check in CHECKS:
+        try:
+            found = check.judge(observation)
+        except CannotJudge as reason:
+            not_judged.append(NotJudged(check.id, str(reason)))
+            continue
+        findings += found
+        if not found:
+            passed.append(check.id)
+    return Diagnosis(order_by_cost(findings), tuple(passed), tuple(not_judged))
+
+
+def judge_log_only(lines: Sequence[str], reason: str) -> Diagnosis:
+    """The diagnosis of a log alone; `reason` says why the server was not read."""
+    found = messages.judge_log(lines)
+    others = [check for check in CHECKS if check is not messages.CHECK]
+    return Diagnosis(
+        order_by_cost(found),
+        () if found else (messages.CHECK.id,),
+        tuple(NotJudged(check.id, reason) for check in others),
+    )

@@ -1,0 +1,160 @@
+"""`speculation-loss`: drafts cost more than they gain, or hardly gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.doctor.checks.check import Check, for_each_engine
+from paceline.doctor.estimates.draft_cost import Slowdown, slowdown_of
+from paceline.doctor.estimates.drafting import Drafting, drafting_of
+from paceline.doctor.estimates.gain import BestLength, best_length, gain_of
+from paceline.doctor.estimates.interval import Interval
+from paceline.doctor.readings.engines import EngineReading
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.probe_result import MeasuredGain
+from paceline.doctor.values import (
+    Basis,
+    CannotJudge,
+    Cost,
+    CostUnit,
+    Evidence,
+    Finding,
+    Severity,
+)
+
+_LOSES, _HARDLY_GAINS = "speculation-loses", "speculation-hardly-gains"
+_SMALL_GAIN = 1.1
+"""A gain that cannot exceed this is reported. Chosen empirically."""
+_REMEDY = (
+    "Let a governor choose the length (paceline serve, or its plugin in vllm serve); or draft "
+    "less, draft with a smaller model of the same family or with EAGLE, or turn speculation off"
+)
+_SETTINGS = ("speculative_config.num_speculative_tokens", "speculative_config.model")
+_GOVERNED_REMEDY = 'Let the governor choose the length: PATCH /admin/governor {"policy": "goodput"}'
+_GOVERNED_SETTINGS = ("engine.policy", "engine.draft_length_max")
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    probe = observation.probe
+    if probe is not None and probe.gain is not None:
+        return _measured(probe.gain)
+    return for_each_engine(observation, _estimated)
+
+
+def _measured(gain: MeasuredGain) -> Sequence[Finding]:
+    if gain.low >= 1:
+        return ()
+    if gain.high >= 1:
+        raise CannotJudge(
+            f"measured: drafts change the throughput by a factor of {gain.value:.2f} "
+            f"({gain.low:.2f} to {gain.high:.2f}, {gain.num_pairs} pairs), which is no certain "
+            "loss; give --seconds more"
+        )
+    return [
+        Finding(
+            id=_LOSES,
+            severity=Severity.WARNING,
+            summary=(
+                f"Speculation makes the deployment slower: {gain.value:.2f} times the tokens/s "
+                "that it gives without drafts."
+            ),
+            evidence=(
+                Evidence("gain measured", round(gain.value, 3)),
+                Evidence("pairs of blocks", gain.num_pairs),
+                Evidence("requests at a time", gain.concurrency),
+            ),
+            cost=_cost(
+                gain.tokens_per_s, Interval(gain.low, gain.high), Basis.MEASURED,
+                "blocks of the same prompts with drafts and without, in turn", gain.value,
+            ),
+            cause="Verifying the drafts takes more time than the accepted ones save.",
+            remedy=_GOVERNED_REMEDY,
+            settings=_GOVERNED_SETTINGS,
+        )
+    ]  # fmt: skip
+
+
+def _estimated(name: str, readings: Sequence[EngineReading]) -> Finding | None:
+    if readings[-1].chooses_its_length:
+        raise CannotJudge(
+            f"the policy {readings[-1].policy} adapts the draft length; --probe measures the gain"
+        )
+    drafting = drafting_of(readings)
+    slowdown = slowdown_of(drafting)
+    gain = gain_of(drafting, slowdown)
+    is_governed = readings[-1].policy is not None
+    if gain.low >= 1:
+        return None
+    loses = gain.high < 1
+    best = best_length(drafting, slowdown) if drafting.has_one_length else None
+    a_shorter_one_gains = best is not None and 0 < best.longest < len(drafting.reached)
+    if not loses and (gain.high > _SMALL_GAIN or a_shorter_one_gains):
+        raise CannotJudge(
+            f"drafts change the throughput by a factor between {gain.low:.2f} and {gain.high:.2f} "
+            f"({slowdown.assumption}); observe while the load changes, or give --probe"
+        )
+    verdict = (
+        f"slower: {gain.low:.2f} to {gain.high:.2f} times the tokens/s without drafts."
+        if loses
+        else f"at most {100 * (gain.high - 1):.0f} % faster, and perhaps slower."
+    )
+    return Finding(
+        id=_LOSES if loses else _HARDLY_GAINS,
+        severity=Severity.WARNING if loses else Severity.INFO,
+        summary=f"Speculation makes {name} {verdict}",
+        evidence=_evidence(drafting, slowdown, best),
+        cost=_cost(drafting.tokens_per_s, gain, Basis.ESTIMATED, slowdown.assumption),
+        cause=(
+            f"The target accepts {drafting.accepted_per_draft:.2f} of {drafting.draft_length:.1f} "
+            "draft tokens; the rejected ones are computed for nothing."
+        ),
+        remedy=_GOVERNED_REMEDY if is_governed else _REMEDY,
+        settings=_GOVERNED_SETTINGS if is_governed else _SETTINGS,
+        subject=name,
+    )
+
+
+def _evidence(
+    drafting: Drafting, slowdown: Slowdown, best: BestLength | None
+) -> tuple[Evidence, ...]:
+    factor = slowdown.factor
+    return (
+        Evidence("drafts verified", drafting.drafts),
+        Evidence("draft tokens per draft", round(drafting.draft_length, 2)),
+        Evidence("accepted tokens per draft", round(drafting.accepted_per_draft, 3)),
+        Evidence("step time", round(1e3 * drafting.step_s, 2), "ms"),
+        Evidence("requests in decode", round(drafting.num_requests, 1)),
+        Evidence("step time over that without drafts", f"{factor.low:.2f} to {factor.high:.2f}"),
+        *((Evidence("best draft length", _lengths(best)),) if best is not None else ()),
+    )
+
+
+def _lengths(best: BestLength) -> str:
+    return (
+        str(best.longest) if best.shortest == best.longest else f"{best.shortest} to {best.longest}"
+    )
+
+
+def _cost(
+    tokens_per_s: float, gain: Interval, basis: Basis, how: str, value: float | None = None
+) -> Cost:
+    """The tokens/s that the deployment would give in addition without drafts."""
+    middle = gain.middle if value is None else value
+    lost = [tokens_per_s * (1 / factor - 1) for factor in (gain.high, middle, gain.low)]
+    return Cost(
+        basis=basis,
+        how=how,
+        unit=CostUnit.TOKENS_PER_S,
+        amount=lost[1],
+        low=lost[0],
+        high=lost[2],
+        share=min(1.0, max(0.0, 1 - middle)),
+    )
+
+
+CHECK = Check(
+    "speculation-loss",
+    "drafts that cost more than they gain",
+    (_LOSES, _HARDLY_GAINS),
+    _judge,
+)

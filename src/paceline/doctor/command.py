@@ -1,0 +1,171 @@
+"""The command `paceline doctor`: parse the options, observe, judge, show, write.
+
+What observes is imported only when the command is executed, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from paceline.finite_float import FiniteFloat
+from paceline.option_types import INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
+
+if TYPE_CHECKING:
+    from paceline.doctor.diagnosing import DoctorConfig, Visit
+
+DEFAULT_URL = "http://127.0.0.1:8001"
+_NOT_MADE = 4
+_INTERRUPTED = 130
+_EXAMPLES = """\b
+Examples:
+  paceline doctor
+      Diagnose the Paceline whose admin port is http://127.0.0.1:8001
+  paceline doctor http://10.0.0.5:8000 --json diagnosis.json
+      Diagnose a vLLM server, without Paceline
+  paceline doctor http://10.0.0.5:8000 --probe --seconds 30
+      Also send requests, up to 8 at a time
+  paceline doctor --probe --data-url http://127.0.0.1:8000
+      Also measure what drafts gain, by switching them off and on
+  paceline doctor http://10.0.0.5:8000 --log vllm.log
+      Also look for known messages in the log; the server need not run
+"""
+
+
+class DiagnosisNotMade(click.ClickException):
+    """There is no diagnosis. The message says why."""
+
+    exit_code = _NOT_MADE
+
+
+@click.command(
+    name="doctor",
+    help=(
+        "Find out what is wrong with a running deployment, and what it costs. URL is Paceline's "
+        f"admin port or a vLLM server; it defaults to {DEFAULT_URL}. Metrics are read over some "
+        "seconds; nothing is sent or changed without --probe.\n\n"
+        "Exit codes: 0 nothing worse than a remark, 1 a warning, 2 wrong usage, 3 something "
+        "critical, 4 no diagnosis could be made, 130 interrupted before the end."
+    ),
+    epilog=_EXAMPLES,
+)
+@click.argument("url", default=DEFAULT_URL)
+@click.option(
+    "--seconds",
+    type=FiniteFloat(min=2, max=3600),
+    default=15.0,
+    show_default=True,
+    help="How long to observe.",
+)
+@click.option(
+    "--probe",
+    "probes",
+    is_flag=True,
+    help="Send a bounded load while observing. On Paceline, then switch drafts off and on for as "
+    "long again, and restore the policy.",
+)
+@click.option(
+    "--data-url",
+    metavar="URL",
+    help="With --probe on Paceline: the port that takes requests.  [default: URL, on vLLM]",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1, max=64),
+    default=8,
+    show_default=True,
+    help="With --probe: most requests in flight.",
+)
+@click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
+@click.option(
+    "--admin-key",
+    envvar="PACELINE_ADMIN_KEY",
+    show_envvar=True,
+    help="Sent to URL as bearer token; never written to a report.",
+)
+@click.option(
+    "--api-key",
+    envvar="PACELINE_BENCH_API_KEY",
+    show_envvar=True,
+    help="The same for the requests of --probe.",
+)
+@click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the diagnosis here.")
+def doctor(json_file: str | None, **options: Any) -> None:
+    """Diagnose; the exit code is the severity."""
+    refuse_unwritable_file("--json", json_file)
+    visit = _visit(_config(**options))
+
+    import paceline
+    from paceline.bench.results.files import write_document
+    from paceline.doctor.diagnosing import diagnose
+    from paceline.doctor.errors import DoctorError
+    from paceline.doctor.output.document import render_document
+    from paceline.doctor.output.lines import render_lines
+    from paceline.doctor.values import exit_code_of
+
+    try:
+        diagnosis = diagnose(visit)
+        for line in render_lines(visit, diagnosis):
+            click.echo(line)
+        if json_file is not None:
+            write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
+    except (DoctorError, OSError) as error:
+        raise DiagnosisNotMade(str(error)) from error
+    sys.exit(_INTERRUPTED if visit.is_interrupted else exit_code_of(diagnosis))
+
+
+def _config(
+    url: str,
+    seconds: float,
+    probes: bool,
+    data_url: str | None,
+    concurrency: int,
+    log_file: str | None,
+    admin_key: str | None,
+    api_key: str | None,
+) -> DoctorConfig:
+    from paceline.doctor.diagnosing import DoctorConfig
+    from paceline.doctor.probing.settings import ProbeSettings
+
+    if data_url is not None and not probes:
+        raise click.UsageError("--data-url is for --probe.")
+    address = _address("URL", url)
+    probe = None
+    if probes:
+        target = address if data_url is None else _address("--data-url", data_url)
+        probe = ProbeSettings(target, api_key, seconds, concurrency)
+    return DoctorConfig(
+        address, seconds, None if log_file is None else Path(log_file), admin_key, probe
+    )
+
+
+def _address(option: str, url: str) -> Any:
+    from paceline.bench.run.config import BenchError, parse_server_url
+
+    try:
+        return parse_server_url(url)
+    except BenchError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+
+
+def _visit(config: DoctorConfig) -> Visit:
+    """What was read, partial after Ctrl-C or SIGTERM."""
+    import asyncio
+
+    from paceline.bench.interruption import cancelled_by_signals
+    from paceline.doctor.diagnosing import Visit, visit_server
+    from paceline.doctor.errors import DoctorError
+    from paceline.workloads import WorkloadError
+
+    visit = Visit(config)
+    try:
+        asyncio.run(cancelled_by_signals(visit_server(visit)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        visit.is_interrupted = True
+        visit.notes.append("interrupted before the end: judged from what was read until then")
+    except (DoctorError, WorkloadError) as error:
+        raise DiagnosisNotMade(str(error)) from error
+    return visit

@@ -1,0 +1,126 @@
+"""Observe a server, with a probe if one is asked for, and judge what was read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from yarl import URL
+
+from paceline.bench.run.config import BenchError
+from paceline.bench.run.server import fetch_version
+from paceline.doctor.checks import judge, judge_log_only
+from paceline.doctor.errors import DoctorError
+from paceline.doctor.observing.log_file import read_log
+from paceline.doctor.observing.server import ObservedServer
+from paceline.doctor.observing.watching import Watch, require_two, watch
+from paceline.doctor.probing.load import prepare_load, send_load
+from paceline.doctor.probing.probe import measure_drafts
+from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.probe_result import ProbeResult
+from paceline.doctor.values import Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorConfig:
+    """What to diagnose."""
+
+    url: URL
+    seconds: float
+    log_file: Path | None = None
+    admin_key: str | None = None
+    probe: ProbeSettings | None = None
+    """None: no requests are sent."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """What is known so far. An interruption leaves it filled as far as it came."""
+
+    config: DoctorConfig
+    kind: str | None = None
+    version: str | None = None
+    watch: Watch = field(default_factory=Watch)
+    log_lines: Sequence[str] | None = None
+    probe: ProbeResult | None = None
+    is_interrupted: bool = False
+    unreachable: str | None = None
+    """Why only the log was judged."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def duration_s(self) -> float:
+        readings = self.watch.readings
+        return readings[-1].at_s - readings[0].at_s if len(readings) > 1 else 0.0
+
+
+async def visit_server(visit: Visit) -> None:
+    """Fill the visit in.
+
+    Raises DoctorError if the server or the log cannot be read. A server that cannot be reached is
+    no error if there is a log: an engine that did not start answers nothing.
+    """
+    config = visit.config
+    if config.log_file is not None:
+        visit.log_lines = read_log(config.log_file)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+    ) as session:
+        server = ObservedServer(session, config.url, config.admin_key)
+        try:
+            await server.identify()
+        except DoctorError as error:
+            if visit.log_lines is None:
+                raise
+            visit.unreachable = str(error)
+            return
+        visit.kind = server.kind
+        visit.version = await fetch_version(session, config.url)
+        if config.probe is None:
+            stop = asyncio.Event()
+            stop.set()
+            await watch(server, visit.watch, stop, config.seconds)
+        else:
+            try:
+                await _probe(visit, session, server, config.probe)
+            except BenchError as error:
+                raise DoctorError(f"--probe: {error}") from error
+
+
+async def _probe(
+    visit: Visit, session: aiohttp.ClientSession, server: ObservedServer, settings: ProbeSettings
+) -> None:
+    """Watch the server under the load, then measure what drafts gain."""
+    stop = asyncio.Event()
+    # It reads before the first request, so that the first requests are seen.
+    watching = asyncio.create_task(watch(server, visit.watch, stop, settings.seconds))
+    try:
+        load = await prepare_load(session, settings)
+        await send_load(load, settings)
+        stop.set()
+        await watching
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    visit.probe = await measure_drafts(session, server, load, settings, visit.config.admin_key)
+
+
+def diagnose(visit: Visit) -> Diagnosis:
+    """Judge what was read. Raises DoctorError if that is too little."""
+    if visit.unreachable is not None:
+        assert visit.log_lines is not None
+        return judge_log_only(visit.log_lines, f"the server was not read: {visit.unreachable}")
+    require_two(visit.watch)
+    assert visit.kind is not None
+    if visit.watch.failures:
+        visit.notes.append(
+            f"{len(visit.watch.failures)} readings failed, the last one because "
+            f"{visit.watch.failures[-1]}"
+        )
+    return judge(Observation(visit.kind, visit.watch.readings, visit.log_lines, visit.probe))

@@ -1,0 +1,1 @@
+"""Estimates of what drafts cost and gain, with their intervals. Pure."""

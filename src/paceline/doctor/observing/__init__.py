@@ -1,0 +1,1 @@
+"""Read a server over HTTP, and a log file."""

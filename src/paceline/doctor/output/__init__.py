@@ -1,0 +1,1 @@
+"""Render a diagnosis: lines for people, a document for programs."""

@@ -1,0 +1,31 @@
+"""The JSON document that `--json` writes; docs/how-to/doctor.md describes it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from paceline.doctor.diagnosing import Visit
+from paceline.doctor.values import Diagnosis, exit_code_of
+
+SCHEMA_VERSION = 1
+
+
+def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[str, Any]:
+    """Keys and meanings stay within a schema version; new keys may be added."""
+    config = visit.config
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "paceline doctor",
+        "paceline": version,
+        "server": {"url": str(config.url), "kind": visit.kind, "vllm": visit.version},
+        "observed_s": round(visit.duration_s, 3),
+        "num_readings": len(visit.watch.readings),
+        "is_interrupted": visit.is_interrupted,
+        "exit_code": exit_code_of(diagnosis),
+        "findings": [asdict(finding) for finding in diagnosis.findings],
+        "passed": list(diagnosis.passed),
+        "not_judged": [asdict(one) for one in diagnosis.not_judged],
+        "probe": None if visit.probe is None else asdict(visit.probe),
+        "notes": visit.notes,
+    }

@@ -1,0 +1,82 @@
+"""The diagnosis for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from paceline.doctor.diagnosing import Visit
+from paceline.doctor.values import Basis, Cost, Diagnosis, Evidence, Finding
+
+_WIDTH = 100
+_NAMES = {"vllm": "vLLM", "paceline": "Paceline", None: "The server"}
+
+
+def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
+    """The findings, the costliest first, then what could not be judged."""
+    version = f" {visit.version}" if visit.version else ""
+    if visit.unreachable is None:
+        yield (
+            f"{_NAMES[visit.kind]}{version} at {visit.config.url}, read "
+            f"{len(visit.watch.readings)} times in {visit.duration_s:.0f} s"
+        )
+    else:
+        yield f"Only the log was read: {visit.unreachable}"
+    for number, finding in enumerate(diagnosis.findings, start=1):
+        yield ""
+        yield from _finding(number, finding)
+    yield ""
+    num = len(diagnosis.findings)
+    found = "Nothing found" if not num else "1 finding" if num == 1 else f"{num} findings"
+    yield f"{found}; {len(diagnosis.passed)} checks passed: {', '.join(diagnosis.passed) or 'none'}"
+    if diagnosis.not_judged:
+        yield f"{len(diagnosis.not_judged)} checks without a verdict:"
+        for one in diagnosis.not_judged:
+            yield from _wrap(f"- {one.check}: {one.reason}", "  ")
+    for note in visit.notes:
+        yield from _wrap(f"Note: {note}", "  ")
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    yield from _wrap(f"{number}. {finding.severity.upper()} {finding.id}: {finding.summary}", "   ")
+    for name, text in (
+        ("cost", render_cost(finding.cost)),
+        ("seen", "; ".join(map(_evidence, finding.evidence))),
+        ("cause", finding.cause),
+        ("remedy", finding.remedy),
+        ("change", ", ".join(finding.settings)),
+    ):
+        if text:
+            yield from _wrap(f"   {name:<7} {text}", " " * 11)
+
+
+def render_cost(cost: Cost) -> str:
+    """One phrase.
+
+    >>> render_cost(Cost(Basis.UNKNOWN, "no figure"))
+    'unknown: no figure'
+    """
+    if cost.basis is Basis.UNKNOWN or cost.amount is None:
+        return f"unknown: {cost.how}"
+    interval = ""
+    if cost.low is not None and cost.high is not None:
+        interval = f" ({_number(cost.low)} to {_number(cost.high)})"
+    return f"{_number(cost.amount)} {cost.unit}{interval}, {cost.basis}: {cost.how}"
+
+
+def _evidence(evidence: Evidence) -> str:
+    value = _number(evidence.value) if isinstance(evidence.value, float) else str(evidence.value)
+    return f"{evidence.name} {value} {evidence.unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    """Three significant digits, without exponents.
+
+    >>> _number(1234.5), _number(0.01234)
+    ('1234', '0.0123')
+    """
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,1 @@
+"""Send a bounded load, and switch speculation, so that more can be judged."""

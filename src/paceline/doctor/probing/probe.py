@@ -1,0 +1,64 @@
+"""`measure_drafts`: what `--probe` measures after its load.
+
+The gain of drafts is measured on a server whose governor can be switched. The governor is set back
+whatever happens.
+"""
+
+from __future__ import annotations
+
+import aiohttp
+
+from paceline.bench.quick.governor_switch import SwitchUnavailable, switchable_governor
+from paceline.doctor.observing.server import ObservedServer
+from paceline.doctor.probing.alternation import NotMeasured, compare_settings
+from paceline.doctor.probing.load import ProbeLoad
+from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.probing.streams import StreamCount, count_streams
+from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
+
+_NOT_SWITCHABLE = (
+    "a vLLM server cannot draft less while it runs: restart it without speculative_config and "
+    "compare (paceline bench compare), or run it under Paceline"
+)
+
+
+async def measure_drafts(
+    session: aiohttp.ClientSession,
+    server: ObservedServer,
+    load: ProbeLoad,
+    settings: ProbeSettings,
+    admin_key: str | None,
+) -> ProbeResult:
+    """Read some streams, and compare drafting with not drafting where that can be switched."""
+    streams = await count_streams(session, settings.data_url, settings.api_key, load.model)
+    gain: MeasuredGain | None = None
+    reason: str | None = _NOT_SWITCHABLE
+    if server.kind == "paceline":
+        try:
+            async with switchable_governor(session, server.url, admin_key) as switch:
+                gain = await compare_settings(
+                    load, switch.turn_on, switch.turn_off, settings.concurrency, settings.seconds
+                )
+                reason = None
+        except (SwitchUnavailable, NotMeasured) as failure:
+            reason = str(failure)
+    return render_result(load, streams, gain, reason)
+
+
+def render_result(
+    load: ProbeLoad, streams: list[StreamCount], gain: MeasuredGain | None, reason: str | None
+) -> ProbeResult:
+    """The result from what was sent and read."""
+    counted = [
+        (one.request, one.streamed, one.counted)
+        for one in streams
+        if one.streamed is not None and one.counted is not None
+    ]
+    return ProbeResult(
+        num_requests=load.num_requests + len(streams),
+        num_failed=load.num_failed,
+        gain=gain,
+        gain_reason=reason,
+        excess_tokens=tuple(one for one in counted if one[1] > one[2]),
+        num_streams_counted=len(counted),
+    )

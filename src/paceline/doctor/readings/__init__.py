@@ -1,0 +1,1 @@
+"""Values made of what a server shows: metrics pages, governor states, a log. Pure."""

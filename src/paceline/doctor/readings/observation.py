@@ -1,0 +1,116 @@
+"""`Observation`: several readings of one server over a window, and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from paceline.doctor.readings.engines import EngineReading, read_engines
+from paceline.doctor.readings.histogram import Histogram
+from paceline.doctor.readings.page import MetricsPage
+from paceline.doctor.readings.probe_result import ProbeResult
+from paceline.doctor.values import CannotJudge
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The server at one moment."""
+
+    at_s: float
+    """Monotonic clock."""
+    page: MetricsPage
+    governors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The states of GET /admin/governor, by replica; empty for a vLLM server."""
+    replicas: Sequence[Mapping[str, Any]] = ()
+    """The entries of GET /admin/replicas; empty for a vLLM server."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the checks judge. At least two readings, in order."""
+
+    kind: str
+    """paceline or vllm."""
+    readings: Sequence[Reading]
+    log_lines: Sequence[str] | None = None
+    """The engine's log; None if none was given."""
+    probe: ProbeResult | None = None
+    """None if no requests were sent."""
+
+    def __post_init__(self) -> None:
+        if len(self.readings) < 2:
+            raise ValueError("an observation needs two readings")
+
+    @property
+    def first(self) -> Reading:
+        return self.readings[0]
+
+    @property
+    def last(self) -> Reading:
+        return self.readings[-1]
+
+    @property
+    def duration_s(self) -> float:
+        return self.last.at_s - self.first.at_s
+
+    @cached_property
+    def engines(self) -> Mapping[str, Sequence[EngineReading]]:
+        """The readings of each engine that is on every page, in order."""
+        pages = [
+            read_engines(reading.page, reading.governors, reading.at_s) for reading in self.readings
+        ]
+        return {
+            name: [page[name] for page in pages]
+            for name in pages[0]
+            if all(name in page for page in pages)
+        }
+
+    def increase(self, name: str, **labels: str) -> float:
+        """By how much a counter grew. Raises CannotJudge if it is not shown, or fell."""
+        after = self.last.page.total(name, **labels)
+        if after is None:
+            raise CannotJudge(f"the server does not show {name}")
+        # A labelled counter may appear with its first event: before it was 0.
+        before = self.first.page.total(name, **labels) or 0.0
+        if after < before:
+            raise CannotJudge(f"{name} fell: the server restarted while it was observed")
+        return after - before
+
+    def histogram(self, name: str) -> Histogram:
+        """What was added to a histogram. Raises CannotJudge if it is not shown, or fell."""
+        before, after = self.first.page.histogram(name), self.last.page.histogram(name)
+        if before is None or after is None:
+            raise CannotJudge(f"the server does not show {name}")
+        added = after.minus(before)
+        if added is None:
+            raise CannotJudge(f"{name} fell: the server restarted while it was observed")
+        return added
+
+
+def gauge_values(
+    readings: Sequence[EngineReading], gauge: Callable[[EngineReading], float | None]
+) -> list[float]:
+    """The values of a gauge that are shown. Raises CannotJudge without one."""
+    values = [value for value in map(gauge, readings) if value is not None]
+    if not values:
+        raise CannotJudge("the server does not show the load of its engines")
+    return values
+
+
+def growth(
+    readings: Sequence[EngineReading], counter: Callable[[EngineReading], float | None]
+) -> float | None:
+    """The last value of a counter less the first; None if one is unknown, or it fell."""
+    before, after = counter(readings[0]), counter(readings[-1])
+    if before is None or after is None or after < before:
+        return None
+    return after - before
+
+
+def share_of(
+    readings: Sequence[EngineReading], condition: Callable[[EngineReading], bool]
+) -> float:
+    """In which fraction of the readings a condition holds."""
+    return sum(map(condition, readings)) / len(readings)

@@ -1,0 +1,34 @@
+"""`ProbeResult`: what the requests of `--probe` showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGain:
+    """Output tokens/s with speculation over those without."""
+
+    value: float
+    low: float
+    """Of the lowest pair of blocks."""
+    high: float
+    num_pairs: int
+    concurrency: int
+    tokens_per_s: float
+    """With speculation, the mean over the blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What was sent and measured."""
+
+    num_requests: int
+    num_failed: int
+    gain: MeasuredGain | None
+    """None if it could not be measured; `gain_reason` says why."""
+    gain_reason: str | None
+    excess_tokens: tuple[tuple[str, int, int], ...] = ()
+    """Streams whose text has more tokens than their usage: request, streamed, counted."""
+    num_streams_counted: int = 0
+    """Streams whose tokens could be compared with their usage."""
