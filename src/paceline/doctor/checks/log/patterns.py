@@ -52,7 +52,7 @@ LOG_PATTERNS = (
     ),
     _pattern(
         "log-killed-for-memory",
-        r"oom-?kill|Out of memory: Killed process|MemoryError\b",
+        r"oom-?kill|Out of memory: Killed process|\bMemoryError\b",
         "A process was ended for lack of main memory.",
         "The engine needs more main memory than the machine or its container has.",
         "Raise the memory limit, or lower the KV cache on a CPU and max_num_seqs",

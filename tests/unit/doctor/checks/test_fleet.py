@@ -1,0 +1,138 @@
+"""Checks of replicas and of how requests end."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
+from paceline.doctor.values import Basis, CannotJudge, Severity
+from unit.doctor.gateways import TOKENS, observe_gateway
+from unit.doctor.simulated import SimulatedEngine, observe_vllm
+
+_RUNNING = "paceline_replica_load_requests_running"
+BUSY = {"r0": {_RUNNING: 12.0}, "r1": {_RUNNING: 2.0}}
+
+
+def test_a_busier_replica_is_found_with_what_its_tokens_cost() -> None:
+    entries = (
+        {"name": "r0", "seconds_per_token": 0.05},
+        {"name": "r1", "seconds_per_token": 0.02},
+    )
+    (finding,) = imbalance.CHECK.judge(observe_gateway(BUSY, entries=entries))
+    assert (finding.id, finding.subject) == ("load-imbalance", "r0")
+    assert finding.cost.amount == pytest.approx(30)
+    assert finding.cost.share == pytest.approx(0.6)
+
+
+def test_without_times_the_cost_of_imbalance_is_unknown() -> None:
+    (finding,) = imbalance.CHECK.judge(observe_gateway(BUSY))
+    assert finding.cost.basis is Basis.UNKNOWN
+
+
+def test_a_busier_rank_of_a_vllm_server_is_found() -> None:
+    busy = SimulatedEngine(loads=(12,) * 10)
+    idle = SimulatedEngine(loads=(2,) * 10)
+    (finding,) = imbalance.CHECK.judge(observe_vllm(busy, idle))
+    assert finding.subject == "engine 0"
+
+
+@pytest.mark.parametrize("loads", [(4.0, 4.0), (3.0, 1.0)])  # three against one: two requests apart
+def test_even_loads_are_no_finding(loads: tuple[float, float]) -> None:
+    replicas = {f"r{index}": {_RUNNING: load} for index, load in enumerate(loads)}
+    assert not imbalance.CHECK.judge(observe_gateway(replicas))
+
+
+def test_one_replica_cannot_be_compared() -> None:
+    with pytest.raises(CannotJudge, match="fewer than two"):
+        imbalance.CHECK.judge(observe_vllm())
+
+
+def test_a_replica_that_is_down_costs_its_part() -> None:
+    entries = ({"name": "r1", "reason": "connection refused"},)
+    observation = observe_gateway({"r0": {}, "r1": {"paceline_replica_state": 0}}, entries=entries)
+    (finding,) = unavailable.CHECK.judge(observation)
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == "r1 is down: 1 of 2 replicas take requests."
+    assert finding.cost.amount == pytest.approx(50)
+    assert ("reason", "connection refused") in {(one.name, one.value) for one in finding.evidence}
+
+
+def test_an_open_breaker_and_no_other_replica_is_critical() -> None:
+    (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {"paceline_breaker_state": 2}}))
+    assert finding.severity is Severity.CRITICAL
+
+
+def test_an_engine_that_computes_nothing_is_found() -> None:
+    (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77}, "r1": {}}))
+    assert (finding.id, finding.subject) == ("engine-stalled", "r0")
+
+
+def test_an_idle_engine_does_not_stand_still() -> None:
+    assert not unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77, _RUNNING: 0}}))
+
+
+def test_a_gateway_is_observed_for_two_polls_before_an_engine_stands_still() -> None:
+    assert not unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77}}, seconds=11))
+
+
+def test_a_sleeping_engine_is_found() -> None:
+    line = 'vllm:engine_sleep_state{engine="0",sleep_state="awake"} %s\n'
+    asleep = observe_vllm(SimulatedEngine(extra=line % 0))
+    assert [one.id for one in unavailable.CHECK.judge(asleep)] == ["engine-asleep"]
+    assert not unavailable.CHECK.judge(observe_vllm(SimulatedEngine(extra=line % 1)))
+
+
+def test_healthy_servers_are_available() -> None:
+    assert not unavailable.CHECK.judge(observe_gateway())
+    assert not unavailable.CHECK.judge(observe_vllm())
+
+
+def test_a_restart_while_observed_is_critical() -> None:
+    (finding,) = restarts.CHECK.judge(observe_vllm(SimulatedEngine(restarts_at=8)))
+    assert finding.severity is Severity.CRITICAL
+    assert not restarts.CHECK.judge(observe_vllm())
+
+
+def test_an_earlier_restart_is_a_warning() -> None:
+    observation = observe_gateway({"r0": {"paceline_replica_restarts_total": 2}})
+    (finding,) = restarts.CHECK.judge(observation)
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == "r0 has restarted 2 times since the gateway started."
+    assert not restarts.CHECK.judge(observe_gateway())
+
+
+def _requests(completed: int, engine_error: int = 0, overloaded: int = 0) -> str:
+    counts = {"completed": completed, "engine_error": engine_error, "overloaded": overloaded}
+    return "".join(
+        f'paceline_requests_total{{outcome="{outcome}"}} {count}\n'
+        for outcome, count in counts.items()
+    )
+
+
+def test_failed_and_refused_requests_are_found() -> None:
+    observation = observe_gateway(extra=(_requests(10), _requests(70, 10, 30)))
+    failing, refused = failing_requests.CHECK.judge(observation)
+    assert (failing.id, failing.severity) == ("requests-fail", Severity.CRITICAL)
+    assert failing.cost.amount == pytest.approx(10)
+    assert (refused.id, refused.severity) == ("requests-refused", Severity.WARNING)
+    assert refused.cost.amount == pytest.approx(30)
+
+
+def test_requests_that_vllm_failed_are_found() -> None:
+    engine = dataclasses.replace(SimulatedEngine(), failed_per_s=2.0)
+    (finding,) = failing_requests.CHECK.judge(observe_vllm(engine))
+    assert finding.cost.amount == pytest.approx(50)
+
+
+def test_requests_that_complete_are_no_finding() -> None:
+    assert not failing_requests.CHECK.judge(observe_vllm())
+    assert not failing_requests.CHECK.judge(
+        observe_gateway(extra=(_requests(10, 3, 3), _requests(70, 3, 3)))
+    )
+
+
+def test_without_requests_nothing_can_fail() -> None:
+    with pytest.raises(CannotJudge, match="0 requests ended"):
+        failing_requests.CHECK.judge(observe_gateway(extra=(_requests(10), _requests(10))))

@@ -1,0 +1,72 @@
+"""Checks of the time to first token and between tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.doctor.checks.latency import first_requests, prefill_stalls
+from paceline.doctor.values import CannotJudge, Severity
+from unit.doctor.gateways import observe_gateway
+from unit.doctor.simulated import SimulatedEngine, observe_vllm
+
+
+def test_slow_first_requests_of_a_new_server_are_a_remark() -> None:
+    """2.4 s, then 0.05 s for each of ten requests."""
+    engine = SimulatedEngine(answered_before=0, first_tokens_s=(2.4, *(0.05,) * 10))
+    (finding,) = first_requests.CHECK.judge(observe_vllm(engine))
+    assert (finding.id, finding.severity) == ("first-requests-slow", Severity.INFO)
+    assert finding.cost.amount == pytest.approx(2350)
+    assert finding.cost.share == pytest.approx(1 / 11)
+
+
+def test_equal_requests_are_no_finding() -> None:
+    engine = SimulatedEngine(answered_before=0, first_tokens_s=(0.06, *(0.05,) * 10))
+    assert not first_requests.CHECK.judge(observe_vllm(engine))
+
+
+def test_the_first_requests_of_an_old_server_cannot_be_seen() -> None:
+    with pytest.raises(CannotJudge, match="answered 100 requests before"):
+        first_requests.CHECK.judge(observe_vllm(SimulatedEngine(first_tokens_s=(2.4, 0.05))))
+
+
+def test_too_few_requests_cannot_be_compared() -> None:
+    engine = SimulatedEngine(answered_before=0, first_tokens_s=(2.4, 0.05))
+    with pytest.raises(CannotJudge, match="too few requests"):
+        first_requests.CHECK.judge(observe_vllm(engine))
+
+
+def test_steps_that_prompts_make_long_are_found() -> None:
+    """2 % of the steps take 300 ms, the others 21 to 25 ms."""
+    engine = SimulatedEngine(slow_steps=0.02, prompt_tokens_per_s=2000)
+    (finding,) = prefill_stalls.CHECK.judge(observe_vllm(engine))
+    assert finding.id == "prefill-stalls"
+    assert (
+        finding.summary == "One step in a hundred takes 100 ms or more, the median at most 25 ms."
+    )
+    assert "max_num_batched_tokens" in finding.settings
+    steps = [(engine.step_ms(load), load) for load in engine.loads]
+    count = sum(load / step for step, load in steps)
+    mean = sum(0.98 * load for _, load in steps) / count + 0.02 * 300
+    # 6 ms of the mean are the slow steps' share.
+    assert finding.cost.low is not None
+    assert finding.cost.high is not None
+    assert finding.cost.low == pytest.approx(mean - 25)
+    assert finding.cost.low < 0.02 * (300 - 23) < finding.cost.high
+
+
+def test_even_steps_are_no_finding() -> None:
+    assert not prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(prompt_tokens_per_s=2000)))
+
+
+def test_long_steps_without_prompts_have_another_cause() -> None:
+    assert not prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(slow_steps=0.02)))
+
+
+def test_few_steps_are_not_judged() -> None:
+    with pytest.raises(CannotJudge, match="200 are needed"):
+        prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(loads=(1, 1))))
+
+
+def test_a_gateway_does_not_show_steps() -> None:
+    with pytest.raises(CannotJudge, match="the engine's own port"):
+        prefill_stalls.CHECK.judge(observe_gateway())

@@ -1,0 +1,25 @@
+"""The examples in docstrings of the doctor are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+MODULES = (
+    "paceline.doctor.checks.latency.prefill_stalls",
+    "paceline.doctor.estimates.gain",
+    "paceline.doctor.output.lines",
+    "paceline.doctor.probing.load",
+    "paceline.doctor.probing.streams",
+    "paceline.doctor.readings.histogram",
+    "paceline.doctor.readings.page",
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_are_true(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module))
+    assert result.attempted > 0
+    assert result.failed == 0
