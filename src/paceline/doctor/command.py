@@ -6,6 +6,7 @@ What observes is imported only when the command is executed, so that `--help` st
 from __future__ import annotations
 
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8001"
 _NOT_MADE = 4
-_INTERRUPTED = 130
 _EXAMPLES = """\b
 Examples:
   paceline doctor
@@ -30,6 +30,8 @@ Examples:
       Also send requests, up to 8 at a time
   paceline doctor --probe --data-url http://127.0.0.1:8000
       Also measure what drafts gain, by switching them off and on
+  paceline doctor --fix --data-url http://127.0.0.1:8000
+      Also let the governor choose the draft length, if that gives more tokens/s
   paceline doctor http://10.0.0.5:8000 --log vllm.log
       Also look for known messages in the log; the server need not run
 """
@@ -46,7 +48,7 @@ class DiagnosisNotMade(click.ClickException):
     help=(
         "Find out what is wrong with a running deployment, and what it costs. URL is Paceline's "
         f"admin port or a vLLM server; it defaults to {DEFAULT_URL}. Metrics are read over some "
-        "seconds; nothing is sent or changed without --probe.\n\n"
+        "seconds; nothing is sent or changed without --probe or --fix.\n\n"
         "Exit codes: 0 nothing worse than a remark, 1 a warning, 2 wrong usage, 3 something "
         "critical, 4 no diagnosis could be made, 130 interrupted before the end."
     ),
@@ -66,6 +68,13 @@ class DiagnosisNotMade(click.ClickException):
     is_flag=True,
     help="Send a bounded load while observing. On Paceline, then switch drafts off and on for as "
     "long again, and restore the policy.",
+)
+@click.option(
+    "--fix",
+    "fixes",
+    is_flag=True,
+    help="On Paceline: --probe, then change the governors if that answers a finding. The change is "
+    "measured against the present setting and stays only if it helps.",
 )
 @click.option(
     "--data-url",
@@ -100,27 +109,29 @@ def doctor(json_file: str | None, **options: Any) -> None:
 
     import paceline
     from paceline.bench.results.files import write_document
-    from paceline.doctor.diagnosing import diagnose
+    from paceline.doctor.diagnosing import diagnose, fix_server
     from paceline.doctor.errors import DoctorError
-    from paceline.doctor.output.document import render_document
+    from paceline.doctor.output.document import render_document, visit_exit_code
     from paceline.doctor.output.lines import render_lines
-    from paceline.doctor.values import exit_code_of
 
     try:
         diagnosis = diagnose(visit)
+        if visit.config.fixes and not visit.is_interrupted:
+            _carry_out(fix_server(visit, diagnosis), visit)
         for line in render_lines(visit, diagnosis):
             click.echo(line)
         if json_file is not None:
             write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
     except (DoctorError, OSError) as error:
         raise DiagnosisNotMade(str(error)) from error
-    sys.exit(_INTERRUPTED if visit.is_interrupted else exit_code_of(diagnosis))
+    sys.exit(visit_exit_code(visit, diagnosis))
 
 
 def _config(
     url: str,
     seconds: float,
     probes: bool,
+    fixes: bool,
     data_url: str | None,
     concurrency: int,
     log_file: str | None,
@@ -130,15 +141,16 @@ def _config(
     from paceline.doctor.diagnosing import DoctorConfig
     from paceline.doctor.probing.settings import ProbeSettings
 
+    probes = probes or fixes
     if data_url is not None and not probes:
-        raise click.UsageError("--data-url is for --probe.")
+        raise click.UsageError("--data-url is for --probe and --fix.")
     address = _address("URL", url)
     probe = None
     if probes:
         target = address if data_url is None else _address("--data-url", data_url)
         probe = ProbeSettings(target, api_key, seconds, concurrency)
     return DoctorConfig(
-        address, seconds, None if log_file is None else Path(log_file), admin_key, probe
+        address, seconds, None if log_file is None else Path(log_file), admin_key, probe, fixes
     )
 
 
@@ -153,19 +165,26 @@ def _address(option: str, url: str) -> Any:
 
 def _visit(config: DoctorConfig) -> Visit:
     """What was read, partial after Ctrl-C or SIGTERM."""
-    import asyncio
-
-    from paceline.bench.interruption import cancelled_by_signals
     from paceline.doctor.diagnosing import Visit, visit_server
     from paceline.doctor.errors import DoctorError
     from paceline.workloads import WorkloadError
 
     visit = Visit(config)
     try:
-        asyncio.run(cancelled_by_signals(visit_server(visit)))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        visit.is_interrupted = True
-        visit.notes.append("interrupted before the end: judged from what was read until then")
+        _carry_out(visit_server(visit), visit)
     except (DoctorError, WorkloadError) as error:
         raise DiagnosisNotMade(str(error)) from error
     return visit
+
+
+def _carry_out(work: Coroutine[Any, Any, None], visit: Visit) -> None:
+    """Run to the end, or until Ctrl-C or SIGTERM, which the visit notes."""
+    import asyncio
+
+    from paceline.bench.interruption import cancelled_by_signals
+
+    try:
+        asyncio.run(cancelled_by_signals(work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        visit.is_interrupted = True
+        visit.notes.append("interrupted before the end: judged from what was read until then")

@@ -15,6 +15,8 @@ from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.doctor.checks import judge, judge_log_only
 from paceline.doctor.errors import DoctorError
+from paceline.doctor.fixing.applying import try_fix
+from paceline.doctor.fixing.choice import FixResult, choose_fix
 from paceline.doctor.observing.log_file import read_log
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.observing.watching import Watch, require_two, watch
@@ -36,6 +38,8 @@ class DoctorConfig:
     admin_key: str | None = None
     probe: ProbeSettings | None = None
     """None: no requests are sent."""
+    fixes: bool = False
+    """Whether to change the governors; it needs `probe`."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,8 @@ class Visit:
     watch: Watch = field(default_factory=Watch)
     log_lines: Sequence[str] | None = None
     probe: ProbeResult | None = None
+    fix: FixResult | None = None
+    """None if none was asked for."""
     is_interrupted: bool = False
     unreachable: str | None = None
     """Why only the log was judged."""
@@ -86,6 +92,11 @@ async def visit_server(visit: Visit) -> None:
             stop.set()
             await watch(server, visit.watch, stop, config.seconds)
         else:
+            if server.kind == "paceline" and config.probe.data_url == config.url:
+                raise DoctorError(
+                    "--probe sends requests to the port that takes them: give --data-url, with "
+                    "Paceline's defaults http://127.0.0.1:8000"
+                )
             try:
                 await _probe(visit, session, server, config.probe)
             except BenchError as error:
@@ -124,3 +135,22 @@ def diagnose(visit: Visit) -> Diagnosis:
             f"{visit.watch.failures[-1]}"
         )
     return judge(Observation(visit.kind, visit.watch.readings, visit.log_lines, visit.probe))
+
+
+async def fix_server(visit: Visit, diagnosis: Diagnosis) -> None:
+    """Try the change that answers the findings, and note what came of it.
+
+    Raises DoctorError if no load can be sent. Cancellation takes the change back.
+    """
+    settings = visit.config.probe
+    assert settings is not None
+    governors = visit.watch.readings[-1].governors if visit.watch.readings else {}
+    fix = choose_fix(diagnosis.findings, governors)
+    if fix is None:
+        visit.fix = FixResult(None, None, False, "no finding can be answered while it runs")
+        return
+    visit.fix = FixResult(fix, None, False, "interrupted: taken back")
+    try:
+        visit.fix = await try_fix(fix, visit.config.url, visit.config.admin_key, settings)
+    except BenchError as error:
+        raise DoctorError(f"--fix: {error}") from error

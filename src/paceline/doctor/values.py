@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -132,9 +132,12 @@ def order_by_cost(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=key))
 
 
-def exit_code_of(diagnosis: Diagnosis) -> int:
-    """0 without warnings, 1 with a warning, 3 with a critical finding."""
-    severities = {finding.severity for finding in diagnosis.findings}
+def exit_code_of(diagnosis: Diagnosis, fixed: Collection[tuple[str, str | None]] = ()) -> int:
+    """0 without warnings, 1 with a warning, 3 with a critical finding.
+
+    `fixed`: id and subject of findings that no longer count.
+    """
+    severities = {one.severity for one in diagnosis.findings if (one.id, one.subject) not in fixed}
     if Severity.CRITICAL in severities:
         return 3
     return 1 if Severity.WARNING in severities else 0

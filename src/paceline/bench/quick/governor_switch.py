@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +44,16 @@ class GovernorSwitch:
         """Hold all governors at draft length 0."""
         await self.apply({"draft_length": 0})
 
-    async def apply(self, change: Mapping[str, object]) -> None:
-        """Send a change to all governors. `turn_on` takes it back."""
-        await self._send(change, None)
+    async def apply(
+        self, change: Mapping[str, object], replicas: Sequence[str] | None = None
+    ) -> None:
+        """Send a change to these governors, by default to all. `turn_on` takes it back."""
+        for replica in (None,) if replicas is None else replicas:
+            await self._send(change, replica)
+
+    def keep(self) -> None:
+        """Leave the governors as they are now: nothing is set back any more."""
+        self._restorations = []
 
     async def turn_on(self) -> None:
         """Set every governor's policy as it was."""

@@ -26,6 +26,7 @@ import numpy as np
 from paceline.doctor.estimates.drafting import Drafting
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.estimates.step_points import StepPoint
+from paceline.doctor.estimates.student import t_95
 
 _VERIFY_SHARE = 0.4
 """Derived: Qwen2.5-72B on 8 H100 with contexts of 8,000 tokens and K = 2 has v = 0.4 slope / 3
@@ -112,12 +113,8 @@ def _fit(points: Sequence[StepPoint]) -> tuple[Interval, float] | None:
     residual = times - matrix @ solution
     variance = float(residual @ residual) / free
     error = float(np.sqrt(variance * np.linalg.inv(matrix.T @ matrix)[1, 1]))
-    margin = _T_95[min(free, len(_T_95)) - 1] * error
+    margin = t_95(free) * error
     slope, start_s = float(solution[1]), float(solution[0])
     if slope - margin <= 0 or start_s < 0:
         return None
     return Interval(slope - margin, slope + margin), start_s
-
-
-_T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13)
-"""Student's t, two-sided 95 %, by degrees of freedom from 1; 15 and more use the last."""

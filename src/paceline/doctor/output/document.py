@@ -9,6 +9,7 @@ from paceline.doctor.diagnosing import Visit
 from paceline.doctor.values import Diagnosis, exit_code_of
 
 SCHEMA_VERSION = 1
+INTERRUPTED = 130
 
 
 def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[str, Any]:
@@ -22,10 +23,21 @@ def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[st
         "observed_s": round(visit.duration_s, 3),
         "num_readings": len(visit.watch.readings),
         "is_interrupted": visit.is_interrupted,
-        "exit_code": exit_code_of(diagnosis),
+        "exit_code": visit_exit_code(visit, diagnosis),
         "findings": [asdict(finding) for finding in diagnosis.findings],
         "passed": list(diagnosis.passed),
         "not_judged": [asdict(one) for one in diagnosis.not_judged],
         "probe": None if visit.probe is None else asdict(visit.probe),
+        "fix": None if visit.fix is None else asdict(visit.fix),
         "notes": visit.notes,
     }
+
+
+def visit_exit_code(visit: Visit, diagnosis: Diagnosis) -> int:
+    """The severity of what is left after a fix; 130 after an interruption."""
+    if visit.is_interrupted:
+        return INTERRUPTED
+    result = visit.fix
+    if result is not None and result.fix is not None and result.is_kept:
+        return exit_code_of(diagnosis, result.fix.findings)
+    return exit_code_of(diagnosis)

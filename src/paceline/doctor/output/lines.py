@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 
 from paceline.doctor.diagnosing import Visit
+from paceline.doctor.fixing.choice import FixResult
+from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
 from paceline.doctor.values import Basis, Cost, Diagnosis, Evidence, Finding
 
 _WIDTH = 100
@@ -33,8 +36,32 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{len(diagnosis.not_judged)} checks without a verdict:"
         for one in diagnosis.not_judged:
             yield from _wrap(f"- {one.check}: {one.reason}", "  ")
+    if visit.probe is not None:
+        yield from _wrap(_gain(visit.probe), "  ")
+    if visit.fix is not None:
+        yield from _wrap(_fix(visit.fix), "  ")
     for note in visit.notes:
         yield from _wrap(f"Note: {note}", "  ")
+
+
+def _gain(probe: ProbeResult) -> str:
+    if probe.gain is None:
+        return f"The gain of drafts was not measured: {probe.gain_reason}"
+    trouble = "" if probe.gain_reason is None else f". But {probe.gain_reason}"
+    return f"Drafts change the throughput by a factor of {_factor(probe.gain)}{trouble}"
+
+
+def _fix(result: FixResult) -> str:
+    if result.fix is None:
+        return f"Nothing was changed: {result.reason}"
+    change = f"{json.dumps(dict(result.fix.change))} on {', '.join(result.fix.replicas)}"
+    verb = "Changed" if result.is_kept else "Not kept"
+    gain = "" if result.gain is None else f", {_factor(result.gain)} times the tokens/s"
+    return f"{verb}: {change}{gain}: {result.reason}"
+
+
+def _factor(gain: MeasuredGain) -> str:
+    return f"{gain.value:.2f} ({gain.low:.2f} to {gain.high:.2f}, {gain.num_pairs} pairs)"
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:

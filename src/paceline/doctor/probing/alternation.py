@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from paceline.bench.load.driver import run_closed_loop
+from paceline.doctor.estimates.student import t_95
 from paceline.doctor.probing.load import ProbeLoad
 from paceline.doctor.readings.probe_result import MeasuredGain
 from paceline.workloads import RequestSpec
@@ -22,12 +24,17 @@ class NotMeasured(Exception):
 
 
 async def compare_settings(
-    load: ProbeLoad, set_one: Setter, set_other: Setter, concurrency: int, seconds: float
+    load: ProbeLoad,
+    set_one: Setter,
+    set_other: Setter,
+    concurrency: int,
+    seconds: float,
+    min_rounds: int = 2,
 ) -> MeasuredGain:
     """Tokens/s under the one over those under the other: rounds of one, other, other, one.
 
     Both halves of a round have their own prompts, the same for both settings. The first block under
-    each setting is not counted: it warms up, and a policy learns. At least one round is made.
+    each setting is not counted: it warms up, and a policy learns. At least `min_rounds` are made.
     Raises NotMeasured if requests fail. The caller restores the setting.
     """
     start_s = time.perf_counter()
@@ -42,21 +49,24 @@ async def compare_settings(
             await (set_one() if is_one else set_other())
             rates[is_one].append(await _rate(load, halves[half], concurrency))
         now_s = time.perf_counter()
-        if now_s + (now_s - round_start_s) > start_s + seconds:
+        is_late = now_s + (now_s - round_start_s) > start_s + seconds
+        if is_late and len(rates[True]) >= 2 * min_rounds:
             return summarize(rates[True], rates[False], concurrency)
 
 
 def summarize(one: Sequence[float], other: Sequence[float], concurrency: int) -> MeasuredGain:
-    """The geometric mean of the pairs, in tokens/s.
+    """The geometric mean of the ratios, with Student's interval of their logarithms.
 
-    The blocks of a round are one, other, other, one: pair i is (one[i], other[i]).
+    `one` and `other` are tokens/s, two or more each; entry i of both is a pair.
     """
-    ratios = [first / second for first, second in zip(one, other, strict=True)]
+    logs = [math.log(first / second) for first, second in zip(one, other, strict=True)]
+    mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    margin = t_95(len(logs) - 1) * error
     return MeasuredGain(
-        value=math.exp(math.fsum(map(math.log, ratios)) / len(ratios)),
-        low=min(ratios),
-        high=max(ratios),
-        num_pairs=len(ratios),
+        value=math.exp(mean),
+        low=math.exp(mean - margin),
+        high=math.exp(mean + margin),
+        num_pairs=len(logs),
         concurrency=concurrency,
         tokens_per_s=sum(one) / len(one),
     )

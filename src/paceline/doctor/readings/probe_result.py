@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGain:
-    """Output tokens/s with speculation over those without."""
+    """Output tokens/s under one setting over those under another."""
 
     value: float
     low: float
-    """Of the lowest pair of blocks."""
+    """Lower end of the 95 % interval of the mean over the pairs of blocks."""
     high: float
     num_pairs: int
     concurrency: int
     tokens_per_s: float
-    """With speculation, the mean over the blocks."""
+    """Under the first setting, the mean over the blocks."""
 
 
 @dataclass(frozen=True, slots=True)

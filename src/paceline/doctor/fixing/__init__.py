@@ -1,0 +1,1 @@
+"""Change what can be changed at run time, and keep it only if it helps."""

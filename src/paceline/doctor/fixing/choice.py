@@ -1,0 +1,65 @@
+"""Which change of the governors answers which findings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.doctor.readings.probe_result import MeasuredGain
+from paceline.doctor.values import Finding
+
+_ABOUT_DRAFTS = frozenset(
+    {"speculation-loses", "speculation-hardly-gains", "draft-too-long", "draft-too-short"}
+)
+_BEST_POLICY = "goodput"
+_MIN_GAIN = 1.02
+"""A smaller one is not worth another setting. Chosen empirically."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One change, as PATCH /admin/governor takes it."""
+
+    change: Mapping[str, object]
+    replicas: tuple[str, ...]
+    findings: tuple[tuple[str, str | None], ...]
+    """Id and subject of the findings that it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """What was tried."""
+
+    fix: Fix | None
+    """None if no finding can be answered at run time."""
+    gain: MeasuredGain | None
+    """Tokens/s with the change over those without."""
+    is_kept: bool
+    reason: str
+    """Why it was kept, rolled back, or not tried."""
+
+
+def choose_fix(
+    findings: Sequence[Finding], governors: Mapping[str, Mapping[str, Any]]
+) -> Fix | None:
+    """The change for the findings about drafts; None without one.
+
+    Replicas whose length is fixed get the policy goodput. If drafts lose under goodput, all are
+    held at draft length 0.
+    """
+    about_drafts = [one for one in findings if one.id in _ABOUT_DRAFTS]
+    named = {one.subject for one in about_drafts}
+    concerned = [name for name in governors if None in named or name in named]
+    to_free = [name for name in concerned if governors[name].get("policy") != _BEST_POLICY]
+    answered = tuple((one.id, one.subject) for one in about_drafts)
+    if to_free:
+        return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered)
+    if concerned:
+        return Fix({"draft_length": 0}, tuple(concerned), answered)
+    return None
+
+
+def helps(gain: MeasuredGain) -> bool:
+    """Whether the change is kept: it helps for certain, and by 2 % at least."""
+    return gain.low > 1 and gain.value >= _MIN_GAIN

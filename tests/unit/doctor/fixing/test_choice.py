@@ -1,0 +1,54 @@
+"""Which change answers which findings, and when it is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.doctor.fixing.choice import choose_fix, helps
+from paceline.doctor.readings.probe_result import MeasuredGain
+from paceline.doctor.values import Finding, Severity, unknown_cost
+
+
+def _finding(name: str, subject: str | None = None) -> Finding:
+    return Finding(name, Severity.WARNING, "", (), unknown_cost(""), "", "", (), subject)
+
+
+def _governors(**policies: str) -> dict[str, dict[str, str]]:
+    return {name: {"policy": policy} for name, policy in policies.items()}
+
+
+def test_a_fixed_length_is_freed_where_it_loses() -> None:
+    fix = choose_fix(
+        [_finding("kv-cache-full", "b"), _finding("draft-too-long", "a")],
+        _governors(a="fixed", b="fixed"),
+    )
+    assert fix is not None
+    assert (fix.change, fix.replicas) == ({"policy": "goodput"}, ("a",))
+    assert fix.findings == (("draft-too-long", "a"),)
+
+
+def test_a_measured_loss_concerns_all_replicas_that_are_not_free() -> None:
+    fix = choose_fix([_finding("speculation-loses")], _governors(a="goodput", b="schedule"))
+    assert fix is not None
+    assert (fix.change, fix.replicas) == ({"policy": "goodput"}, ("b",))
+
+
+def test_if_the_policy_loses_drafts_are_switched_off() -> None:
+    fix = choose_fix([_finding("speculation-loses")], _governors(a="goodput", b="goodput"))
+    assert fix is not None
+    assert (fix.change, fix.replicas) == ({"draft_length": 0}, ("a", "b"))
+
+
+def test_other_findings_and_other_servers_have_no_fix() -> None:
+    assert choose_fix([_finding("kv-cache-full", "a")], _governors(a="fixed")) is None
+    assert choose_fix([_finding("speculation-loses")], {}) is None
+    assert choose_fix([_finding("draft-too-long", "c")], _governors(a="fixed")) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "expected"),
+    [(1.01, 1.1, True), (0.99, 1.1, False), (1.001, 1.01, False)],
+)
+def test_a_change_is_kept_if_it_helps_for_certain(low: float, value: float, expected: bool) -> None:
+    gain = MeasuredGain(value, low, 2.0, 6, 8, 100.0)
+    assert helps(gain) is expected

@@ -1,0 +1,154 @@
+"""`--probe` and `--fix` on a gateway whose speed is known at every draft length."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from paceline.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
+from paceline.doctor.errors import DoctorError
+from paceline.doctor.output.document import visit_exit_code
+from paceline.doctor.output.lines import render_lines
+from paceline.doctor.probing.alternation import summarize
+from unit.doctor.governed import GovernedGateway, serving
+
+LOSING = {"policy": "fixed", "draft_length": 3, "fast_s": 0.02, "slow_s": 0.005}
+"""A token takes 20 ms with drafts and 5 ms without: the gain is about a quarter."""
+
+
+async def _visit(gateway: GovernedGateway, *, fixes: bool = False) -> Visit:
+    visit = Visit(gateway.config(fixes=fixes))
+    await visit_server(visit)
+    return visit
+
+
+async def test_the_gain_of_drafts_is_measured_and_the_policy_restored() -> None:
+    async with serving(GovernedGateway(fast_s=0.005, slow_s=0.02)) as gateway:
+        visit = await _visit(gateway)
+        assert gateway.policy == "goodput"
+    assert visit.probe is not None
+    assert visit.probe.gain is not None
+    assert 2 < visit.probe.gain.value < 4.5
+    assert visit.probe.num_failed == 0
+    assert visit.probe.num_requests > 8
+    diagnosis = diagnose(visit)
+    assert "speculation-loss" in diagnosis.passed
+    assert "Drafts change the throughput by a factor of" in "\n".join(
+        render_lines(visit, diagnosis)
+    )
+
+
+async def test_a_measured_loss_is_a_finding() -> None:
+    async with serving(GovernedGateway(**LOSING)) as gateway:
+        visit = await _visit(gateway)
+        assert (gateway.policy, gateway.draft_length) == ("fixed", 3)
+    diagnosis = diagnose(visit)
+    (finding,) = diagnosis.findings
+    assert (finding.id, finding.cost.basis) == ("speculation-loses", "measured")
+    assert visit_exit_code(visit, diagnosis) == 1
+
+
+async def test_ctrl_c_restores_the_policy() -> None:
+    async with serving(GovernedGateway(slow_s=1.0)) as gateway:
+        task = asyncio.create_task(_visit(gateway))
+        await asyncio.wait_for(gateway.off.wait(), 30)
+        assert gateway.draft_length == 0
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert gateway.policy == "goodput"
+
+
+async def test_a_fix_that_helps_stays() -> None:
+    """Drafts lose under the fixed length; goodput, here without the loss, is kept."""
+
+    class Better(GovernedGateway):
+        async def _complete(self, request: web.Request) -> web.StreamResponse:
+            self.fast_s = 0.002 if self.policy == "goodput" else 0.02
+            return await super()._complete(request)
+
+    async with serving(Better(**LOSING)) as gateway:
+        visit = await _visit(gateway, fixes=True)
+        diagnosis = diagnose(visit)
+        assert visit_exit_code(visit, diagnosis) == 1
+        await fix_server(visit, diagnosis)
+        assert gateway.policy == "goodput"
+    assert visit.fix is not None
+    assert visit.fix.is_kept
+    assert visit.fix.gain is not None
+    assert visit.fix.gain.num_pairs >= 6
+    assert visit.fix.gain.low > 2
+    assert visit_exit_code(visit, diagnosis) == 0
+    assert 'Changed: {"policy": "goodput"} on engine-0' in "\n".join(render_lines(visit, diagnosis))
+
+
+async def test_a_fix_that_does_not_help_is_taken_back() -> None:
+    """Under goodput this gateway is slower than before."""
+
+    class Worse(GovernedGateway):
+        async def _complete(self, request: web.Request) -> web.StreamResponse:
+            self.fast_s = 0.03 if self.policy == "goodput" else 0.02
+            return await super()._complete(request)
+
+    async with serving(Worse(**LOSING)) as gateway:
+        visit = await _visit(gateway, fixes=True)
+        diagnosis = diagnose(visit)
+        await fix_server(visit, diagnosis)
+        assert (gateway.policy, gateway.draft_length) == ("fixed", 3)
+        assert {"policy": "goodput", "replica": "engine-0"} in gateway.changes
+    assert visit.fix is not None
+    assert not visit.fix.is_kept
+    assert visit_exit_code(visit, diagnosis) == 1
+    assert "Not kept" in "\n".join(render_lines(visit, diagnosis))
+
+
+async def test_ctrl_c_takes_a_fix_back() -> None:
+    async with serving(GovernedGateway(**LOSING)) as gateway:
+        visit = await _visit(gateway, fixes=True)
+        diagnosis = diagnose(visit)
+        gateway.changed.clear()
+        task = asyncio.create_task(fix_server(visit, diagnosis))
+        await asyncio.wait_for(gateway.changed.wait(), 30)
+        assert gateway.policy == "goodput"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (gateway.policy, gateway.draft_length) == ("fixed", 3)
+    assert visit.fix is not None
+    assert visit.fix.reason == "interrupted: taken back"
+
+
+async def test_without_a_finding_nothing_is_changed() -> None:
+    async with serving(GovernedGateway(fast_s=0.002, slow_s=0.02)) as gateway:
+        visit = await _visit(gateway, fixes=True)
+        before = len(gateway.changes)
+        await fix_server(visit, diagnose(visit))
+        assert len(gateway.changes) == before
+    assert visit.fix is not None
+    assert visit.fix.fix is None
+
+
+async def test_the_admin_port_takes_no_requests() -> None:
+    async with serving(GovernedGateway()) as gateway:
+        config = gateway.config()
+        assert config.probe is not None
+        object.__setattr__(config.probe, "data_url", config.url)
+        with pytest.raises(DoctorError, match="give --data-url"):
+            await visit_server(Visit(config))
+
+
+async def test_a_server_without_models_cannot_be_probed() -> None:
+    async with serving(GovernedGateway(refuses=("/v1/completions", "/v1/chat/completions"))) as one:
+        with pytest.raises(DoctorError, match="--probe: the server answers no request"):
+            await visit_server(Visit(one.config()))
+
+
+def test_pairs_are_summarized_with_their_interval() -> None:
+    """Ratios 2 and 8: logarithms 1 and 3 times ln 2, with a standard error of ln 2."""
+    gain = summarize([20.0, 32.0], [10.0, 4.0], 3)
+    assert gain.value == pytest.approx(4.0)
+    assert gain.low == pytest.approx(4.0 / 2**12.71)
+    assert gain.high == pytest.approx(4.0 * 2**12.71)
+    assert (gain.num_pairs, gain.concurrency, gain.tokens_per_s) == (2, 3, 26.0)

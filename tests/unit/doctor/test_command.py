@@ -1,0 +1,190 @@
+"""`paceline doctor` against servers over HTTP."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.cli import main
+from paceline.doctor.observing.server import MAX_PAGE_BYTES
+from paceline.mock_vllm import spawn_mock_vllm
+from unit.doctor.answering import answering
+from unit.doctor.simulated import SimulatedEngine
+
+METRICS = SimulatedEngine().pages()[-1].encode()
+DRAFTS = {
+    "num_speculative_tokens": 8,
+    "rejection_sample_method": "synthetic",
+    "synthetic_acceptance_rates": [0.1, 0, 0, 0, 0, 0, 0, 0],
+}
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments])
+
+
+def test_help_has_examples_and_exit_codes() -> None:
+    text = run("--help").output
+    assert "Examples:" in text
+    assert "3 something" in " ".join(text.split())
+
+
+def test_an_idle_mock_server_has_no_finding(tmp_path: Path) -> None:
+    file = tmp_path / "diagnosis.json"
+    with spawn_mock_vllm("--model", "m") as server:
+        result = run(server.url, "--seconds", "2", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert "Nothing found" in result.output
+    assert "checks without a verdict:" in result.output
+    document = json.loads(file.read_text())
+    assert document["schema_version"] == 1
+    assert document["findings"] == []
+    assert document["server"] == {"url": server.url, "kind": "vllm", "vllm": "0.32.0"}
+    assert document["num_readings"] >= 8
+
+
+def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None:
+    """At load n a step takes 27 + 9 n ms instead of 19 + n ms, for 1.1 tokens."""
+    file = tmp_path / "diagnosis.json"
+    flags = (
+        "--speculative-config", json.dumps(DRAFTS), "--draft-ms", "1", "--verify-ms", "1",
+        "--tpot-per-sequence-ms", "1", "--eos-every-tokens", "0",
+    )  # fmt: skip
+    with spawn_mock_vllm("--model", "m", *flags) as server:
+        result = run(server.url, "--seconds", "12", "--probe", "--json", str(file))
+    assert result.exit_code == 1, result.output
+    document = json.loads(file.read_text())
+    findings = {one["id"]: one for one in document["findings"]}
+    found = findings.get("speculation-loses") or findings["draft-too-long"]
+    assert found["cost"]["basis"] == "estimated"
+    assert found["cost"]["low"] > 0
+    assert document["probe"]["gain"] is None
+    assert "cannot draft less while it runs" in document["probe"]["gain_reason"]
+    assert document["probe"]["num_failed"] == 0
+    assert "duplicate-tokens" in document["passed"]
+
+
+def test_without_probe_nothing_but_reads_is_sent() -> None:
+    with answering({"/metrics": (200, METRICS)}) as server:
+        assert run(server.url, "--seconds", "2").exit_code == 0
+    assert {request.partition(" ")[0] for request in server.requests} == {"GET"}
+    assert set(server.requests) == {"GET /metrics", "GET /version"}
+
+
+def test_the_key_is_sent_and_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "diagnosis.json"
+    with answering({"/metrics": (200, METRICS)}) as server:
+        result = run(server.url, "--seconds", "2", "--admin-key", "s3cret", "--json", str(file))
+    assert server.keys[0] == "Bearer s3cret"
+    assert "s3cret" not in result.output + file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ({"/metrics": (401, b"")}, "it needs a key, or another one (--admin-key)"),
+        ({"/metrics": (500, b"")}, "answered with status 500"),
+        ({"/metrics": (302, b"")}, "answered with status 302"),
+        ({"/metrics": (200, b"<!doctype html><p>Sign in")}, "is an HTML page"),
+        ({"/metrics": (200, b"{}")}, "is JSON"),
+        ({"/metrics": (200, b"\xff\xfe\x00")}, "no Prometheus text"),
+        ({"/metrics": (200, b"node_load1 0.5\n")}, "no metric of vLLM or Paceline"),
+        ({}, "answered with status 404"),
+        (
+            {"/v1/models": (200, b'{"data": [{"id": "m", "owned_by": "paceline"}]}')},
+            "the data port of a Paceline gateway: give its admin port",
+        ),
+        ({"/v1/models": (200, b'{"data": [{"owned_by": "me"}]}')}, "owned by 'me'"),
+        ({"/metrics": (200, b"a 1\n" * (MAX_PAGE_BYTES // 4 + 1))}, "more than 16 MiB"),
+    ],
+)
+def test_a_server_that_shows_no_metrics_is_named(
+    answers: dict[str, tuple[int, bytes]], message: str
+) -> None:
+    with answering(answers) as server:
+        result = run(server.url, "--seconds", "2")
+    assert result.exit_code == 4, result.output
+    assert message in " ".join(result.output.split())
+
+
+def _closed_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    result = run(f"http://127.0.0.1:{_closed_port()}", "--seconds", "2")
+    assert result.exit_code == 4
+    assert "cannot be reached" in result.output
+
+
+def test_the_log_of_an_engine_that_did_not_start_is_judged(tmp_path: Path) -> None:
+    log, file = tmp_path / "vllm.log", tmp_path / "diagnosis.json"
+    log.write_bytes(b"\xff\xfe\nValueError: No available memory for the cache blocks. Try\n")
+    url = f"http://127.0.0.1:{_closed_port()}"
+    result = run(url, "--seconds", "2", "--log", str(log), "--json", str(file))
+    assert result.exit_code == 3, result.output
+    assert "CRITICAL log-no-memory-for-kv-cache" in result.output
+    document = json.loads(file.read_text())
+    assert document["server"]["kind"] is None
+    assert "cannot be reached" in document["not_judged"][0]["reason"]
+
+
+def test_a_server_that_ends_while_observed_is_judged_from_what_was_read() -> None:
+    with answering({"/metrics": (200, METRICS)}) as server:
+        stop = threading.Timer(1.2, lambda: setattr(server, "by_path", {}))
+        stop.start()
+        result = run(server.url, "--seconds", "3")
+        stop.cancel()
+    assert result.exit_code == 0, result.output
+    assert "readings failed, the last one because" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ftp://x",),
+        ("http://x", "--seconds", "1"),
+        ("http://x", "--data-url", "http://y"),
+        ("http://x", "--json", "/no/such/folder/file"),
+        ("http://x", "--log", "/no/such/file"),
+        ("http://x", "--concurrency", "0"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_an_interruption_reports_what_was_read(tmp_path: Path) -> None:
+    """Ctrl-C: SIGINT to a process of its own."""
+    file = tmp_path / "diagnosis.json"
+    program = "from paceline.cli import main; main()"
+    with answering({"/metrics": (200, METRICS)}) as server:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", program, "doctor", server.url),
+                *("--seconds", "600", "--json", str(file)),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        deadline_s = time.monotonic() + 30
+        while len(server.requests) < 5 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted before the end" in output
+    document: dict[str, Any] = json.loads(file.read_text())
+    assert document["is_interrupted"] is True
