@@ -69,6 +69,8 @@ def drafting_of(readings: Sequence[EngineReading]) -> Drafting:
         )
     points = tuple(step_points(readings))
     tokens = growth(readings, lambda one: one.generation_tokens_total)
+    if readings[-1].engine_steps_total is not None:
+        tokens = drafts + accepted  # the gateway reads the engine's own count every few seconds
     elapsed_s = readings[-1].at_s - readings[0].at_s
     if not points or not tokens or elapsed_s <= 0:
         raise CannotJudge("the server does not show the time of its steps")
