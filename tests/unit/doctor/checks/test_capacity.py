@@ -50,7 +50,7 @@ def test_the_configuration_decides_which_settings_are_named() -> None:
     "engine",
     [
         SimulatedEngine(),
-        SimulatedEngine(kv_usage=0.97),  # full, and nobody waits: the cache is used well
+        SimulatedEngine(kv_usage=0.97),  # full, and no request waits: the cache is used well
         SimulatedEngine(kv_usage=0.5, preemptions_per_s=1.0),
     ],
 )
