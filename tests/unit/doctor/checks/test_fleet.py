@@ -38,7 +38,10 @@ def test_a_busier_rank_of_a_vllm_server_is_found() -> None:
     assert finding.subject == "engine 0"
 
 
-@pytest.mark.parametrize("loads", [(4.0, 4.0), (3.0, 1.0)])  # three against one: two requests apart
+@pytest.mark.parametrize(
+    "loads",
+    [(4.0, 4.0), (3.0, 1.0), (24.0, 16.0)],  # two requests apart; 1.2 times the mean
+)
 def test_even_loads_are_no_finding(loads: tuple[float, float]) -> None:
     replicas = {f"r{index}": {_RUNNING: load} for index, load in enumerate(loads)}
     assert not imbalance.CHECK.judge(observe_gateway(replicas))

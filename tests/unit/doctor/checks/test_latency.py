@@ -19,8 +19,12 @@ def test_slow_first_requests_of_a_new_server_are_a_remark() -> None:
     assert finding.cost.share == pytest.approx(1 / 11)
 
 
-def test_equal_requests_are_no_finding() -> None:
-    engine = SimulatedEngine(answered_before=0, first_tokens_s=(0.06, *(0.05,) * 10))
+@pytest.mark.parametrize(
+    ("first_s", "later_s"),
+    [(0.06, 0.05), (0.35, 0.2), (0.06, 0.01)],  # equal; less than three times; less than 100 ms
+)
+def test_similar_requests_are_no_finding(first_s: float, later_s: float) -> None:
+    engine = SimulatedEngine(answered_before=0, first_tokens_s=(first_s, *(later_s,) * 10))
     assert not first_requests.CHECK.judge(observe_vllm(engine))
 
 

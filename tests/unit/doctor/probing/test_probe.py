@@ -130,6 +130,32 @@ async def test_without_a_finding_nothing_is_changed() -> None:
     assert visit.fix.fix is None
 
 
+async def test_a_governor_that_refuses_changes_leaves_the_gain_unknown() -> None:
+    async with serving(GovernedGateway(num_refused=99)) as gateway:
+        visit = await _visit(gateway)
+    assert visit.probe is not None
+    assert visit.probe.gain is None
+    assert "503" in str(visit.probe.gain_reason)
+    lines = "\n".join(render_lines(visit, diagnose(visit)))
+    assert "The gain of drafts was not measured:" in lines
+
+
+async def test_requests_that_fail_while_settings_are_compared_leave_the_gain_unknown() -> None:
+    class Failing(GovernedGateway):
+        async def _complete(self, request: web.Request) -> web.StreamResponse:
+            if self.draft_length == 0:
+                return web.json_response({"error": {"message": "no"}}, status=500)
+            return await super()._complete(request)
+
+    async with serving(Failing()) as gateway:
+        visit = await _visit(gateway)
+        assert gateway.policy == "goodput"
+    assert visit.probe is not None
+    assert visit.probe.gain is None
+    assert "requests failed" in str(visit.probe.gain_reason)
+    assert visit.probe.num_failed > 0
+
+
 async def test_the_admin_port_takes_no_requests() -> None:
     async with serving(GovernedGateway()) as gateway:
         config = gateway.config()
