@@ -61,7 +61,7 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
         "--tpot-per-sequence-ms", "1", "--eos-every-tokens", "0",
     )  # fmt: skip
     with spawn_mock_vllm("--model", "m", *flags) as server:
-        result = run(server.url, "--seconds", "12", "--probe", "--json", str(file))
+        result = run(server.url, "--seconds", "6", "--probe", "--json", str(file))
     assert result.exit_code == 1, result.output
     document = json.loads(file.read_text())
     findings = {one["id"]: one for one in document["findings"]}

@@ -1,4 +1,4 @@
-"""What a gateway's admin port shows besides metrics."""
+"""The governor states that an admin port shows."""
 
 from __future__ import annotations
 
