@@ -180,6 +180,6 @@ def test_a_file_gives_the_prompts_that_have_a_reference(tmp_path: Path) -> None:
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
-    file.write_text('{"prompt": "p"}\n{"promt": "p"}\n')
+    file.write_text('{"prompt": "p"}\n{"question": "p"}\n')
     with pytest.raises(WorkloadError, match="line 2"):
         read_scored_prompts(file)
