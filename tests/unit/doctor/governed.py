@@ -23,6 +23,8 @@ class GovernedGateway(GovernedServer):
     """Data port and admin port in one. Each token takes `slow_s` at draft length 0, else `fast_s`;
     under the policy goodput the faster of the two."""
 
+    goodput_s: float | None = None
+    """Under the policy goodput, instead of `fast_s`."""
     num_reads: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the policy is goodput by a change."""
@@ -32,6 +34,14 @@ class GovernedGateway(GovernedServer):
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/admin/replicas", self._replicas)
         return application
+
+    async def rate(self, *block: object) -> float:
+        """Tokens/s of a block in the present state, as a machine without other work measures it."""
+        await asyncio.sleep(0.02)
+        if self.draft_length == 0:
+            return 1 / self.slow_s
+        token_s = self.goodput_s if self.policy == "goodput" else None
+        return 1 / (token_s or self.fast_s)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self.num_reads += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -11,11 +13,22 @@ from paceline.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.output.document import visit_exit_code
 from paceline.doctor.output.lines import render_lines
+from paceline.doctor.probing import alternation
 from paceline.doctor.probing.alternation import summarize
 from unit.doctor.governed import GovernedGateway, serving
 
-LOSING = {"policy": "fixed", "draft_length": 3, "fast_s": 0.02, "slow_s": 0.005}
-"""A token takes 20 ms with drafts and 5 ms without: the gain is about a quarter."""
+LOSING = {"policy": "fixed", "draft_length": 3, "fast_s": 0.05, "slow_s": 0.002}
+"""A token takes 50 ms with drafts and 2 ms without."""
+
+
+@contextlib.asynccontextmanager
+async def _measuring(
+    monkeypatch: pytest.MonkeyPatch, gateway: GovernedGateway
+) -> AsyncIterator[GovernedGateway]:
+    """Blocks of the gateway have the rates of its state, whatever else this machine computes."""
+    monkeypatch.setattr(alternation, "_rate", gateway.rate)
+    async with serving(gateway) as running:
+        yield running
 
 
 async def _visit(gateway: GovernedGateway, *, fixes: bool = False) -> Visit:
@@ -25,28 +38,30 @@ async def _visit(gateway: GovernedGateway, *, fixes: bool = False) -> Visit:
 
 
 async def test_the_gain_of_drafts_is_measured_and_the_policy_restored() -> None:
-    async with serving(GovernedGateway(fast_s=0.005, slow_s=0.02)) as gateway:
+    async with serving(GovernedGateway(fast_s=0.002, slow_s=0.05)) as gateway:
         visit = await _visit(gateway)
         assert gateway.policy == "goodput"
     assert visit.probe is not None
     assert visit.probe.gain is not None
-    assert 2 < visit.probe.gain.value < 4.5
+    assert visit.probe.gain.value > 1.5  # 25 on an idle machine
     assert visit.probe.num_failed == 0
     assert visit.probe.num_requests > 8
     diagnosis = diagnose(visit)
-    assert "speculation-loss" in diagnosis.passed
     assert "Drafts change the throughput by a factor of" in "\n".join(
         render_lines(visit, diagnosis)
     )
 
 
-async def test_a_measured_loss_is_a_finding() -> None:
-    async with serving(GovernedGateway(**LOSING)) as gateway:
+async def test_a_measured_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _measuring(monkeypatch, GovernedGateway(**LOSING)) as gateway:
         visit = await _visit(gateway)
         assert (gateway.policy, gateway.draft_length) == ("fixed", 3)
     diagnosis = diagnose(visit)
     (finding,) = diagnosis.findings
     assert (finding.id, finding.cost.basis) == ("speculation-loses", "measured")
+    assert visit.probe is not None
+    assert visit.probe.gain is not None
+    assert visit.probe.gain.value == pytest.approx(0.002 / 0.05)
     assert visit_exit_code(visit, diagnosis) == 1
 
 
@@ -61,15 +76,9 @@ async def test_ctrl_c_restores_the_policy() -> None:
         assert gateway.policy == "goodput"
 
 
-async def test_a_fix_that_helps_stays() -> None:
+async def test_a_fix_that_helps_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drafts lose under the fixed length; goodput, here without the loss, is kept."""
-
-    class Better(GovernedGateway):
-        async def _complete(self, request: web.Request) -> web.StreamResponse:
-            self.fast_s = 0.002 if self.policy == "goodput" else 0.02
-            return await super()._complete(request)
-
-    async with serving(Better(**LOSING)) as gateway:
+    async with _measuring(monkeypatch, GovernedGateway(**LOSING, goodput_s=0.002)) as gateway:
         visit = await _visit(gateway, fixes=True)
         diagnosis = diagnose(visit)
         assert visit_exit_code(visit, diagnosis) == 1
@@ -84,15 +93,9 @@ async def test_a_fix_that_helps_stays() -> None:
     assert 'Changed: {"policy": "goodput"} on engine-0' in "\n".join(render_lines(visit, diagnosis))
 
 
-async def test_a_fix_that_does_not_help_is_taken_back() -> None:
-    """Under goodput this gateway is slower than before."""
-
-    class Worse(GovernedGateway):
-        async def _complete(self, request: web.Request) -> web.StreamResponse:
-            self.fast_s = 0.03 if self.policy == "goodput" else 0.02
-            return await super()._complete(request)
-
-    async with serving(Worse(**LOSING)) as gateway:
+async def test_a_fix_that_does_not_help_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under goodput this gateway is no faster than before."""
+    async with _measuring(monkeypatch, GovernedGateway(**LOSING)) as gateway:
         visit = await _visit(gateway, fixes=True)
         diagnosis = diagnose(visit)
         await fix_server(visit, diagnosis)
@@ -104,8 +107,8 @@ async def test_a_fix_that_does_not_help_is_taken_back() -> None:
     assert "Not kept" in "\n".join(render_lines(visit, diagnosis))
 
 
-async def test_ctrl_c_takes_a_fix_back() -> None:
-    async with serving(GovernedGateway(**LOSING)) as gateway:
+async def test_ctrl_c_takes_a_fix_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _measuring(monkeypatch, GovernedGateway(**LOSING)) as gateway:
         visit = await _visit(gateway, fixes=True)
         diagnosis = diagnose(visit)
         gateway.changed.clear()
@@ -120,8 +123,8 @@ async def test_ctrl_c_takes_a_fix_back() -> None:
     assert visit.fix.reason == "interrupted: taken back"
 
 
-async def test_without_a_finding_nothing_is_changed() -> None:
-    async with serving(GovernedGateway(fast_s=0.002, slow_s=0.02)) as gateway:
+async def test_without_a_finding_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _measuring(monkeypatch, GovernedGateway(fast_s=0.002, slow_s=0.05)) as gateway:
         visit = await _visit(gateway, fixes=True)
         before = len(gateway.changes)
         await fix_server(visit, diagnose(visit))
