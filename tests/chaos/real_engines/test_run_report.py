@@ -75,6 +75,7 @@ def test_streams_are_counted_by_kind_and_rounds_are_added_up() -> None:
         "num_interrupted": 3,
         "num_interrupted_completed": 2,
         "num_error_events": 1,
+        "num_beyond_limit": 0,
     }
     assert total["kinds"]["tools"]["num_interrupted"] == 1
     assert total["num_eligible_streams"] == 4
