@@ -75,12 +75,22 @@ def send_to_admin(
 
 
 def opener_for(request: urllib.request.Request) -> urllib.request.OpenerDirector:
-    """Without the proxy of the environment for this machine: the proxy would get the key, and ask
-    itself."""
+    """Follows no redirect: urllib would send the key along, to another host too.
+
+    Without the proxy of the environment for this machine: the proxy would get the key, and ask
+    itself.
+    """
     host = urllib.parse.urlsplit(request.full_url).hostname or ""
     if _is_loopback(host):
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener()
+        return urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(_NoRedirects)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Makes every redirect an `HTTPError` with its status."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from paceline.admin_request import opener_for
+from paceline.top.printable import printable
 
 _TIMEOUT_S = 10.0
 """The server sends an event each second."""
@@ -21,10 +22,13 @@ _SCHEMA_VERSION = 1
 
 
 class ServerProblem(Exception):
-    """The live view cannot be read. The message says why, and what to do."""
+    """The live view cannot be read. The message says why, and what to do.
+
+    It may quote the server, so characters that control a terminal are replaced.
+    """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.may_pass = may_pass
         """Whether the same request may succeed later."""
 

@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.top.history import Watched
+from paceline.top.printable import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NOTHING = "-"
 _STATE_STYLES = {"ready": "green", "down": "bold red", "closed": "green", "open": "bold red"}
-_ESCAPES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "\N{REPLACEMENT CHARACTER}")
 
 Format = Callable[[float | None], str]
 
@@ -194,7 +194,7 @@ def _events(events: Iterable[Mapping[str, Any]], max_rows: int) -> RenderableTyp
 
 def _clean(text: object) -> Text:
     """Text of another server, on one line and without control characters."""
-    return Text(str(text).translate(_ESCAPES))
+    return Text(printable(text))
 
 
 def _whole(value: float | None) -> str:

@@ -63,6 +63,9 @@ class ScriptedServer:
         self.raw: tuple[int, bytes] | None = None
         """Sent instead of everything else."""
         self.key: str | None = None
+        self.redirects_to: str | None = None
+        """URL of another server."""
+        self.num_requests = 0
         self.num_streams = 0
         self.is_stopping = threading.Event()
 
@@ -86,7 +89,13 @@ def _event(name: str, document: Mapping[str, Any]) -> bytes:
 def scripted_server() -> Iterator[ScriptedServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if server.raw is not None:
+            server.num_requests += 1
+            if server.redirects_to is not None:
+                self.send_response(302)
+                self.send_header("location", f"{server.redirects_to}{self.path}")
+                self.send_header("content-length", "0")
+                self.end_headers()
+            elif server.raw is not None:
                 self._send(*server.raw)
             elif server.key and self.headers["authorization"] != f"Bearer {server.key}":
                 self._send(401, b'{"error": {"message": "no API key"}}')

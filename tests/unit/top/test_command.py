@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from unit.top.scripted_server import ScriptedServer
+from unit.top.scripted_server import ScriptedServer, scripted_server
 
 
 def run(*arguments: str) -> Result:
@@ -102,6 +102,25 @@ def test_other_answers_are_explained(
     result = run(server.url)
     assert result.exit_code == 1
     assert message in result.output
+
+
+def test_a_refusal_cannot_control_the_terminal(server: ScriptedServer) -> None:
+    text = "no \x1b]0;title\x07 \x9b2J \u202egnp \u2066 \u200f key"
+    for status in (401, 404, 500):
+        server.raw = (status, json.dumps({"error": {"message": text}}).encode())
+        result = run(server.url)
+        assert result.exit_code == 1
+        assert not set("\x1b\x07\x9b\u202e\u2066\u200f") & set(result.output)
+        assert "gnp" in result.output
+
+
+def test_the_key_is_not_sent_to_where_a_redirect_points(server: ScriptedServer) -> None:
+    with scripted_server() as other:
+        server.redirects_to = other.url
+        result = run(server.url, "--admin-key", "pl-abc")
+        assert result.exit_code == 1
+        assert "answered with status 302" in result.output
+        assert other.num_requests == 0
 
 
 class Terminal:

@@ -1,0 +1,18 @@
+"""Text of another server, made harmless for a terminal."""
+
+from __future__ import annotations
+
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+"""C0 and C1, with ESC: they move the cursor, set the title, write to the clipboard."""
+_BIDI_CONTROLS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""They show the characters after them in another order."""
+_REPLACED = dict.fromkeys((*_CONTROLS, *_BIDI_CONTROLS), "\N{REPLACEMENT CHARACTER}")
+
+
+def printable(text: object) -> str:
+    """The text on one line, without characters that control a terminal.
+
+    >>> printable("a\\x1b[2Jb\\u202ec")
+    'a\ufffd[2Jb\ufffdc'
+    """
+    return str(text).translate(_REPLACED)
