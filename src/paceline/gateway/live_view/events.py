@@ -21,19 +21,27 @@ class EventFinder:
 
     def __init__(self) -> None:
         self._acceptance: dict[str, PositionAcceptance] = {}
+        self._governed: dict[str, ReplicaView] = {}
+        """The last view with an answer of the governor: one missed answer hides no change."""
 
     def find(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
         """The events since the previous snapshot, by replica; none for the first snapshot."""
         earlier = {} if before is None else {view.name: view for view in before.replicas}
         names = {view.name for view in after.replicas}
         self._acceptance = {n: kept for n, kept in self._acceptance.items() if n in names}
+        self._governed = {n: kept for n, kept in self._governed.items() if n in names}
         found: list[Event] = []
         for view in after.replicas:
             acceptance = self._acceptance.setdefault(view.name, PositionAcceptance())
             if view.governor is not None:
                 acceptance.add(view.governor)
             if view.name in earlier:
-                found += _events_of(after.at_s, earlier[view.name], view, acceptance)
+                found += _events_of(after.at_s, earlier[view.name], view)
+            governed = self._governed.get(view.name)
+            if governed is not None:
+                found += _governor_events(after.at_s, governed, view, acceptance)
+            if view.governor is not None:
+                self._governed[view.name] = view
         if before is not None:
             joined = [view.name for view in after.replicas if view.name not in earlier]
             found += _membership(after.at_s, "joined", joined)
@@ -41,9 +49,7 @@ class EventFinder:
         return found
 
 
-def _events_of(
-    at_s: float, before: ReplicaView, after: ReplicaView, acceptance: PositionAcceptance
-) -> Iterator[Event]:
+def _events_of(at_s: float, before: ReplicaView, after: ReplicaView) -> Iterator[Event]:
     name = after.name
     if after.state != before.state:
         reason = f": {after.reason}" if after.reason else ""
@@ -57,7 +63,6 @@ def _events_of(
         yield Event(at_s, "restart", name, "the engine was restarted", is_problem=True)
     if after.draft != before.draft and after.draft is not None:
         yield Event(at_s, "draft", name, f"drafts come from {after.draft}")
-    yield from _governor_events(at_s, before, after, acceptance)
 
 
 def _governor_events(

@@ -49,7 +49,7 @@ class GeneratedTokens:
 def view_replica(
     reading: ReplicaReading, before: ReplicaView | None, generated: GeneratedTokens | None
 ) -> ReplicaView:
-    """The view; `before` is that of the previous snapshot, `generated` its own count of tokens."""
+    """The view; `before` is the last one with a governor, `generated` its own count of tokens."""
     status, signals = reading.status, reading.signals
     replica, state = status.replica, reading.governor
     governor = None if state is None else view_governor(state)

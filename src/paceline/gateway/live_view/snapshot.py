@@ -30,7 +30,8 @@ class SnapshotMaker:
 
     def __init__(self) -> None:
         self._window = TrafficWindow()
-        self._views: dict[str, ReplicaView] = {}
+        self._governed: dict[str, ReplicaView] = {}
+        """The last view with an answer of the governor."""
         self._generated: dict[str, GeneratedTokens] = {}
 
     def make(self, gathered: Gathered) -> Snapshot:
@@ -39,12 +40,16 @@ class SnapshotMaker:
         views = tuple(
             view_replica(
                 reading,
-                self._views.get(reading.status.replica.name),
+                self._governed.get(reading.status.replica.name),
                 self._generated.get(reading.status.replica.name),
             )
             for reading in gathered.replicas
         )
-        self._views = {view.name: view for view in views}
+        self._governed = {
+            view.name: view if view.governor is not None else self._governed[view.name]
+            for view in views
+            if view.governor is not None or view.name in self._governed
+        }
         num_in_flight = sum(view.num_in_flight for view in views)
         traffic = self._window.add(gathered.traffic, num_in_flight)
         return Snapshot(gathered.at_s, views, traffic, view_fleet(views))

@@ -42,6 +42,30 @@ def test_a_length_that_changed_and_changed_back_is_an_event() -> None:
     assert texts(before, after) == ["length 4 → 4: r"]
 
 
+def test_a_change_is_an_event_also_after_a_missed_answer_of_the_governor() -> None:
+    finder = EventFinder()
+    shots = [
+        snapshot(governed(length=6, num_changes=3)),
+        snapshot(view()),
+        snapshot(governed(length=2, num_changes=4, change_reason="r"), at_s=2.0),
+    ]
+    found = [finder.find(*pair) for pair in zip([None, *shots], shots, strict=False)]
+    assert found == [[], [], [Event(2.0, "length", "a", "length 6 → 2: r")]]
+    assert finder.find(shots[-1], shots[-1]) == []
+
+
+def test_what_a_governor_reported_is_forgotten_when_its_replica_leaves() -> None:
+    finder = EventFinder()
+    first, empty, last = (
+        snapshot(governed(num_changes=3)),
+        snapshot(),
+        snapshot(governed(num_changes=9)),
+    )
+    finder.find(None, first)
+    finder.find(first, empty)
+    assert [event.kind for event in finder.find(empty, last)] == ["joined"]
+
+
 class Engine:
     """Counts drafts like a governor: 100 per snapshot, with a given acceptance by position."""
 

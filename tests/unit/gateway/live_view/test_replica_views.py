@@ -107,6 +107,16 @@ def test_the_rate_of_a_replica_comes_from_its_readings() -> None:
     assert [taken(0.0, 0), taken(5.0, 100), taken(5.0, 100)] == [None, 20.0, 20.0]
 
 
+def test_a_missed_answer_of_the_governor_makes_an_idle_engine_no_busy_one() -> None:
+    maker = SnapshotMaker()
+    states = (STATE, None, STATE, {**STATE, "steps_total": 101})
+    taken = [
+        maker.make(Gathered(0.0, [reading(governor=state)], TrafficReading(0.0))).replicas[0]
+        for state in states
+    ]
+    assert [shown.tokens_per_s for shown in taken] == [80.0, None, None, 80.0]
+
+
 def test_the_fleet_is_the_mean_or_the_sum_of_those_that_report() -> None:
     views = [
         view("a", draft_length=2, accepted_fraction=0.5, tokens_per_s=10.0),
