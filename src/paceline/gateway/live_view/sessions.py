@@ -14,6 +14,8 @@ from paceline.gateway.time_limits import LIVE_VIEW_SESSION_S
 
 MAX_SESSIONS = 64
 """The oldest ends when another one begins. Chosen empirically: more than a team has browsers."""
+MAX_SESSIONS_PER_KEY = 8
+"""So that one key cannot end the sessions of the others by logging in. Chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Sessions:
     def open(self, key_id: str, now_s: float) -> str:
         """Begin a session of this key; its token has 256 random bits and is kept as a hash."""
         token = secrets.token_urlsafe(32)
+        of_key = [kept for kept, session in self._by_hash.items() if session.key_id == key_id]
+        for oldest in of_key[: max(0, len(of_key) - MAX_SESSIONS_PER_KEY + 1)]:
+            del self._by_hash[oldest]
         while len(self._by_hash) >= MAX_SESSIONS:
             del self._by_hash[next(iter(self._by_hash))]
         self._by_hash[_hash(token)] = _Session(key_id, now_s + LIVE_VIEW_SESSION_S)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.gateway.live_view.sessions import MAX_SESSIONS, Sessions
+from paceline.gateway.live_view.sessions import (
+    MAX_SESSIONS,
+    MAX_SESSIONS_PER_KEY,
+    Sessions,
+)
 from paceline.gateway.time_limits import LIVE_VIEW_SESSION_S
 
 
@@ -32,10 +36,20 @@ def test_a_session_ends_at_logout() -> None:
 
 def test_the_oldest_session_makes_room() -> None:
     sessions = Sessions()
-    tokens = [sessions.open("key", float(i)) for i in range(MAX_SESSIONS + 1)]
+    tokens = [sessions.open(f"key-{i}", float(i)) for i in range(MAX_SESSIONS + 1)]
     assert len(sessions) == MAX_SESSIONS
     assert sessions.key_id_of(tokens[0], 70.0) is None
-    assert sessions.key_id_of(tokens[1], 70.0) == "key"
+    assert sessions.key_id_of(tokens[1], 70.0) == "key-1"
+
+
+def test_a_key_that_logs_in_again_and_again_ends_only_its_own_sessions() -> None:
+    sessions = Sessions()
+    other = sessions.open("other", 0.0)
+    tokens = [sessions.open("key", 1.0) for _ in range(2 * MAX_SESSIONS)]
+    assert sessions.key_id_of(other, 2.0) == "other"
+    still_open = [sessions.key_id_of(token, 2.0) is not None for token in tokens]
+    assert still_open.index(True) == len(tokens) - MAX_SESSIONS_PER_KEY
+    assert sum(still_open) == MAX_SESSIONS_PER_KEY == 8
 
 
 def test_tokens_are_not_kept() -> None:
