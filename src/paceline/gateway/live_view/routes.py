@@ -34,7 +34,11 @@ _PAGE, _LOGIN, _LOGOUT = "/dashboard", "/dashboard/login", "/dashboard/logout"
 _STATE, _EVENTS = "/dashboard/state", "/dashboard/events"
 _REFUSED_KEY = "This key is unknown, was revoked or has expired."
 _CROSS_SITE = Problem(
-    403, "Another site made the browser send this request.", "cross_site", closes_connection=True
+    403,
+    "A page of another origin made the browser send this request. A proxy in front must pass the "
+    "Host header on as the browser sent it.",
+    "cross_site",
+    closes_connection=True,
 )
 
 
@@ -123,6 +127,7 @@ class DashboardRoutes:
             page = self._pages[_LOGIN].with_message(_REFUSED_KEY)
             await send_body(send, 401, page, HTML, SECURITY_HEADERS)
             return Visit(401, error="invalid_api_key")
+        self._sessions.close(_cookie(scope) or "")  # the browser is about to lose it
         token = self._sessions.open(operator.key_id, time.monotonic())
         cookie = _set_cookie(scope, token, round(LIVE_VIEW_SESSION_S))
         visit = await _redirect(send, _PAGE, [cookie])
@@ -195,9 +200,26 @@ def _check_method(scope: Scope) -> None:
 
 
 def _refuse_other_sites(scope: Scope) -> None:
-    """Refuse what another site's page made a browser send. Programs do not send this header."""
+    """Refuse what a page of another origin made a browser send. Programs send neither header.
+
+    Browsers send `Sec-Fetch-Site` over https and to loopback only. `Origin` they send with every
+    POST and with a stream of events from another origin. The schemes are not compared, because a
+    proxy may speak TLS in front.
+    """
     if header(scope, b"sec-fetch-site") not in (None, "same-origin", "none"):
         raise Refusal(_CROSS_SITE)
+    origin = header(scope, b"origin")
+    if origin is not None and not _is_own_origin(origin, header(scope, b"host") or ""):
+        raise Refusal(_CROSS_SITE)
+
+
+def _is_own_origin(origin: str, host: str) -> bool:
+    """Whether both name the same host and port. `null`, the origin of some pages, is another."""
+    scheme, separator, authority = origin.partition("://")
+    default_port = {"http": ":80", "https": ":443"}.get(scheme)
+    if not separator or default_port is None:
+        return False
+    return authority.lower() == host.lower().removesuffix(default_port)
 
 
 async def _redirect(send: Send, path: str, headers: Headers | None = None) -> Visit:
@@ -235,9 +257,14 @@ async def _read_form(scope: Scope, receive: Receive) -> str:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """Cookies of a host reach all its ports, so the name has the port."""
-    server = scope.get("server")
-    return f"paceline_session_{server[1] if server else 0}"
+    """Cookies of a host reach all its ports, so the name has the port that the browser uses.
+
+    An SSH tunnel gives it another one than the socket's. Without a port in `Host` it is that of the
+    scheme, which only a proxy in front knows.
+    """
+    port = (header(scope, b"host") or "").rpartition(":")[2]
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5
+    return f"paceline_session_{port}" if is_port else "paceline_session"
 
 
 def _cookie(scope: Scope) -> str | None:

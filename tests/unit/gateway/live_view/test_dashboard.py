@@ -129,7 +129,9 @@ async def test_other_sites_cannot_open_streams(served: Served, path: str) -> Non
     for site in ("cross-site", "same-site"):
         answer = await served.admin.get(path, headers={"sec-fetch-site": site})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
-    allowed = {"sec-fetch-site": "same-origin"}
+    foreign = await served.admin.get(path, headers={"origin": "http://127.0.0.1:1"})
+    assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "cross_site")
+    allowed = {"sec-fetch-site": "same-origin", "origin": served.gateway.admin_url}
     assert (await served.admin.get("/dashboard/state", headers=allowed)).status_code == 200
 
 

@@ -93,6 +93,37 @@ async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(
         assert SECRET not in cookie
 
 
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:9001", "paceline_session_9001"),  # a tunnel
+        ("[::1]:9002", "paceline_session_9002"),
+        ("[::1]", "paceline_session"),
+        ("paceline.example", "paceline_session"),
+        ("localhost:1;Domain=x", "paceline_session"),
+    ],
+)
+async def test_the_cookie_is_named_after_the_port_that_the_browser_uses(
+    serve: Serve, keys: KeySettings, host: str, name: str
+) -> None:
+    async with serve(keys=keys) as served:
+        cookie = (await log_in(served, headers={"host": host})).headers["set-cookie"]
+        assert cookie.partition("=")[0] == name
+
+
+async def test_a_new_login_of_a_browser_ends_its_old_session(
+    serve: Serve, keys: KeySettings
+) -> None:
+    async with serve(keys=keys) as served:
+        cookie = (await log_in(served)).headers["set-cookie"].partition(";")[0]
+        await log_in(served)  # the client sends the cookie along
+        answer = await served.admin.get("/dashboard/state")
+        assert answer.status_code == 200
+        served.admin.cookies.clear()
+        old = await served.admin.get("/dashboard/state", headers={"cookie": cookie})
+        assert old.status_code == 401
+
+
 async def test_the_cookie_is_no_key_for_the_rest_of_the_port(
     serve: Serve, keys: KeySettings
 ) -> None:
@@ -173,6 +204,47 @@ async def test_another_site_cannot_log_in_or_out(
         answer = await served.admin.post(path, data={"key": KEY}, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", [LOGIN, "/dashboard/logout"])
+@pytest.mark.parametrize(
+    "origin", ["http://127.0.0.1:1", "http://evil.example", "null", "127.0.0.1:PORT", "file://"]
+)
+async def test_without_fetch_metadata_a_foreign_origin_cannot_log_in_or_out(
+    serve: Serve, keys: KeySettings, path: str, origin: str
+) -> None:
+    """Browsers send no `Sec-Fetch-Site` over plain http on a network."""
+    async with serve(keys=keys) as served:
+        headers = {"origin": origin.replace("PORT", str(served.gateway.admin_port))}
+        answer = await served.admin.post(path, data={"key": KEY}, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("10.0.0.7:8001", "http://10.0.0.7:8001"),
+        ("paceline.example", "https://paceline.example"),  # a proxy speaks TLS
+        ("paceline.example:443", "https://paceline.example"),
+        ("Paceline.example:80", "http://paceline.example"),
+    ],
+)
+async def test_the_own_page_can_log_in(
+    serve: Serve, keys: KeySettings, host: str, origin: str
+) -> None:
+    async with serve(keys=keys) as served:
+        answer = await log_in(served, headers={"host": host, "origin": origin})
+        assert answer.status_code == 303
+
+
+async def test_the_pages_name_their_origin_to_their_own_server(
+    serve: Serve, keys: KeySettings
+) -> None:
+    """With `no-referrer` a browser sends `Origin: null` with our own form."""
+    async with serve(keys=keys) as served:
+        page = await served.admin.get(LOGIN, headers=BROWSER)
+        assert page.headers["referrer-policy"] == "same-origin"
 
 
 async def test_the_form_is_bounded(serve: Serve, keys: KeySettings) -> None:
