@@ -9,6 +9,7 @@ import { NOTHING, clock, decimal, fraction, millis, percent, whole } from "./for
 
 const MAX_POINTS = 300;
 const STALE_MS = 5000;
+const RECONNECT_MS = 10000; // a connection that is half open reports no error
 const RETRY_MS = 2000;
 
 const byId = (id) => document.getElementById(id);
@@ -321,16 +322,19 @@ byId("only-problems").addEventListener("change", () => state.latest && drawRepli
 
 let source = null;
 let heardAt = 0;
+let connectedAt = 0; // when the last attempt began
 
-function setStatus(kind, text) {
+/** Screen readers speak the text when it changes; what changes each second stands beside it. */
+function setStatus(kind, text, detail = "") {
   const status = byId("status");
   status.className = `status ${kind}`;
   setText(status, text);
+  setText(byId("status-detail"), detail);
 }
 
 function draw() {
   heardAt = Date.now();
-  setStatus("live", `live, ${clock(state.latest.at_s)}`);
+  setStatus("live", "live", clock(state.latest.at_s));
   drawTiles();
   drawReplicas();
   drawCharts();
@@ -338,6 +342,7 @@ function draw() {
 
 function connect() {
   source?.close();
+  connectedAt = Date.now();
   source = new EventSource("/dashboard/events");
   source.addEventListener("history", (event) => {
     const document = JSON.parse(event.data);
@@ -366,7 +371,9 @@ function connect() {
 async function explainAndRetry() {
   let reason = "the gateway cannot be reached";
   try {
-    const answer = await fetch("/dashboard/state", { cache: "no-store" });
+    const answer = await fetch("/dashboard/state", {
+      cache: "no-store", signal: AbortSignal.timeout(RECONNECT_MS),
+    });
     if (answer.status === 401) {
       location.assign("/dashboard/login");
       return;
@@ -383,7 +390,12 @@ async function explainAndRetry() {
 setInterval(() => {
   const silentMs = Date.now() - heardAt;
   if (heardAt && silentMs > STALE_MS && source.readyState === EventSource.OPEN) {
-    setStatus("lost", `no data for ${Math.round(silentMs / 1000)} s`);
+    setStatus("lost", "no data", `for ${Math.round(silentMs / 1000)} s`);
+  }
+  const isClosed = source.readyState === EventSource.CLOSED; // explainAndRetry connects again
+  if (!isClosed && Date.now() - Math.max(heardAt, connectedAt) > RECONNECT_MS) {
+    setStatus("lost", "no data, reconnecting");
+    connect();
   }
 }, 1000);
 
