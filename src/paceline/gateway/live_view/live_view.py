@@ -156,6 +156,7 @@ class LiveView:
             self._fetch_governors(), self._fetch_worker_samples()
         )
         signals, breakers = self._fleet.signals(), self._traffic.breaker_states()
+        loads = self._fleet.loads()
         readings = []
         for status in self._fleet.statuses():
             name = status.replica.name
@@ -166,6 +167,7 @@ class LiveView:
                     self._traffic.num_in_flight(name),
                     breakers.get(name, BreakerState.CLOSED),
                     governors.get(name),
+                    is_load_current=name in loads,
                 )
             )
         families = add_samples([self._metrics.samples(), of_workers])

@@ -27,6 +27,8 @@ class ReplicaReading:
     breaker: BreakerState
     governor: Mapping[str, object] | None = None
     """State of its governor, as in /admin/governor; None without an answer."""
+    is_load_current: bool = True
+    """Whether its last load is no older than `load_age_max_s`."""
 
 
 @dataclass(frozen=True, slots=True)

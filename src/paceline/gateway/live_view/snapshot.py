@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -52,16 +52,25 @@ class SnapshotMaker:
         }
         num_in_flight = sum(view.num_in_flight for view in views)
         traffic = self._window.add(gathered.traffic, num_in_flight)
-        return Snapshot(gathered.at_s, views, traffic, view_fleet(views))
+        return Snapshot(gathered.at_s, views, traffic, view_fleet(views, self._governed))
 
 
-def view_fleet(views: Sequence[ReplicaView]) -> FleetView:
-    """Means and sums over the replicas that have the figure."""
+def view_fleet(views: Sequence[ReplicaView], governed: Container[str] = ()) -> FleetView:
+    """Means and sums over the replicas that have the figure; `governed` are names.
+
+    Measured and expected goodput are compared, so both are sums over the same replicas: those with
+    an expectation; without one, those with a governor; without a governor, all.
+    """
+    compared = [
+        view for view in views if None not in (view.expected_tokens_per_s, view.tokens_per_s)
+    ]
+    with_governor = [view for view in views if view.name in governed]
+    measured = compared or with_governor or views
     return FleetView(
         draft_length=_mean(view.draft_length for view in views),
         accepted_fraction=_mean(view.accepted_fraction for view in views),
-        tokens_per_s=_sum(view.tokens_per_s for view in views),
-        expected_tokens_per_s=_sum(view.expected_tokens_per_s for view in views),
+        tokens_per_s=_sum(view.tokens_per_s for view in measured),
+        expected_tokens_per_s=_sum(view.expected_tokens_per_s for view in compared),
     )
 
 
@@ -72,6 +81,8 @@ def _count_tokens(
     for reading in readings:
         name, load = reading.status.replica.name, reading.status.load
         if load.load is None or load.load.generation_tokens_total is None:
+            continue
+        if not reading.is_load_current:  # its rate is not that of now
             continue
         total, read_at_s = load.load.generation_tokens_total, load.read_at_s
         known = before.get(name)

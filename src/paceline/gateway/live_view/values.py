@@ -100,7 +100,7 @@ class FleetView:
     accepted_fraction: float | None = None
     """Mean over the replicas that report one."""
     tokens_per_s: float | None = None
-    """Sum over the replicas that are at work."""
+    """Sum over the same replicas as the expectation; without one see `snapshot.view_fleet`."""
     expected_tokens_per_s: float | None = None
     """Sum over the replicas at work whose governor has an expectation."""
 

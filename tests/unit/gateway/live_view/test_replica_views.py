@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.gateway.fleet.load import ReplicaLoad
@@ -9,6 +11,7 @@ from paceline.gateway.fleet.status import LoadReading
 from paceline.gateway.live_view.readings import TrafficReading
 from paceline.gateway.live_view.replica_views import GeneratedTokens, view_governor, view_replica
 from paceline.gateway.live_view.snapshot import Gathered, SnapshotMaker, view_fleet
+from paceline.gateway.live_view.values import FleetView, ReplicaView
 from paceline.gateway.signals import ReplicaSignals
 from unit.gateway.live_view.views import reading, view
 
@@ -125,8 +128,50 @@ def test_the_fleet_is_the_mean_or_the_sum_of_those_that_report() -> None:
     ]
     fleet = view_fleet(views)
     assert (fleet.draft_length, fleet.accepted_fraction) == (4, 0.5)
-    assert (fleet.tokens_per_s, fleet.expected_tokens_per_s) == (40.0, 35.0)
+    assert (fleet.tokens_per_s, fleet.expected_tokens_per_s) == (30.0, 35.0)
     assert view_fleet([view("c")]).draft_length is None
+
+
+def test_measured_and_expected_goodput_are_sums_over_the_same_replicas() -> None:
+    with_both = view("a", tokens_per_s=30.0, expected_tokens_per_s=35.0)
+    measured_only, idle = view("b", tokens_per_s=10.0), view("a")
+
+    def sums(*views: ReplicaView, governed: tuple[str, ...]) -> tuple[float | None, float | None]:
+        fleet = view_fleet(views, governed)
+        return fleet.tokens_per_s, fleet.expected_tokens_per_s
+
+    assert sums(with_both, measured_only, governed=("a",)) == (30.0, 35.0)
+    assert sums(idle, measured_only, governed=("a",)) == (None, None)
+    assert sums(measured_only, governed=("b",)) == (10.0, None)
+    assert sums(idle, measured_only, governed=()) == (10.0, None)
+
+
+def test_an_idle_governor_leaves_a_gap_also_while_replicas_without_one_are_at_work() -> None:
+    maker = SnapshotMaker()
+
+    def fleet_at(read_at_s: float, total: int) -> FleetView:
+        load = LoadReading(ReplicaLoad(generation_tokens_total=total), read_at_s)
+        replicas = [reading("a", governor=STATE), reading("b", load=load)]
+        return maker.make(Gathered(0.0, replicas, TrafficReading(read_at_s))).fleet
+
+    assert fleet_at(0.0, 0).tokens_per_s == 80.0
+    assert fleet_at(5.0, 100).tokens_per_s is None  # the steps of a are the same
+
+
+def test_a_rate_is_dropped_when_its_readings_are_too_old() -> None:
+    maker = SnapshotMaker()
+
+    def taken(read_at_s: float, total: int, *, is_load_current: bool) -> float | None:
+        load = LoadReading(ReplicaLoad(generation_tokens_total=total), read_at_s)
+        one = replace(reading(load=load), is_load_current=is_load_current)
+        gathered = Gathered(0.0, [one], TrafficReading(read_at_s))
+        return maker.make(gathered).replicas[0].tokens_per_s
+
+    assert [taken(0.0, 0, is_load_current=True), taken(5.0, 100, is_load_current=True)] == [
+        None,
+        20,
+    ]
+    assert taken(5.0, 100, is_load_current=False) is None
 
 
 def test_a_snapshot_counts_the_requests_of_all_replicas() -> None:
