@@ -60,12 +60,17 @@ class History:
         """The newest update; None before the first."""
 
     def add(self, snapshot: Snapshot, events: Sequence[Event]) -> Update:
-        """Add the next snapshot; its number follows that of the last one."""
-        number = 1 if self.last is None else self.last.number + 1
-        self.last = Update(number, snapshot, tuple(events))
-        self.points.append(point_of(snapshot))
+        """Add the next snapshot, and return its update."""
+        update, point = self.next_update(snapshot, events), point_of(snapshot)
+        self.last = update
+        self.points.append(point)
         self.events.extend(events)
-        return self.last
+        return update
+
+    def next_update(self, snapshot: Snapshot, events: Sequence[Event]) -> Update:
+        """The update that `add` makes of them; its number follows that of the last one."""
+        number = 1 if self.last is None else self.last.number + 1
+        return Update(number, snapshot, tuple(events))
 
 
 def point_of(snapshot: Snapshot) -> Point:

@@ -108,8 +108,11 @@ class LiveView:
         snapshot = self._maker.make(await self._gather())
         last = self._history.last
         events = self._finder.find(None if last is None else last.snapshot, snapshot)
-        update = self._history.add(snapshot, events)
-        self._encoded.append((update.number, self._event(update.number, render_update(update))))
+        update = self._history.next_update(snapshot, events)
+        # Encoded before it is kept: one that cannot be sent leaves no gap in the numbers.
+        encoded = self._event(update.number, render_update(update))
+        self._history.add(snapshot, events)
+        self._encoded.append((update.number, encoded))
         self._notify()
 
     async def document(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from paceline.gateway.signals import ReplicaSignals
 
 _MAX_TEXT_CHARS = 200
 _MAX_POSITIONS = 64
+_MAX_NUMBER = 2**53
+"""Up to here a browser reads integers exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,18 @@ def _counts(values: object) -> tuple[int, ...]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and type(value) is not bool else None
+    if not isinstance(value, (int, float)) or type(value) is bool:
+        return None
+    # A larger integer has no float; NaN would make a sum over all replicas unknown.
+    return float(value) if abs(value) <= _MAX_NUMBER else None
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MAX_NUMBER else None
 
 
 def _text(value: object) -> str | None:
-    return value[:_MAX_TEXT_CHARS] if isinstance(value, str) else None
+    """The text, cut. A lone surrogate, which JSON may hold, cannot be sent."""
+    if not isinstance(value, str):
+        return None
+    return value[:_MAX_TEXT_CHARS].encode("utf-8", "replace").decode()

@@ -308,6 +308,20 @@ async def test_a_snapshot_that_fails_does_not_end_the_view(
         assert (await stream.next())[0] == "update"
 
 
+async def test_a_snapshot_that_cannot_be_encoded_leaves_no_gap(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as served, watching(served) as stream:
+        _, _, history = await stream.next()
+        live = served.gateway._live
+        monkeypatch.setattr(live_view, "render_update", lambda update: {"name": "\ud800"})
+        with pytest.raises(UnicodeEncodeError):
+            await live.take_snapshot()
+        monkeypatch.undo()
+        _, _, update = await stream.next()
+        assert update["number"] == history["number"] + 1
+
+
 async def test_the_requests_of_all_worker_processes_count(serve: Serve) -> None:
     async with serve(workers=2) as served:
         for _ in range(8):  # on new connections, which both workers accept

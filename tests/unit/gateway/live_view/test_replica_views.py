@@ -76,6 +76,19 @@ def test_a_count_of_another_type_is_unknown(value: object) -> None:
     assert shown.accepted_per_position == ()
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), float("inf")])
+def test_a_number_that_is_none_is_unknown(value: float) -> None:
+    state = {**STATE, "goodput_tokens_per_s": value, "steps_total": value, "ceiling": value}
+    shown = view_replica(reading(governor=state), None, None)
+    assert shown.tokens_per_s is None
+    assert shown.governor is not None
+    assert (shown.governor.num_steps, shown.governor.ceiling) == (None, None)
+
+
+def test_a_text_that_cannot_be_encoded_is_replaced() -> None:
+    assert view_governor({"reason": "a\ud800b"}).reason == "a?b"
+
+
 def test_long_texts_of_an_engine_are_cut() -> None:
     shown = view_governor({"reason": "x" * 100_000, "policy": 7})
     assert shown.reason is not None
