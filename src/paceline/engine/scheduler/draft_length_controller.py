@@ -65,6 +65,7 @@ class DraftLengthController:
         self._policies: dict[str, tuple[dict[str, Any], Policy]] = {}
         self._policy_name = settings.policy
         self._policy = self._policy_for(settings.policy, {})
+        self._given_parameters: dict[str, Any] = {}
         self._plan = DraftPlan(self._safe_length(), "static setting until the first step")
         self._is_safe_plan = False
         self._telemetry = Telemetry()
@@ -168,6 +169,7 @@ class DraftLengthController:
             if name is not None:
                 self._policy = self._policy_for(name, parameters)
                 self._policy_name = name
+                self._given_parameters = parameters
                 if name == "fixed":
                     draft_length = self._policies[name][0].get("draft_length")
             self._ceiling = ceiling
@@ -183,10 +185,14 @@ class DraftLengthController:
         return self._plan.draft_length
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the control channel, without what only the scheduler knows."""
+        """Return the state for the control channel, without what only the scheduler knows.
+
+        `policy_parameters` are those that an operator gave: with `policy` they repeat the setting.
+        """
         with self._lock:
             return {
                 "policy": self._policy_name,
+                "policy_parameters": self._given_parameters,
                 "draft_length": self._plan.draft_length,
                 "ceiling": self._ceiling,
                 "max_draft_length": self._max_draft_length,

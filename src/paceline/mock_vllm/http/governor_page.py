@@ -27,6 +27,7 @@ class GovernorPage:
         """The answer to GET."""
         state = {
             "policy": "fixed",
+            "policy_parameters": {"draft_length": self._engine.draft_length},
             "draft_length": self._engine.draft_length,
             "max_draft_length": self._longest,
         }

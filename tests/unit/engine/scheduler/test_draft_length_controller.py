@@ -87,6 +87,18 @@ def test_a_policy_keeps_what_it_learned_while_another_is_in_force() -> None:
     assert controller._policy is learned
 
 
+def test_the_state_has_the_parameters_that_an_operator_gave() -> None:
+    """A plan below the setting, here by the ceiling, does not change them."""
+    controller = make_controller(policy="goodput")
+    assert controller.state()["policy_parameters"] == {}
+    controller.set({"draft_length": 3})
+    controller.set({"ceiling": 1})
+    assert controller.plan(LOAD).draft_length == 1
+    assert controller.state()["policy_parameters"] == {"draft_length": 3}
+    controller.set({"policy": "goodput"})
+    assert controller.state()["policy_parameters"] == {}
+
+
 class ReplayingPolicy(FailingPolicy):
     """Orders replay scoring with every plan."""
 

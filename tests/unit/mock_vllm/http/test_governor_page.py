@@ -26,10 +26,12 @@ async def _state(http: httpx.AsyncClient) -> dict[str, object]:
 
 
 async def test_a_draft_length_is_shown_and_set(http: httpx.AsyncClient) -> None:
-    assert await _state(http) == {"policy": "fixed", "draft_length": 2, "max_draft_length": 2}
+    fixed = {"policy": "fixed", "max_draft_length": 2}
+    two, none = ({"draft_length": n, "policy_parameters": {"draft_length": n}} for n in (2, 0))
+    assert await _state(http) == {**fixed, **two}
     changed = await http.patch(PAGE, json={"draft_length": 0})
     assert changed.json()["replicas"]["mock"]["draft_length"] == 0
-    assert await _state(http) == {"policy": "fixed", "draft_length": 0, "max_draft_length": 2}
+    assert await _state(http) == {**fixed, **none}
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
     state = driver.state()
     assert set(state) == {
         "policy",
+        "policy_parameters",
         "draft_length",
         "ceiling",
         "max_draft_length",
