@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM end a measurement, so that it can report what it has and clean up.
+"""Ctrl-C, SIGTERM and SIGHUP end a measurement, so that it can report what it has and clean up.
 
 SIGINT is handled even where the process was started with SIGINT ignored, as shells do in the
-background: who sends it to a measurement means it. Everything here needs a task of the main
+background: who sends it to a measurement means it. SIGHUP stays ignored where it was, as under
+nohup. Everything here needs a task of the main
 thread's event loop.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
@@ -41,13 +42,18 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
 @contextmanager
 def _handled_by(on_signal: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
+    numbers = [number for number in _SIGNALS if not _stays_ignored(number)]
+    for number in numbers:
         loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:
-        for number in _SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
+
+
+def _stays_ignored(number: signal.Signals) -> bool:
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _current_task() -> asyncio.Task[Any]:

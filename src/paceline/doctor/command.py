@@ -50,7 +50,8 @@ class DiagnosisNotMade(click.ClickException):
         f"admin port or a vLLM server; it defaults to {DEFAULT_URL}. Metrics are read over some "
         "seconds; nothing is sent or changed without --probe or --fix.\n\n"
         "Exit codes: 0 nothing worse than a remark, 1 a warning, 2 wrong usage, 3 something "
-        "critical, 4 no diagnosis could be made, 130 interrupted before the end."
+        "critical, or a governor that could not be restored, 4 no diagnosis could be made, 5 "
+        "another program changed a governor while it was measured, 130 interrupted before the end."
     ),
     epilog=_EXAMPLES,
 )
@@ -164,7 +165,7 @@ def _address(option: str, url: str) -> Any:
 
 
 def _visit(config: DoctorConfig) -> Visit:
-    """What was read, partial after Ctrl-C or SIGTERM."""
+    """What was read, partial after Ctrl-C, SIGTERM or SIGHUP."""
     from paceline.doctor.diagnosing import Visit, visit_server
     from paceline.doctor.errors import DoctorError
     from paceline.workloads import WorkloadError
@@ -178,7 +179,7 @@ def _visit(config: DoctorConfig) -> Visit:
 
 
 def _carry_out(work: Coroutine[Any, Any, None], visit: Visit) -> None:
-    """Run to the end, or until Ctrl-C or SIGTERM, which the visit notes."""
+    """Run to the end, or until Ctrl-C, SIGTERM or SIGHUP, which the visit notes."""
     import asyncio
 
     from paceline.bench.interruption import cancelled_by_signals

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from yarl import URL
 
+from paceline.bench.quick.governor_switch import RestoreFailed, serves_model
 from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.doctor.checks import judge, judge_log_only
@@ -57,7 +59,15 @@ class Visit:
     is_interrupted: bool = False
     unreachable: str | None = None
     """Why only the log was judged."""
+    restore_failure: str | None = None
+    """Which governors keep a setting of the doctor, and the commands that restore them."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether another program or an operator set a governor while it was measured."""
+        of_probe = self.probe is not None and self.probe.is_disturbed
+        return of_probe or (self.fix is not None and self.fix.is_disturbed)
 
     @property
     def duration_s(self) -> float:
@@ -119,7 +129,21 @@ async def _probe(
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    visit.probe = await measure_drafts(session, server, load, settings, visit.config.admin_key)
+    with _noting_restore_failure(visit):
+        visit.probe = await measure_drafts(session, server, load, settings, visit.config.admin_key)
+
+
+@contextlib.contextmanager
+def _noting_restore_failure(visit: Visit) -> Iterator[None]:
+    """What was read is judged and written also if governors could not be restored."""
+    try:
+        yield
+    except RestoreFailed as failure:
+        visit.restore_failure = str(failure)
+    except asyncio.CancelledError as cancellation:
+        if isinstance(cancellation.__cause__, RestoreFailed):
+            visit.restore_failure = str(cancellation.__cause__)
+        raise
 
 
 def diagnose(visit: Visit) -> Diagnosis:
@@ -144,13 +168,33 @@ async def fix_server(visit: Visit, diagnosis: Diagnosis) -> None:
     """
     settings = visit.config.probe
     assert settings is not None
-    governors = visit.watch.readings[-1].governors if visit.watch.readings else {}
-    fix = choose_fix(diagnosis.findings, governors)
+    if visit.restore_failure is not None or visit.is_disturbed:
+        visit.fix = FixResult(None, None, False, "the governors are not as they were read")
+        return
+    fix = choose_fix(diagnosis.findings, _governors_of_model(visit))
     if fix is None:
         visit.fix = FixResult(None, None, False, "no finding can be answered while it runs")
         return
     visit.fix = FixResult(fix, None, False, "interrupted: taken back")
     try:
-        visit.fix = await try_fix(fix, visit.config.url, visit.config.admin_key, settings)
+        with _noting_restore_failure(visit):
+            visit.fix = await try_fix(fix, visit.config.url, visit.config.admin_key, settings)
     except BenchError as error:
         raise DoctorError(f"--fix: {error}") from error
+    finally:
+        if visit.restore_failure is not None:
+            visit.fix = FixResult(fix, None, False, "it could not be taken back everywhere")
+
+
+def _governors_of_model(visit: Visit) -> dict[str, Mapping[str, Any]]:
+    """The states of the replicas that serve the model of the probe."""
+    if not visit.watch.readings:
+        return {}
+    last = visit.watch.readings[-1]
+    model = None if visit.probe is None else visit.probe.model
+    entries = {str(entry.get("name")): entry for entry in last.replicas}
+    return {
+        name: state
+        for name, state in last.governors.items()
+        if serves_model(entries.get(name, {}), model)
+    }

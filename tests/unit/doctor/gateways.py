@@ -62,6 +62,8 @@ def probed(**changes: Any) -> ProbeResult:
     fields: dict[str, Any] = {
         "num_requests": 40,
         "num_failed": 0,
+        "model": "m",
+        "workload": "hard",
         "gain": gain,
         "gain_reason": None,
         "num_streams_counted": 4,

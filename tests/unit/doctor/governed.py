@@ -51,8 +51,7 @@ class GovernedGateway(GovernedServer):
         return web.json_response({"replicas": [{"name": "engine-0"}]})
 
     async def _state(self, request: web.Request) -> web.Response:
-        state = {"policy": self.policy, "draft_length": self.draft_length}
-        return web.json_response({"replicas": {"engine-0": state}})
+        return web.json_response({"replicas": {"engine-0": self.state}})
 
     async def _change(self, request: web.Request) -> web.Response:
         answer = await super()._change(request)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paceline.bench.quick.measure import QuickResult
 
 DEFAULT_URL = "http://127.0.0.1:8000"
+_EXIT_NOT_RESTORED = 3
 _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b
 Examples:
@@ -39,7 +40,9 @@ Examples:
         "Find out in one minute how many chats the OpenAI-compatible server at URL holds at once "
         "before the time to first token passes a limit.\n\n"
         f"URL defaults to {DEFAULT_URL}. Works with plain vLLM and other servers, without "
-        "configuration. The server gets as much load as it can take."
+        "configuration. The server gets as much load as it can take.\n\n"
+        "Exit codes: 0 measured, 1 no figure, 2 wrong usage, 3 a governor could not be set back, "
+        "130 interrupted."
     ),
     epilog=_EXAMPLES,
 )
@@ -108,6 +111,8 @@ def quick_command(
         click.echo(line)
     if json_file is not None:
         write_document(Path(json_file), render_document(result))
+    if result.restore_failure is not None:
+        sys.exit(_EXIT_NOT_RESTORED)
     if result.is_interrupted:
         sys.exit(_EXIT_INTERRUPTED)
     if result.held is None:

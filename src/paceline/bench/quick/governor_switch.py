@@ -1,150 +1,256 @@
 """Switch a Paceline's speculation off and back on through its admin port.
 
-The policy of every replica is read before, and set again on exit, whatever happens in between. If
-an operator gave a policy parameters at run time, they return to those of the configuration: the
-admin port does not report them.
+What is set on every replica is read before, and set again on exit, whatever happens in between.
+Only replicas whose setting was read are changed. A setting that another program or an operator made
+meanwhile is left in place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import aiohttp
+import click
 from yarl import URL
 
-_TIMEOUT = aiohttp.ClientTimeout(total=5)
-_NUM_ATTEMPTS = 3
-_BETWEEN_ATTEMPTS_S = 0.5
+from paceline.bench.quick.governor_page import GovernorPage
+from paceline.bench.quick.governor_settings import (
+    ChangedByOther,
+    RestoreFailed,
+    Setting,
+    SwitchUnavailable,
+    restoring_change,
+    serves_model,
+    setting_after,
+    setting_of,
+)
 
+__all__ = [
+    "ChangedByOther",
+    "GovernorSwitch",
+    "RestoreFailed",
+    "SwitchUnavailable",
+    "restoring_change",
+    "serves_model",
+    "switchable_governor",
+]
 
-class SwitchUnavailable(Exception):
-    """Speculation cannot be switched. The message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Restoration:
-    replica: str
-    change: Mapping[str, object]
+_RESTORE_WITHIN_S = 90.0
+"""The engine of a replica that restarts meanwhile takes a minute or more to answer again."""
+_BETWEEN_ATTEMPTS_S = 1.0
 
 
 class GovernorSwitch:
     """The governors of one admin port."""
 
-    def __init__(self, session: aiohttp.ClientSession, admin: URL, key: str | None) -> None:
-        self._session = session
-        self._page = admin / "admin" / "governor"
-        self._headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
-        self._restorations: list[_Restoration] = []
+    def __init__(self, page: GovernorPage, report: Callable[[str], None]) -> None:
+        self._page = page
+        self._report = report
+        self._originals: dict[str, Setting] = {}
+        self._possible: dict[str, set[Setting]] = {}
+        """What a replica can have if nobody else changed it: two settings after a failed change."""
+
+    async def read(self, model: str | None) -> None:
+        """Note what is set on the replicas of the model; None for all.
+
+        Raises SwitchUnavailable if there is nothing to switch, or if not all can be restored.
+        """
+        entries = await self._page.entries()
+        for name, state in (await self._page.states()).items():
+            entry = entries.get(name, {})
+            if not serves_model(entry, model):
+                continue
+            if isinstance(state, str):
+                if entry.get("has_governor") and entry.get("state") == "ready":
+                    raise SwitchUnavailable(f"the governor of {name} cannot be read: {state}")
+                continue
+            setting = setting_of(state)
+            if setting is None:
+                raise SwitchUnavailable(
+                    f"{name} does not report what was set on its governor (policy_parameters), so "
+                    "it could not be restored: it runs an older Paceline"
+                )
+            self._originals[name] = setting
+        if not self._originals:
+            raise SwitchUnavailable(
+                f"{self._page.url} reports no governor: the server does not draft"
+            )
+        self._possible = {name: {one} for name, one in self._originals.items()}
 
     async def turn_off(self) -> None:
         """Hold all governors at draft length 0."""
         await self.apply({"draft_length": 0})
 
+    async def turn_on(self) -> None:
+        """Set every governor as it was. Raises SwitchUnavailable at the first that fails."""
+        await self._require_unchanged()
+        for name, setting in self._originals.items():
+            await self._set(name, setting.change(), setting)
+
     async def apply(
-        self, change: Mapping[str, object], replicas: Sequence[str] | None = None
+        self, change: Mapping[str, object], replicas: Iterable[str] | None = None
     ) -> None:
-        """Send a change to these governors, by default to all. `turn_on` takes it back."""
-        for replica in (None,) if replicas is None else replicas:
-            await self._send(change, replica)
+        """Send a change to these governors, by default to all. `turn_on` takes it back.
+
+        Raises SwitchUnavailable, and ChangedByOther before anything is sent.
+        """
+        await self._require_unchanged()
+        for name in self._originals if replicas is None else replicas:
+            if name not in self._originals:
+                raise SwitchUnavailable(f"{name} had no governor that could be read")
+            await self._set(name, change, setting_after(change))
 
     def keep(self) -> None:
         """Leave the governors as they are now: nothing is set back any more."""
-        self._restorations = []
+        self._possible = {name: {one} for name, one in self._originals.items()}
 
-    async def turn_on(self) -> None:
-        """Set every governor's policy as it was."""
-        for one in self._restorations:
-            await self._send(one.change, one.replica)
+    async def restore(self) -> None:
+        """Set all that this switch has changed as it was, in attempts until a deadline.
 
-    async def read(self) -> None:
-        """Note the policies in force. Raises SwitchUnavailable if there is nothing to switch."""
-        document = await self._exchange("GET", self._page, None)
-        replicas = document.get("replicas") if isinstance(document, dict) else None
-        states = replicas if isinstance(replicas, dict) else {}
-        for name, answer in states.items():
-            state = _state_of(answer)
-            if state is not None:
-                self._restorations.append(_Restoration(name, restoring_change(state)))
-        if not self._restorations:
-            raise SwitchUnavailable(f"{self._page} reports no governor: the server does not draft")
+        Raises RestoreFailed if one could not be set, else ChangedByOther if one was left to the
+        setting of another.
+        """
+        failed = {
+            name: "" for name, one in self._originals.items() if self._possible[name] != {one}
+        }
+        others: set[str] = set()
+        until_s = time.monotonic() + _RESTORE_WITHIN_S
+        is_announced = False
+        while failed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(
+                    asyncio.get_running_loop().time() + max(0.0, until_s - time.monotonic())
+                ):
+                    await self._restore_once(failed, others)
+            if not failed:
+                break
+            if time.monotonic() >= until_s:
+                raise RestoreFailed(self._report_failure(failed))
+            if not is_announced:
+                self._report(
+                    f"Restoring the governors of {', '.join(failed)}, for at most "
+                    f"{_RESTORE_WITHIN_S:g} s: {next(iter(failed.values()))}"
+                )
+                is_announced = True
+            await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
+        if others:
+            raise ChangedByOther(_other_text(others))
 
-    async def _send(self, change: Mapping[str, object], replica: str | None) -> None:
-        page = self._page if replica is None else self._page.with_query(replica=replica)
-        await self._exchange("PATCH", page, change)
-
-    async def _exchange(self, method: str, page: URL, body: Mapping[str, object] | None) -> object:
+    async def _restore_once(self, failed: dict[str, str], others: set[str]) -> None:
+        """Try every replica of `failed`; those restored, or set by another, are taken out."""
         try:
-            async with self._session.request(
-                method, page, json=body, headers=self._headers, timeout=_TIMEOUT
-            ) as response:
-                if response.status != 200:
-                    raise SwitchUnavailable(
-                        f"{method} {page} answered with status {response.status}"
-                    )
-                return await response.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise SwitchUnavailable(
-                f"cannot reach {page}: {error or type(error).__name__}"
-            ) from error
+            states = await self._page.states()
+        except SwitchUnavailable as failure:
+            failed.update(dict.fromkeys(failed, str(failure)))
+            return
+
+        async def try_one(name: str) -> None:
+            state = states.get(name, "the admin port no longer lists it")
+            if isinstance(state, str):
+                failed[name] = state
+                return
+            original = self._originals[name]
+            # A restarted engine may have the original already; sent again, the gateway knows it.
+            if setting_of(state) not in {original, *self._possible[name]}:
+                others.add(name)
+                del failed[name]
+                return
+            try:
+                await self._set(name, original.change(), original)
+            except SwitchUnavailable as failure:
+                failed[name] = str(failure)
+            else:
+                del failed[name]
+
+        await asyncio.gather(*map(try_one, tuple(failed)))
+
+    async def _set(self, name: str, change: Mapping[str, object], setting: Setting) -> None:
+        self._possible[name].add(setting)
+        await self._page.send(change, name)
+        self._possible[name] = {setting}
+
+    async def _require_unchanged(self) -> None:
+        states = await self._page.states()
+        others = {
+            name
+            for name, possible in self._possible.items()
+            if not isinstance(state := states.get(name, ""), str)
+            and setting_of(state) not in possible
+        }
+        if others:
+            raise ChangedByOther(_other_text(others))
+
+    def _report_failure(self, failed: Mapping[str, str]) -> str:
+        lines = [
+            f"The governors of {len(failed)} replicas could not be restored within "
+            f"{_RESTORE_WITHIN_S:g} s; they keep the setting of this measurement until you send:"
+        ]
+        for name, reason in failed.items():
+            command = self._page.command(self._originals[name].change(), name)
+            lines.append(f"  {command}   # {name}: {reason or 'no answer'}")
+        text = "\n".join(lines)
+        self._report(text)
+        return text
 
 
-def restoring_change(state: Mapping[str, Any]) -> dict[str, object]:
-    """The change that gives a governor in another state the policy of this one.
+def _other_text(names: set[str]) -> str:
+    return (
+        f"the governor of {', '.join(sorted(names))} was set by another program or an operator "
+        "meanwhile; that setting was left in place"
+    )
 
-    >>> restoring_change({"policy": "goodput", "draft_length": 3})
-    {'policy': 'goodput'}
-    >>> restoring_change({"policy": "fixed", "draft_length": 3})
-    {'draft_length': 3}
-    """
-    if state["policy"] == "fixed":
-        return {"draft_length": state["draft_length"]}
-    return {"policy": state["policy"]}
+
+def report_to_stderr(text: str) -> None:
+    """Show it at once: what comes after may be cut off."""
+    click.echo(text, err=True)
 
 
 @contextlib.asynccontextmanager
 async def switchable_governor(
-    session: aiohttp.ClientSession, admin: URL, key: str | None
+    session: aiohttp.ClientSession,
+    admin: URL,
+    key: str | None,
+    model: str | None = None,
+    report: Callable[[str], None] = report_to_stderr,
 ) -> AsyncIterator[GovernorSwitch]:
-    """A switch that is back on when the context ends, also by cancellation.
+    """A switch for the replicas of a model, back as it was when the context ends.
 
-    Raises SwitchUnavailable if there is nothing to switch, or if it could not be switched back.
+    That also holds after cancellation, which waits for it. Raises SwitchUnavailable if there is
+    nothing to switch, ChangedByOther if another changed a governor, and RestoreFailed if one keeps
+    a setting of this program. After cancellation RestoreFailed is the cause of the CancelledError.
     """
-    switch = GovernorSwitch(session, admin, key)
-    await switch.read()
+    switch = GovernorSwitch(GovernorPage(session, admin, key), report)
+    await switch.read(model)
     try:
         yield switch
-    finally:
-        restoring = asyncio.ensure_future(_restore(switch))
+    except asyncio.CancelledError as cancellation:
         try:
-            await asyncio.shield(restoring)
-        except asyncio.CancelledError:
-            await restoring
-            raise
+            await _uncancelled(switch.restore())
+        except RestoreFailed as failure:
+            raise cancellation from failure
+        except ChangedByOther as left:
+            report(str(left))
+        raise
+    except BaseException:
+        await _uncancelled(switch.restore())
+        raise
+    else:
+        await _uncancelled(switch.restore())
 
 
-async def _restore(switch: GovernorSwitch) -> None:
-    """Set the policies as they were; a server under load gets several attempts."""
-    for attempt in range(1, _NUM_ATTEMPTS + 1):
+async def _uncancelled(restoring: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; a cancellation meanwhile is raised after it."""
+    task = asyncio.ensure_future(restoring)
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
         try:
-            await switch.turn_on()
-            return
-        except SwitchUnavailable as failure:
-            if attempt == _NUM_ATTEMPTS:
-                raise SwitchUnavailable(
-                    f"speculation could not be switched back on ({failure}); set the policy with "
-                    "PATCH /admin/governor"
-                ) from failure
-            await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
-
-
-def _state_of(answer: object) -> Mapping[str, Any] | None:
-    """The state in one replica's answer, or None if it has no governor."""
-    if isinstance(answer, dict):
-        for state in (answer, answer.get("state")):
-            if isinstance(state, dict) and "policy" in state and "draft_length" in state:
-                return state
-    return None
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation from task.exception()
+    task.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,11 @@ from paceline.bench.load.records import RequestRecord
 from paceline.bench.quick.config import QuickConfig
 from paceline.bench.quick.estimate import HeldConcurrency, estimate_held
 from paceline.bench.quick.gain_ratio import SpeculationGain, unknown_gain
-from paceline.bench.quick.governor_switch import SwitchUnavailable, switchable_governor
+from paceline.bench.quick.governor_switch import (
+    RestoreFailed,
+    SwitchUnavailable,
+    switchable_governor,
+)
 from paceline.bench.quick.levels import Window, next_level
 from paceline.bench.quick.requests import SessionSender, build_forever, find_form
 from paceline.bench.quick.speculation import measure_gain
@@ -50,6 +55,8 @@ class QuickResult:
     gain: SpeculationGain = field(default_factory=lambda: unknown_gain("not measured"))
     duration_s: float = 0.0
     is_interrupted: bool = False
+    restore_failure: str | None = None
+    """Which governors keep a setting of the measurement, and the commands that restore them."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -136,12 +143,21 @@ async def _measure_speculation(
         return
     concurrency = max(1, (held.value if held is not None else 1) // 2)
     try:
-        async with switchable_governor(session, parse_server_url(admin_url), admin_key) as switch:
+        async with switchable_governor(
+            session, parse_server_url(admin_url), admin_key, result.config.model
+        ) as switch:
             result.gain = await measure_gain(
                 switch, sender, specs, concurrency, seconds, time.perf_counter
             )
     except SwitchUnavailable as failure:
         result.gain = unknown_gain(str(failure))
+    except RestoreFailed as failure:
+        result.restore_failure = str(failure)
+        result.gain = unknown_gain("the governors could not be restored")
+    except asyncio.CancelledError as cancellation:
+        if isinstance(cancellation.__cause__, RestoreFailed):
+            result.restore_failure = str(cancellation.__cause__)
+        raise
 
 
 def _answer_s(result: QuickResult) -> float | None:

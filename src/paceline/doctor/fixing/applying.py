@@ -8,7 +8,11 @@ from __future__ import annotations
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_switch import SwitchUnavailable, switchable_governor
+from paceline.bench.quick.governor_switch import (
+    ChangedByOther,
+    SwitchUnavailable,
+    switchable_governor,
+)
 from paceline.doctor.fixing.choice import Fix, FixResult, helps
 from paceline.doctor.probing.alternation import NotMeasured, compare_settings
 from paceline.doctor.probing.load import prepare_load
@@ -20,13 +24,16 @@ _MIN_ROUNDS = 3
 async def try_fix(
     fix: Fix, admin: URL, admin_key: str | None, settings: ProbeSettings
 ) -> FixResult:
-    """Blocks with the change and without it, in turn. Raises BenchError if no load can be sent."""
+    """Blocks with the change and without it, in turn. Raises BenchError if no load can be sent.
+
+    Raises RestoreFailed if the change could neither be kept nor taken back.
+    """
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
     ) as session:
         load = await prepare_load(session, settings)
         try:
-            async with switchable_governor(session, admin, admin_key) as switch:
+            async with switchable_governor(session, admin, admin_key, load.model) as switch:
 
                 async def change() -> None:
                     await switch.apply(fix.change, fix.replicas)
@@ -41,4 +48,6 @@ async def try_fix(
                     return FixResult(fix, gain, True, "the interval of the gain is above 1")
                 return FixResult(fix, gain, False, "it is not certain that it helps")
         except (SwitchUnavailable, NotMeasured) as failure:
-            return FixResult(fix, None, False, str(failure))
+            return FixResult(
+                fix, None, False, str(failure), is_disturbed=isinstance(failure, ChangedByOther)
+            )

@@ -38,6 +38,8 @@ class FixResult:
     is_kept: bool
     reason: str
     """Why it was kept, rolled back, or not tried."""
+    is_disturbed: bool = False
+    """Another program or an operator set a governor meanwhile."""
 
 
 def choose_fix(
@@ -45,19 +47,15 @@ def choose_fix(
 ) -> Fix | None:
     """The change for the findings about drafts; None without one.
 
-    Replicas whose length is fixed get the policy goodput. If drafts lose under goodput, all are
-    held at draft length 0.
+    Replicas whose length is fixed, or follows a table, get the policy goodput. Drafts are never
+    switched off: the measurement has synthetic prompts, and real requests may gain.
     """
     about_drafts = [one for one in findings if one.id in _ABOUT_DRAFTS]
     named = {one.subject for one in about_drafts}
     concerned = [name for name in governors if None in named or name in named]
     to_free = [name for name in concerned if governors[name].get("policy") != _BEST_POLICY]
     answered = tuple((one.id, one.subject) for one in about_drafts)
-    if to_free:
-        return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered)
-    if concerned:
-        return Fix({"draft_length": 0}, tuple(concerned), answered)
-    return None
+    return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered) if to_free else None
 
 
 def helps(gain: MeasuredGain) -> bool:

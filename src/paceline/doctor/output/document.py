@@ -10,6 +10,8 @@ from paceline.doctor.values import Diagnosis, exit_code_of
 
 SCHEMA_VERSION = 1
 INTERRUPTED = 130
+DISTURBED = 5
+_CRITICAL = 3
 
 
 def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[str, Any]:
@@ -29,15 +31,23 @@ def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[st
         "not_judged": [asdict(one) for one in diagnosis.not_judged],
         "probe": None if visit.probe is None else asdict(visit.probe),
         "fix": None if visit.fix is None else asdict(visit.fix),
+        "restore_failure": visit.restore_failure,
         "notes": visit.notes,
     }
 
 
 def visit_exit_code(visit: Visit, diagnosis: Diagnosis) -> int:
-    """The severity of what is left after a fix; 130 after an interruption."""
+    """The severity of what is left after a fix; 130 after an interruption.
+
+    3 if governors keep a setting of the doctor, also after an interruption. 5 if another changed
+    them while they were measured and nothing is critical.
+    """
+    if visit.restore_failure is not None:
+        return _CRITICAL
     if visit.is_interrupted:
         return INTERRUPTED
     result = visit.fix
     if result is not None and result.fix is not None and result.is_kept:
         return exit_code_of(diagnosis, result.fix.findings)
-    return exit_code_of(diagnosis)
+    code = exit_code_of(diagnosis)
+    return DISTURBED if visit.is_disturbed and code != _CRITICAL else code

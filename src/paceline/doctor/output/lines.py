@@ -40,6 +40,8 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
         yield from _wrap(_gain(visit.probe), "  ")
     if visit.fix is not None:
         yield from _wrap(_fix(visit.fix), "  ")
+    if visit.restore_failure is not None:
+        yield "NOT RESTORED: governors keep a setting of this run. Send the commands on stderr."
     for note in visit.notes:
         yield from _wrap(f"Note: {note}", "  ")
 

@@ -15,7 +15,7 @@ from paceline.bench.run.server import fetch_model
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.workloads import RequestSpec, SamplingSettings, load_workload
 
-_WORKLOAD = "hard"
+WORKLOAD = "hard"
 """Text that drafts fit badly: it shows losses that predictable text hides."""
 _AFTER_FAILURE_S = 0.05
 """A server that refuses is not flooded."""
@@ -28,6 +28,7 @@ class ProbeLoad:
     sender: SessionSender
     specs: Iterator[RequestSpec]
     model: str
+    workload: str = WORKLOAD
     num_requests: int = 0
     num_failed: int = 0
 
@@ -43,7 +44,7 @@ async def prepare_load(session: aiohttp.ClientSession, settings: ProbeSettings) 
     model = await fetch_model(session, settings.data_url, settings.api_key)
     sender = SessionSender(session, settings.data_url, settings.api_key, clock)
     sampling = SamplingSettings(model, 0.0, None, settings.max_tokens, 0, {})
-    prompts = load_workload(_WORKLOAD).prompts(0)
+    prompts = load_workload(WORKLOAD).prompts(0)
     form = await find_form(sender, prompts, sampling, clock)
     return ProbeLoad(sender, build_forever(prompts, sampling, form), model)
 

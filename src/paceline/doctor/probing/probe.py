@@ -6,9 +6,15 @@ whatever happens.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import aiohttp
 
-from paceline.bench.quick.governor_switch import SwitchUnavailable, switchable_governor
+from paceline.bench.quick.governor_switch import (
+    ChangedByOther,
+    SwitchUnavailable,
+    switchable_governor,
+)
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.probing.alternation import NotMeasured, compare_settings
 from paceline.doctor.probing.load import ProbeLoad
@@ -29,20 +35,25 @@ async def measure_drafts(
     settings: ProbeSettings,
     admin_key: str | None,
 ) -> ProbeResult:
-    """Read some streams, and compare drafting with not drafting where that can be switched."""
+    """Read some streams, and compare drafting with not drafting where that can be switched.
+
+    Raises RestoreFailed if a governor keeps a setting of the comparison.
+    """
     streams = await count_streams(session, settings.data_url, settings.api_key, load.model)
+    is_disturbed = False
     gain: MeasuredGain | None = None
     reason: str | None = _NOT_SWITCHABLE
     if server.kind == "paceline":
         try:
-            async with switchable_governor(session, server.url, admin_key) as switch:
+            async with switchable_governor(session, server.url, admin_key, load.model) as switch:
                 gain = await compare_settings(
                     load, switch.turn_on, switch.turn_off, settings.concurrency, settings.seconds
                 )
                 reason = None
         except (SwitchUnavailable, NotMeasured) as failure:
-            reason = str(failure)
-    return render_result(load, streams, gain, reason)
+            gain, reason = None, str(failure)
+            is_disturbed = isinstance(failure, ChangedByOther)
+    return replace(render_result(load, streams, gain, reason), is_disturbed=is_disturbed)
 
 
 def render_result(
@@ -57,6 +68,8 @@ def render_result(
     return ProbeResult(
         num_requests=load.num_requests + len(streams),
         num_failed=load.num_failed,
+        model=load.model,
+        workload=load.workload,
         gain=gain,
         gain_reason=reason,
         excess_tokens=tuple(one for one in counted if one[1] > one[2]),

@@ -25,6 +25,9 @@ class ProbeResult:
 
     num_requests: int
     num_failed: int
+    model: str
+    workload: str
+    """Of the prompts: synthetic text, which drafts fit better or worse than real requests."""
     gain: MeasuredGain | None
     """None if it could not be measured; `gain_reason` says why."""
     gain_reason: str | None
@@ -32,3 +35,5 @@ class ProbeResult:
     """Streams whose text has more tokens than their usage: request, streamed, counted."""
     num_streams_counted: int = 0
     """Streams whose tokens could be compared with their usage."""
+    is_disturbed: bool = False
+    """Another program or an operator set a governor meanwhile."""

@@ -16,6 +16,7 @@ class GovernedServer:
 
     policy: str = "goodput"
     draft_length: int = 3
+    """Set at run time if the policy is fixed."""
     fast_s: float = 0.002
     slow_s: float = 0.016
     has_governor: bool = True
@@ -40,9 +41,17 @@ class GovernedServer:
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": "m"}]})
 
+    @property
+    def state(self) -> dict[str, Any]:
+        given = {"draft_length": self.draft_length} if self.policy == "fixed" else {}
+        return {
+            "policy": self.policy, "policy_parameters": given, "draft_length": self.draft_length,
+        }  # fmt: skip
+
     async def _state(self, request: web.Request) -> web.Response:
-        state = {"policy": self.policy, "draft_length": self.draft_length}
-        answer = state if self.has_governor else {"error": "the replica has no control channel"}
+        answer = (
+            self.state if self.has_governor else {"error": "the replica has no control channel"}
+        )
         return web.json_response({"replicas": {"engine-0": answer}})
 
     async def _change(self, request: web.Request) -> web.Response:

@@ -68,20 +68,6 @@ async def test_setting_back_is_tried_again(
     assert governed.policy == "goodput"
 
 
-async def test_a_governor_that_cannot_be_set_back_is_reported(
-    governed: GovernedServer, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(governor_switch, "_BETWEEN_ATTEMPTS_S", 0.0)
-
-    async def refuse_to_restore() -> None:
-        async with switchable_governor(session, URL(governed.url), None) as switch:
-            await switch.turn_off()
-            governed.num_refused = 3
-
-    with pytest.raises(SwitchUnavailable, match="could not be switched back on"):
-        await refuse_to_restore()
-
-
 async def test_a_server_without_a_governor_is_refused(
     governed: GovernedServer, session: aiohttp.ClientSession
 ) -> None:

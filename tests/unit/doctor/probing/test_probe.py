@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from paceline.bench.quick import governor_switch
 from paceline.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
 from paceline.doctor.errors import DoctorError
-from paceline.doctor.output.document import visit_exit_code
+from paceline.doctor.output.document import render_document, visit_exit_code
 from paceline.doctor.output.lines import render_lines
 from paceline.doctor.probing import alternation
 from paceline.doctor.probing.alternation import summarize
@@ -59,6 +60,7 @@ async def test_a_measured_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
     diagnosis = diagnose(visit)
     (finding,) = diagnosis.findings
     assert (finding.id, finding.cost.basis) == ("speculation-loses", "measured")
+    assert "on the synthetic workload hard" in finding.summary
     assert visit.probe is not None
     assert visit.probe.gain is not None
     assert visit.probe.gain.value == pytest.approx(0.002 / 0.05)
@@ -134,13 +136,71 @@ async def test_without_a_finding_nothing_is_changed(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_governor_that_refuses_changes_leaves_the_gain_unknown() -> None:
-    async with serving(GovernedGateway(num_refused=99)) as gateway:
+    """The first change is refused, so that nothing is to be restored but what may have arrived."""
+    async with serving(GovernedGateway(num_refused=1)) as gateway:
         visit = await _visit(gateway)
     assert visit.probe is not None
     assert visit.probe.gain is None
     assert "503" in str(visit.probe.gain_reason)
     lines = "\n".join(render_lines(visit, diagnose(visit)))
     assert "The gain of drafts was not measured:" in lines
+
+
+class _Locked(GovernedGateway):
+    """Every change but the first, which switches drafts off, is refused."""
+
+    async def _change(self, request: web.Request) -> web.Response:
+        if self.draft_length == 0:
+            self.num_refused = 1
+        return await super()._change(request)
+
+
+async def test_a_failed_restoration_is_critical_and_nothing_is_fixed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(governor_switch, "_RESTORE_WITHIN_S", 0.1)
+    async with _measuring(monkeypatch, _Locked(**LOSING)) as gateway:
+        visit = await _visit(gateway, fixes=True)
+        diagnosis = diagnose(visit)
+        await fix_server(visit, diagnosis)
+        assert {"policy": "goodput", "replica": "engine-0"} not in gateway.changes
+    assert visit_exit_code(visit, diagnosis) == 3
+    document = render_document(visit, diagnosis, "0")
+    assert "curl -X PATCH" in document["restore_failure"]
+    assert "?replica=engine-0" in capsys.readouterr().err
+    assert "NOT RESTORED" in "\n".join(render_lines(visit, diagnosis))
+
+
+async def test_ctrl_c_before_a_failed_restoration_is_critical(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(governor_switch, "_RESTORE_WITHIN_S", 0.1)
+    async with serving(_Locked(slow_s=1.0)) as gateway:
+        visit = Visit(gateway.config())
+        task = asyncio.create_task(visit_server(visit))
+        await asyncio.wait_for(gateway.off.wait(), 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    visit.is_interrupted = True
+    assert visit_exit_code(visit, diagnose(visit)) == 3
+
+
+async def test_a_change_by_another_ends_the_comparison_and_stays() -> None:
+    """An operator fixes the length at 5 while drafts are off."""
+    async with serving(GovernedGateway(slow_s=0.05)) as gateway:
+        visit = Visit(gateway.config(fixes=True))
+        task = asyncio.create_task(visit_server(visit))
+        await asyncio.wait_for(gateway.off.wait(), 30)
+        gateway.draft_length = 5
+        await task
+        diagnosis = diagnose(visit)
+        await fix_server(visit, diagnosis)
+        assert (gateway.policy, gateway.draft_length) == ("fixed", 5)
+    assert visit.probe is not None
+    assert visit.probe.gain is None
+    assert "set by another program or an operator" in str(visit.probe.gain_reason)
+    assert visit_exit_code(visit, diagnosis) == 5
 
 
 async def test_requests_that_fail_while_settings_are_compared_leave_the_gain_unknown() -> None:

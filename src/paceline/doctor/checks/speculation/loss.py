@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.doctor.checks.check import Check, for_each_engine
 from paceline.doctor.estimates.draft_cost import Slowdown, slowdown_of
@@ -37,11 +38,15 @@ _GOVERNED_SETTINGS = ("engine.policy", "engine.draft_length_max")
 def _judge(observation: Observation) -> Sequence[Finding]:
     probe = observation.probe
     if probe is not None and probe.gain is not None:
-        return _measured(probe.gain)
-    return for_each_engine(observation, _estimated)
+        return _measured(probe.gain, probe.workload)
+    found = for_each_engine(observation, _estimated)
+    if probe is None:
+        return found
+    workload = Evidence("workload of the probe", probe.workload)
+    return [replace(one, evidence=(*one.evidence, workload)) for one in found]
 
 
-def _measured(gain: MeasuredGain) -> Sequence[Finding]:
+def _measured(gain: MeasuredGain, workload: str) -> Sequence[Finding]:
     if gain.low >= 1:
         return ()
     if gain.high >= 1:
@@ -56,9 +61,10 @@ def _measured(gain: MeasuredGain) -> Sequence[Finding]:
             severity=Severity.WARNING,
             summary=(
                 f"Speculation makes the deployment slower: {gain.value:.2f} times the tokens/s "
-                "that it gives without drafts."
+                f"that it gives without drafts, on the synthetic workload {workload}."
             ),
             evidence=(
+                Evidence("workload", workload),
                 Evidence("gain measured", round(gain.value, 3)),
                 Evidence("pairs of blocks", gain.num_pairs),
                 Evidence("requests at a time", gain.concurrency),
@@ -68,7 +74,7 @@ def _measured(gain: MeasuredGain) -> Sequence[Finding]:
                 "blocks of the same prompts with drafts and without, in turn", gain.value,
             ),
             cause="Verifying the drafts takes more time than the accepted ones save.",
-            remedy=_GOVERNED_REMEDY,
+            remedy=f"Measure real requests before drafts are switched off. {_GOVERNED_REMEDY}",
             settings=_GOVERNED_SETTINGS,
         )
     ]  # fmt: skip
