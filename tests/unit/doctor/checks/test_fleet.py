@@ -47,6 +47,17 @@ def test_even_loads_are_no_finding(loads: tuple[float, float]) -> None:
     assert not imbalance.CHECK.judge(observe_gateway(replicas))
 
 
+def test_replicas_of_different_models_are_not_compared() -> None:
+    """12 and 2 requests on replicas of two models; a third one is like the second."""
+    replicas = {**BUSY, "r2": {_RUNNING: 2.0}}
+    entries = [{"name": name, "model": name[0]} for name in ("r0", "r1", "r2")]
+    assert imbalance.CHECK.judge(observe_gateway(replicas, entries=entries))
+    entries[0]["model"] = "other"
+    assert not imbalance.CHECK.judge(observe_gateway(replicas, entries=entries))
+    with pytest.raises(CannotJudge, match="two engines of one model"):
+        imbalance.CHECK.judge(observe_gateway(BUSY, entries=entries))
+
+
 def test_one_replica_cannot_be_compared() -> None:
     with pytest.raises(CannotJudge, match="fewer than two"):
         imbalance.CHECK.judge(observe_vllm())
@@ -98,16 +109,19 @@ def test_a_restart_while_observed_is_critical() -> None:
     assert not restarts.CHECK.judge(observe_vllm())
 
 
-def test_an_earlier_restart_is_a_warning() -> None:
+def test_an_earlier_restart_is_a_remark() -> None:
     observation = observe_gateway({"r0": {"paceline_replica_restarts_total": 2}})
     (finding,) = restarts.CHECK.judge(observation)
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.INFO
     assert finding.summary == "r0 has restarted 2 times since the gateway started."
     assert not restarts.CHECK.judge(observe_gateway())
 
 
-def _requests(completed: int, engine_error: int = 0, overloaded: int = 0) -> str:
-    counts = {"completed": completed, "engine_error": engine_error, "overloaded": overloaded}
+def _requests(completed: int, engine_error: int = 0, overloaded: int = 0, not_sent: int = 0) -> str:
+    counts = {
+        "completed": completed, "engine_error": engine_error, "overloaded": overloaded,
+        "not_sent": not_sent,
+    }  # fmt: skip
     return "".join(
         f'paceline_requests_total{{outcome="{outcome}"}} {count}\n'
         for outcome, count in counts.items()
@@ -121,6 +135,14 @@ def test_failed_and_refused_requests_are_found() -> None:
     assert failing.cost.amount == pytest.approx(10)
     assert (refused.id, refused.severity) == ("requests-refused", Severity.WARNING)
     assert refused.cost.amount == pytest.approx(30)
+
+
+@pytest.mark.parametrize(("failed", "severity"), [(1, Severity.WARNING), (10, Severity.CRITICAL)])
+def test_a_failed_request_in_a_hundred_is_critical(failed: int, severity: Severity) -> None:
+    """1 and 10 of 1000; that the gateway could not open a connection counts, too."""
+    ended = _requests(10 + 1000 - failed, not_sent=failed)
+    (finding,) = failing_requests.CHECK.judge(observe_gateway(extra=(_requests(10), ended)))
+    assert (finding.id, finding.severity) == ("requests-fail", severity)
 
 
 def test_requests_that_vllm_failed_are_found() -> None:

@@ -17,12 +17,14 @@ from paceline.doctor.values import (
 )
 
 _FAULTS = (
-    "engine_error", "unavailable", "unreachable", "timed_out", "too_slow", "broken",
+    "engine_error", "unavailable", "unreachable", "not_sent", "timed_out", "too_slow", "broken",
     "not_continued", "internal_error",
 )  # fmt: skip
 """Outcomes that are the deployment's fault, not the request's or the client's."""
 _REFUSALS = ("overloaded", "expired")
 _MIN_REQUESTS = 5
+_CRITICAL_SHARE = 0.01
+"""Of the requests; fewer failures are a warning. Chosen empirically."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -54,7 +56,7 @@ def _failing(failed: Mapping[str, float], total: float) -> Finding:
     number = sum(failed.values())
     return Finding(
         id="requests-fail",
-        severity=Severity.CRITICAL,
+        severity=(Severity.CRITICAL if number >= _CRITICAL_SHARE * total else Severity.WARNING),
         summary=f"{number:.0f} of {total:.0f} requests failed.",
         evidence=tuple(Evidence(f"ended as {name}", count) for name, count in failed.items()),
         cost=_cost(number, total),

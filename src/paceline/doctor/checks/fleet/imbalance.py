@@ -1,8 +1,8 @@
-"""`imbalance`: one replica or rank is busier than the rest."""
+"""`imbalance`: one replica or rank is busier than the others of its model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.engines import EngineReading
@@ -30,8 +30,18 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         for name, readings in observation.engines.items()
         if (load := _mean_load(readings)) is not None
     }
-    if len(loads) < 2:
-        raise CannotJudge("the server shows the load of fewer than two engines")
+    models = {str(one.get("name")): one.get("model") for one in observation.last.replicas}
+    by_model: dict[object, dict[str, float]] = {}
+    for name, load in loads.items():
+        by_model.setdefault(models.get(name), {})[name] = load
+    groups = [group for group in by_model.values() if len(group) > 1]
+    if not groups:
+        raise CannotJudge("the server shows the load of fewer than two engines of one model")
+    return [finding for group in groups for finding in _judge_group(observation, group)]
+
+
+def _judge_group(observation: Observation, loads: Mapping[str, float]) -> Sequence[Finding]:
+    """The busiest of the engines of one model."""
     mean = sum(loads.values()) / len(loads)
     name, most = max(loads.items(), key=lambda item: item[1])
     if most < _RATIO * mean or most - mean < _MIN_EXCESS:
@@ -48,7 +58,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
                 *(Evidence(f"requests on {one}", round(load, 1)) for one, load in loads.items()),
                 Evidence("busiest over mean", round(most / mean, 2)),
             ),
-            cost=_cost(observation, name),
+            cost=_cost(observation, name, loads),
             cause=(
                 "Requests are not routed by load, or long contexts occupy one replica"
                 f" while another has {least:.1f} requests."
@@ -70,11 +80,12 @@ def _mean_load(readings: Sequence[EngineReading]) -> float | None:
     return sum(loads) / len(loads) if loads else None
 
 
-def _cost(observation: Observation, busiest: str) -> Cost:
+def _cost(observation: Observation, busiest: str, group: Collection[str]) -> Cost:
     """The time per token on the busiest replica above the mean of the others."""
     times = {
         str(replica.get("name")): replica.get("seconds_per_token")
         for replica in observation.last.replicas
+        if str(replica.get("name")) in group
     }
     own = times.pop(busiest, None)
     others = [value for value in times.values() if isinstance(value, int | float)]

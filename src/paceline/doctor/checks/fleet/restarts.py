@@ -24,7 +24,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         findings.append(
             Finding(
                 id="engine-restarted",
-                severity=Severity.CRITICAL if in_window else Severity.WARNING,
+                severity=Severity.CRITICAL if in_window else Severity.INFO,
                 summary=(
                     f"{name} restarted while it was observed."
                     if in_window
