@@ -158,7 +158,10 @@ def diagnose(visit: Visit) -> Diagnosis:
             f"{len(visit.watch.failures)} readings failed, the last one because "
             f"{visit.watch.failures[-1]}"
         )
-    return judge(Observation(visit.kind, visit.watch.readings, visit.log_lines, visit.probe))
+    watched = visit.watch
+    return judge(
+        Observation(visit.kind, watched.readings, visit.log_lines, visit.probe, watched.lost)
+    )
 
 
 async def fix_server(visit: Visit, diagnosis: Diagnosis) -> None:

@@ -141,13 +141,14 @@ def test_the_log_of_an_engine_that_did_not_start_is_judged(tmp_path: Path) -> No
     assert "cannot be reached" in document["not_judged"][0]["reason"]
 
 
-def test_a_server_that_ends_while_observed_is_judged_from_what_was_read() -> None:
+def test_a_server_that_ends_while_observed_is_critical() -> None:
     with answering({"/metrics": (200, METRICS)}) as server:
         stop = threading.Timer(1.2, lambda: setattr(server, "by_path", {}))
         stop.start()
         result = run(server.url, "--seconds", "3")
         stop.cancel()
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, result.output
+    assert "CRITICAL server-lost" in result.output
     assert "readings failed, the last one because" in " ".join(result.output.split())
 
 

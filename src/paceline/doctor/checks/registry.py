@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.doctor.checks import duplicates
 from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.checks.check import Check
-from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
+from paceline.doctor.checks.fleet import failing_requests, imbalance, lost, restarts, unavailable
 from paceline.doctor.checks.governor import drift, failing
 from paceline.doctor.checks.latency import first_requests, prefill_stalls
 from paceline.doctor.checks.log import messages
@@ -18,6 +18,7 @@ from paceline.doctor.values import CannotJudge, Diagnosis, Finding, NotJudged, o
 CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
     for module in (
+        lost,
         unavailable,
         restarts,
         failing_requests,

@@ -13,6 +13,12 @@ from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import CannotJudge
 
+FIRST_TOKEN_HISTOGRAMS = {
+    "vllm": "vllm:time_to_first_token_seconds",
+    "paceline": "paceline_time_to_first_token_seconds",
+}
+"""By kind of server: judged at every reading, not only at the first and the last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -25,11 +31,31 @@ class Reading:
     """The states of GET /admin/governor, by replica; empty for a vLLM server."""
     replicas: Sequence[Mapping[str, Any]] = ()
     """The entries of GET /admin/replicas; empty for a vLLM server."""
+    kept_engines: Mapping[str, EngineReading] | None = None
+    """Of a reading without its whole page."""
+
+    @property
+    def engines(self) -> Mapping[str, EngineReading]:
+        """The figures of each engine."""
+        if self.kept_engines is not None:
+            return self.kept_engines
+        return read_engines(self.page, self.governors, self.at_s)
+
+    def thinned(self) -> Reading:
+        """The same engines; of the page only the times to the first token."""
+        kept = tuple(FIRST_TOKEN_HISTOGRAMS.values())
+        samples = {
+            name: values for name, values in self.page.samples.items() if name.startswith(kept)
+        }
+        return Reading(self.at_s, MetricsPage(samples), kept_engines=self.engines)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What the checks judge. At least two readings, in order."""
+    """What the checks judge. At least two readings, in order.
+
+    Readings between the first and the last may be thinned.
+    """
 
     kind: str
     """paceline or vllm."""
@@ -38,6 +64,8 @@ class Observation:
     """The engine's log; None if none was given."""
     probe: ProbeResult | None = None
     """None if no requests were sent."""
+    lost: str | None = None
+    """Why the server could not be read at the end; None if it could."""
 
     def __post_init__(self) -> None:
         if len(self.readings) < 2:
@@ -58,9 +86,7 @@ class Observation:
     @cached_property
     def engines(self) -> Mapping[str, Sequence[EngineReading]]:
         """The readings of each engine that is on every page, in order."""
-        pages = [
-            read_engines(reading.page, reading.governors, reading.at_s) for reading in self.readings
-        ]
+        pages = [reading.engines for reading in self.readings]
         return {
             name: [page[name] for page in pages]
             for name in pages[0]

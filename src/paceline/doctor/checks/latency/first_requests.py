@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.histogram import Histogram
-from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.observation import FIRST_TOKEN_HISTOGRAMS, Observation
 from paceline.doctor.values import (
     Basis,
     CannotJudge,
@@ -18,10 +18,6 @@ from paceline.doctor.values import (
     Severity,
 )
 
-_NAMES = {
-    "vllm": "vllm:time_to_first_token_seconds",
-    "paceline": "paceline_time_to_first_token_seconds",
-}
 _MAX_BEFORE = 3
 """Requests that the server may have answered before the observation."""
 _MIN_LATER = 5
@@ -30,7 +26,7 @@ _MIN_EXCESS_S = 0.1
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
-    name = _NAMES[observation.kind]
+    name = FIRST_TOKEN_HISTOGRAMS[observation.kind]
     series = [reading.page.histogram(name) for reading in observation.readings]
     shown = [one for one in series if one is not None]
     if len(shown) < 2:
