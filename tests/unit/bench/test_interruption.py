@@ -1,0 +1,38 @@
+"""Which signals end a measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from paceline.bench.interruption import cancelled_by_signals
+
+
+@pytest.fixture
+def _sighup() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+async def _hang_up() -> str:
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.sleep(0.1)
+    return "completed"
+
+
+@pytest.mark.usefixtures("_sighup")
+def test_the_end_of_the_terminal_cancels() -> None:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled_by_signals(_hang_up()))
+
+
+@pytest.mark.usefixtures("_sighup")
+def test_under_nohup_it_does_not() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert asyncio.run(cancelled_by_signals(_hang_up())) == "completed"
