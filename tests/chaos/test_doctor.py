@@ -48,7 +48,9 @@ def test_a_healthy_gateway_has_no_finding(running: MonitoredGateway, tmp_path: P
 def test_a_probe_restores_the_policy(running: MonitoredGateway, tmp_path: Path) -> None:
     """The mock engine's speed does not depend on drafts, so that a factor near 1 is measured."""
     arguments = ("--probe", "--data-url", running.gateway.url, "--seconds", "3")
-    document = _diagnose(running, tmp_path, *arguments, "--concurrency", "4")
+    replicas = HTTP.get(f"{running.gateway.admin_url}/admin/replicas").json()["replicas"]
+    model = next(one["model"] for one in replicas if one["name"] == "engine-0")
+    document = _diagnose(running, tmp_path, *arguments, "--concurrency", "4", "--model", model)
     assert document["probe"]["gain_reason"] is None
     assert 0.3 < document["probe"]["gain"]["value"] < 3
     assert _governor(running)["policy"] == "goodput"

@@ -83,6 +83,10 @@ class DiagnosisNotMade(click.ClickException):
     help="With --probe on Paceline: the port that takes requests.  [default: URL, on vLLM]",
 )
 @click.option(
+    "--model",
+    help="With --probe: the model to ask; only its replicas are switched.  [default: the first]",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(min=1, max=64),
     default=8,
@@ -134,6 +138,7 @@ def _config(
     probes: bool,
     fixes: bool,
     data_url: str | None,
+    model: str | None,
     concurrency: int,
     log_file: str | None,
     admin_key: str | None,
@@ -149,7 +154,7 @@ def _config(
     probe = None
     if probes:
         target = address if data_url is None else _address("--data-url", data_url)
-        probe = ProbeSettings(target, api_key, seconds, concurrency)
+        probe = ProbeSettings(target, api_key, seconds, concurrency, model=model)
     return DoctorConfig(
         address, seconds, None if log_file is None else Path(log_file), admin_key, probe, fixes
     )

@@ -77,7 +77,8 @@ class GovernorSwitch:
             self._originals[name] = setting
         if not self._originals:
             raise SwitchUnavailable(
-                f"{self._page.url} reports no governor: the server does not draft"
+                f"{self._page.url} reports no governor"
+                f"{'' if model is None else f' of {model}'}: the server does not draft"
             )
         self._possible = {name: {one} for name, one in self._originals.items()}
 

@@ -41,7 +41,7 @@ class ProbeLoad:
 async def prepare_load(session: aiohttp.ClientSession, settings: ProbeSettings) -> ProbeLoad:
     """Find a model and a form of requests. Raises BenchError if the server answers none."""
     clock = time.perf_counter
-    model = await fetch_model(session, settings.data_url, settings.api_key)
+    model = settings.model or await fetch_model(session, settings.data_url, settings.api_key)
     sender = SessionSender(session, settings.data_url, settings.api_key, clock)
     sampling = SamplingSettings(model, 0.0, None, settings.max_tokens, 0, {})
     prompts = load_workload(WORKLOAD).prompts(0)

@@ -20,3 +20,5 @@ class ProbeSettings:
     """Most requests in flight."""
     max_tokens: int = 64
     """Of an answer."""
+    model: str | None = None
+    """The model to ask; None for the first that the server lists."""
