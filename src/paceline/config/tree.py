@@ -228,7 +228,7 @@ class FailureSettings(_Frozen):
     max_attempts: int = Field(default=3, ge=1)
     """Most attempts for one request before its first byte; 1 for no retries."""
     max_continuations: int = Field(default=3, ge=0)
-    """Most continuations of one stream in a row that each add fewer than 16 tokens; those that
+    """Most continuations of one stream in a row that each add fewer than 16 tokens; up to two that
     mostly waited for a slow client do not count. The limit for all continuations of a stream is
     four times as high."""
     retry_fraction: Fraction = 0.2

@@ -21,6 +21,8 @@ _NOT_COUNTED = ("unreachable", "not_sent")
 MAX_CONTINUATIONS = IN_ALL_FACTOR * FailureSettings().max_continuations
 """In total, of one stream."""
 
+MAX_BEYOND_LIMIT = 2
+
 
 @dataclass
 class KindCounts:
@@ -68,12 +70,18 @@ def count_by_kind(fleet: Fleet, streams: Sequence[LoadedStream]) -> dict[str, di
 
 
 def find_run_failures(
-    *, num_ordered: int, num_injected: int, num_struck: int, num_errors: int
+    *,
+    num_ordered: int,
+    num_injected: int,
+    num_struck: int,
+    num_errors: int,
+    num_beyond_limit: int = 0,
 ) -> list[str]:
     """Why a run under faults has not passed; empty if it has.
 
     A run that injects fewer faults than ordered, or none that a stream notices, proves nothing.
-    `num_struck` counts the streams that a fault interrupted.
+    `num_struck` counts the streams that a fault interrupted. More than `MAX_BEYOND_LIMIT` streams
+    that lost more replicas than they are continued are no chance.
     """
     failures = []
     if num_injected != num_ordered:
@@ -82,6 +90,8 @@ def find_run_failures(
         failures.append("no stream was struck by a fault")
     if num_errors:
         failures.append(f"{num_errors} errors")
+    if num_beyond_limit > MAX_BEYOND_LIMIT:
+        failures.append(f"{num_beyond_limit} streams were given up at the limit of continuations")
     return failures
 
 

@@ -12,7 +12,7 @@ from paceline.mock_vllm import SpawnedMockVllm
 Inject = Callable[[SpawnedMockVllm], Awaitable[None]]
 
 _PAUSE_S = (0.2, 0.6)
-_LIFE_S = 1.8
+_LIFE_S = 1.4
 """Least time between two faults in a half of the fleet, however fast the machine starts replicas:
 with shorter lives, streams meet the limits of continuation by chance."""
 _STOPPED_S = 2.0
@@ -55,8 +55,9 @@ async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> int:
         drawn = random.Random(indices.start)
         loop, struck_s = asyncio.get_running_loop(), -_LIFE_S
         for _ in range(num_faults):
-            await asyncio.sleep(max(drawn.uniform(*_PAUSE_S), struck_s + _LIFE_S - loop.time()))
+            await asyncio.sleep(max(0.0, struck_s + _LIFE_S - loop.time()))
             await _wait_ready(fleet, {f"r{index}" for index in indices})
+            await asyncio.sleep(drawn.uniform(*_PAUSE_S))
             struck_s = loop.time()
             await inject(fleet.mock_vllms[drawn.choice(indices)])
             num_injected += 1

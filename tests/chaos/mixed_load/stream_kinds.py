@@ -48,11 +48,12 @@ class StreamKind:
         if transcript.ending is Ending.ERROR_EVENT and may_be_given_up:
             if not transcript.has_first_token:
                 return [f"lost before its first token: {transcript.error}"]
-            whole = request.answer.text
+            whole, errors = request.answer.text, list[str]()
             if self.is_continuable and "seed" in request.body:
-                whole = _sampled_answer(request, records)[1]
-            is_prefix = whole.startswith(transcript.text)
-            return [] if is_prefix else [f"text {transcript.text!r} before the error"]
+                _, whole, errors = _sampled_answer(request, records)
+            if not whole.startswith(transcript.text):
+                errors.append(f"text {transcript.text!r} before the error")
+            return errors
         if "seed" in request.body and transcript.ending is Ending.COMPLETED:
             return [*transcript.format_errors(), *_sampled_errors(request, transcript, records)]
         return request.errors_in(transcript)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chaos.attempt_log import FailedAttempt
-from chaos.mixed_load.load_report import MAX_CONTINUATIONS, find_run_failures, is_beyond_limit
+from chaos.mixed_load.load_report import (
+    MAX_BEYOND_LIMIT,
+    MAX_CONTINUATIONS,
+    find_run_failures,
+    is_beyond_limit,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +30,14 @@ def test_a_run_without_effect_has_not_passed(
         num_ordered=200, num_injected=num_injected, num_struck=num_struck, num_errors=num_errors
     )
     assert found == failures
+
+
+def test_more_than_a_few_streams_at_the_limit_of_continuations_are_no_chance() -> None:
+    for num, failures in ((MAX_BEYOND_LIMIT, 0), (MAX_BEYOND_LIMIT + 1, 1)):
+        found = find_run_failures(
+            num_ordered=1, num_injected=1, num_struck=9, num_errors=0, num_beyond_limit=num
+        )
+        assert len(found) == failures
 
 
 def _failed(*steps: str, outcome: str = "broken") -> list[FailedAttempt]:

@@ -68,6 +68,26 @@ def test_what_cannot_be_continued_may_end_with_an_error_after_its_first_token(
     assert errors(kind, request, failed(request, "x" + request.answer.text[:9]))
 
 
+@pytest.mark.parametrize("name", ["greedy", "sampled"])
+def test_a_stream_beyond_the_limit_may_end_with_an_error_after_a_right_beginning(name: str) -> None:
+    kind = BY_NAME[name]
+    request = kind.request(1, MAX_TOKENS)
+    records = [record(request, seed=request.body.get("seed", 0))]
+    text = request.answer.text
+
+    def errors_beyond(text: str, records: list[RequestRecord]) -> list[str]:
+        transcript = failed(request, text)
+        return kind.errors_in(request, transcript, records, is_beyond_limit=True)
+
+    assert kind.errors_in(request, failed(request, text[:9]), records)
+    assert errors_beyond(text[:9], records) == []
+    assert errors_beyond("", records)
+    assert errors_beyond("x" + text[:9], records)
+    if name == "sampled":
+        wrong = [record(request, (1, 2), seed=request.body["seed"])]
+        assert errors_beyond(text[:1], [*records, *wrong])
+
+
 def test_a_first_token_may_have_no_text() -> None:
     kind = BY_NAME["tools"]
     half_a_character = failed(kind.request(0, MAX_TOKENS), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
 from paceline.gateway.proxy.failure_policy import FailureContext
-from paceline.gateway.settings.failures import PROGRESS_TOKENS
+from paceline.gateway.settings.failures import MAX_WAITS, PROGRESS_TOKENS
 
 
 class AttemptHistory:
@@ -13,12 +13,12 @@ class AttemptHistory:
 
     __slots__ = (
         "_is_busy", "_is_unsupported", "_num_continuations", "_num_continuations_in_all",
-        "_num_repeating_errors", "num_attempts",
+        "_num_repeating_errors", "_num_waits", "num_attempts",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.num_attempts = 0
-        self._num_continuations = self._num_continuations_in_all = 0
+        self._num_continuations = self._num_continuations_in_all = self._num_waits = 0
         self._num_repeating_errors = 0
         self._is_unsupported = self._is_busy = False
 
@@ -44,14 +44,19 @@ class AttemptHistory:
             if not continues:
                 self.num_attempts += 1
             else:
-                self._num_continuations_in_all += 1
-                if num_new_tokens >= PROGRESS_TOKENS:
-                    self._num_continuations = 0
-                elif not waited_for_client:
-                    self._num_continuations += 1
+                self._count_continuation(num_new_tokens, waited_for_client)
         self._num_repeating_errors += end.repeats
         self._is_unsupported = end.is_unsupported
         self._is_busy = end.is_busy
+
+    def _count_continuation(self, num_new_tokens: int, waited_for_client: bool) -> None:
+        self._num_continuations_in_all += 1
+        if num_new_tokens >= PROGRESS_TOKENS:
+            self._num_continuations = self._num_waits = 0
+        elif waited_for_client and self._num_waits < MAX_WAITS:
+            self._num_waits += 1
+        else:
+            self._num_continuations += 1
 
     def failure_context(
         self,

@@ -73,7 +73,7 @@ class FailureContext:
     engine are left out."""
     num_continuations: int
     """Attempts that continued it, this one included, since the last one that added at least
-    `PROGRESS_TOKENS` tokens; those that mostly waited for the client are left out."""
+    `PROGRESS_TOKENS` tokens; `MAX_WAITS` that mostly waited for the client are left out."""
     num_continuations_in_all: int
     """All attempts that continued it, this one included."""
     num_repeating_errors: int

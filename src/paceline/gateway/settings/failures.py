@@ -11,6 +11,9 @@ PROGRESS_TOKENS = 16
 """A request that crashes engines usually does so again at the same token. A stream that advances by
 more than this between two failures probably did not cause them: a long stream meets several when
 all replicas are being replaced. Chosen empirically."""
+MAX_WAITS = 2
+"""Continuations in a row that are not counted because the client read slowly. More could hide a
+request that crashes engines: a client decides how it reads. Chosen empirically."""
 IN_ALL_FACTOR = 4
 """A stream is continued at most `max_continuations` times this often, whatever its progress: it may
 still be the cause of the failures. Chosen empirically."""
@@ -42,7 +45,8 @@ class FailureSettings:
     can crash before its answer begins."""
     max_continuations: int = 3
     """Most consecutive continuations that advance a stream by fewer than `PROGRESS_TOKENS` tokens,
-    without those that mostly waited for the client; `IN_ALL_FACTOR` times as many in total."""
+    without `MAX_WAITS` that mostly waited for the client; `IN_ALL_FACTOR` times as many in
+    total."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default)."""
     retry_reserve: int = 256

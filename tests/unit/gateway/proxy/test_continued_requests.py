@@ -10,7 +10,7 @@ import pytest
 
 from paceline.gateway.http.asgi import Send
 from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.settings.failures import IN_ALL_FACTOR
+from paceline.gateway.settings.failures import MAX_WAITS
 from unit.gateway.conftest import SETTINGS, until
 from unit.gateway.proxy.engine_pair import FAILURES, ROLE, Pair, ask, delta, pair, sse
 
@@ -100,7 +100,7 @@ async def test_a_request_whose_replicas_go_while_it_waits_is_told_that_none_is_r
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
 
 
-@pytest.mark.parametrize(("is_slow", "num_continuations"), [(False, 1), (True, IN_ALL_FACTOR)])
+@pytest.mark.parametrize(("is_slow", "num_continuations"), [(False, 1), (True, 1 + MAX_WAITS)])
 async def test_a_client_that_reads_slowly_is_no_reason_to_give_its_stream_up(
     monkeypatch: pytest.MonkeyPatch, is_slow: bool, num_continuations: int
 ) -> None:

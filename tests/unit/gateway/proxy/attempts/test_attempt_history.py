@@ -7,7 +7,7 @@ from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
 from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import FailureContext
-from paceline.gateway.settings.failures import PROGRESS_TOKENS
+from paceline.gateway.settings.failures import MAX_WAITS, PROGRESS_TOKENS
 
 BROKEN = AttemptEnd(Outcome.BROKEN)
 
@@ -49,6 +49,16 @@ def test_a_continuation_that_waited_for_the_client_is_counted_in_all_only() -> N
     counts = context(history)
     assert (counts.num_continuations, counts.num_continuations_in_all) == (1, 3)
     history.note(BROKEN, continues=True, num_new_tokens=PROGRESS_TOKENS, waited_for_client=True)
+    assert context(history).num_continuations == 0
+
+
+def test_a_client_cannot_read_so_slowly_that_its_continuations_never_count() -> None:
+    history = AttemptHistory()
+    for num_counted in (*[0] * MAX_WAITS, 1, 2):
+        history.note(BROKEN, continues=True, num_new_tokens=1, waited_for_client=True)
+        assert context(history).num_continuations == num_counted
+    history.note(BROKEN, continues=True, num_new_tokens=PROGRESS_TOKENS)
+    history.note(BROKEN, continues=True, num_new_tokens=1, waited_for_client=True)
     assert context(history).num_continuations == 0
 
 
