@@ -54,7 +54,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _killed_engines(read("chaos-real-2026-11-21.json"))
     yield from _killed_mock_replicas(read("soak-kills-2026-11-21.json"))
     yield from _all_kinds(
-        read("soak-kills-2026-11-23-6.json"), read("soak-hangs-2026-11-23-4.json")
+        read("soak-kills-2026-11-23-7.json"), read("soak-hangs-2026-11-23-4.json")
     )
     for name, signal in (
         ("soak-kills-2026-11-23.json", "SIGKILLs"),
@@ -70,7 +70,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     yield claim("kills came {faster:.1f} and {fastest:.1f} s apart", faster=faster, fastest=fastest)
     beyond = sum(
-        kind["num_beyond_limit"] for kind in read("soak-kills-2026-11-23-6.json")["kinds"].values()
+        kind["num_beyond_limit"] for kind in read("soak-kills-2026-11-23-7.json")["kinds"].values()
     )
     yield claim("that lost more replicas apart ({beyond} in the table)", beyond=beyond or "none")
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
