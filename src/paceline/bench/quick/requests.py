@@ -82,7 +82,7 @@ async def find_form(
                 f"{_FIRST_TIMEOUT_S:g} s; give --max-tokens less"
             )
         failures.append(str(record.error))
-    raise BenchError(f"the server answers no request: {failures[0]}")
+    raise BenchError(f"the server answers no request: {'; '.join(dict.fromkeys(failures))}")
 
 
 def build_forever(

@@ -35,7 +35,10 @@ def _judge(observation: Observation) -> Sequence[Finding]:
                     Evidence("restarts since the start", after),
                 ),
                 cost=unknown_cost("it depends on how long a start takes and who waits for it"),
-                cause="The engine's process ended: out of memory, a fault of the GPU, or a defect.",
+                cause=(
+                    "A restart was asked for (a draft swap, an operator), or the engine's process "
+                    "ended: out of memory, a fault of the GPU, or a defect."
+                ),
                 remedy="Read the log of its last minutes: paceline doctor --log FILE",
                 settings=(),
                 subject=name,
