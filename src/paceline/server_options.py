@@ -24,6 +24,13 @@ def api_key_option(help_text: str) -> Callable[[Command], Command]:
     )
 
 
+def admin_key_option(help_text: str) -> Callable[[Command], Command]:
+    """The option `--admin-key`, which may come from the environment."""
+    return click.option(
+        "--admin-key", envvar="PACELINE_ADMIN_KEY", show_envvar=True, help=help_text
+    )
+
+
 def read_address(option: str, url: str | None) -> str | None:
     """The origin of an address. Raises `click.UsageError` that names the option."""
     from paceline.bench.run.config import BenchError, parse_server_url

@@ -14,6 +14,8 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.printable import printable
+from paceline.server_options import admin_key_option, api_key_option
 
 if TYPE_CHECKING:
     from paceline.doctor.diagnosing import DoctorConfig, Visit
@@ -94,18 +96,8 @@ class DiagnosisNotMade(click.ClickException):
     help="With --probe: most requests in flight.",
 )
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
-@click.option(
-    "--admin-key",
-    envvar="PACELINE_ADMIN_KEY",
-    show_envvar=True,
-    help="Sent to URL as bearer token; never written to a report.",
-)
-@click.option(
-    "--api-key",
-    envvar="PACELINE_BENCH_API_KEY",
-    show_envvar=True,
-    help="The same for the requests of --probe.",
-)
+@admin_key_option("Sent to URL as bearer token; never written to a report.")
+@api_key_option("The same for the requests of --probe.")
 @click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the diagnosis here.")
 def doctor(json_file: str | None, **options: Any) -> None:
     """Diagnose; the exit code is the severity."""
@@ -124,7 +116,7 @@ def doctor(json_file: str | None, **options: Any) -> None:
         if visit.config.fixes and not visit.is_interrupted:
             _carry_out(fix_server(visit, diagnosis), visit)
         for line in render_lines(visit, diagnosis):
-            click.echo(line)
+            click.echo(printable(line))
         if json_file is not None:
             write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
     except (DoctorError, OSError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from paceline.admin_request import opener_for
-from paceline.top.printable import printable
+from paceline.printable import printable
 
 _TIMEOUT_S = 10.0
 """The server sends an event each second."""

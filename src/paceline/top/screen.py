@@ -18,8 +18,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.printable import printable
 from paceline.top.history import Watched
-from paceline.top.printable import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NOTHING = "-"

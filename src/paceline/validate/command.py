@@ -14,7 +14,13 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import INPUT_FILE, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
-from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
+from paceline.server_options import (
+    MODEL,
+    admin_key_option,
+    api_key_option,
+    choose_other_key,
+    read_address,
+)
 
 _TIERS = ("local", "startup", "mid-market", "enterprise")
 _NOT_MADE = 4
@@ -111,12 +117,7 @@ Examples:
     help="Sent to the baseline as bearer token; never written to a report.  "
     "[default: none at another address than URL's]",
 )
-@click.option(
-    "--admin-key",
-    envvar="PACELINE_ADMIN_KEY",
-    show_envvar=True,
-    help="Sent to the admin port as bearer token; never written to a report.",
-)
+@admin_key_option("Sent to the admin port as bearer token; never written to a report.")
 @JSON_FILE
 @click.option("--html", "html_file", type=OUTPUT_FILE, help="Write the report as a page here.")
 @click.option(

@@ -131,11 +131,13 @@ def test_a_server_that_does_not_answer_is_named() -> None:
 
 def test_the_log_of_an_engine_that_did_not_start_is_judged(tmp_path: Path) -> None:
     log, file = tmp_path / "vllm.log", tmp_path / "diagnosis.json"
-    log.write_bytes(b"\xff\xfe\nValueError: No available memory for the cache blocks. Try\n")
+    error = b"ValueError: No available memory for the cache blocks. \x1b]0;title\x07Try"
+    log.write_bytes(b"\xff\xfe\n" + error + b"\n")
     url = f"http://127.0.0.1:{_closed_port()}"
     result = run(url, "--seconds", "2", "--log", str(log), "--json", str(file))
     assert result.exit_code == 3, result.output
     assert "CRITICAL log-no-memory-for-kv-cache" in result.output
+    assert "\x1b" not in result.output
     document = json.loads(file.read_text())
     assert document["server"]["kind"] is None
     assert "cannot be reached" in document["not_judged"][0]["reason"]
