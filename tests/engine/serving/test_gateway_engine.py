@@ -227,16 +227,26 @@ async def test_values_at_the_limits_never_stop_the_engine(stack: Stack, name: st
 
 @pytest.mark.parametrize("is_stream", [True, False])
 async def test_a_client_that_leaves_frees_the_engine(stack: Stack, is_stream: bool) -> None:
-    """Its requests end before their last token."""
+    """Its requests end before their last token. Each client sends requests until all four are seen
+    at once, because a fast machine may end some before the others begin."""
     long = chat(max_tokens=450, min_tokens=450, stream=is_stream)
     before = await stack.metric("generation_tokens_total")
-    requests = [asyncio.ensure_future(stack.http.post(CHAT, json=long)) for _ in range(4)]
+    num_sent = 0
+
+    async def send_again_and_again() -> None:
+        nonlocal num_sent
+        for _ in range(200):
+            num_sent += 1
+            (await stack.http.post(CHAT, json=long)).raise_for_status()
+
+    clients = [asyncio.ensure_future(send_again_and_again()) for _ in range(4)]
     await stack.until_running(lambda num: num == 4)
-    for request in requests:
-        request.cancel()
-    await asyncio.wait(requests)
+    for client in clients:
+        client.cancel()
+    await asyncio.wait(clients)
+    assert all(client.cancelled() for client in clients)
     await stack.until_running(lambda num: num == 0)
-    assert await stack.metric("generation_tokens_total") - before < 4 * 450
+    assert await stack.metric("generation_tokens_total") - before < num_sent * 450
     (replica,) = (await stack.admin.get("/admin/replicas")).json()["replicas"]
     assert replica["in_flight"] == 0
 
@@ -274,14 +284,15 @@ async def test_the_governor_is_set_under_load(stack: Stack) -> None:
 
 
 async def test_an_engine_records_its_requests_and_steps(stack: Stack) -> None:
-    """Tokens as in the answers' usage; drafts of 2 tokens; the file is deleted on command."""
+    """Tokens as in the answers' usage; drafts of 2 tokens; the file is deleted on command. The
+    sampled answer may accept no first draft token, and then no second one was tried."""
     await stack.admin.patch("/admin/governor", json={"draft_length": 2})
     await stack.until_running(lambda num: num == 0)
     started = await stack.admin.post("/admin/recording", json={"action": "start"})
     assert started.status_code == 200, started.text
     usages = []
     for temperature in (0, 0, 1):
-        body = {"model": MODEL, "prompt": "def add(a, b):", "max_tokens": 20}
+        body = {"model": MODEL, "prompt": "def add(a, b):", "max_tokens": 20, "min_tokens": 20}
         answer = await stack.http.post(COMPLETIONS, json={**body, "temperature": temperature})
         usages.append(answer.json()["usage"])
     stopped = await stack.admin.post("/admin/recording", json={"action": "stop"})
@@ -293,7 +304,8 @@ async def test_an_engine_records_its_requests_and_steps(stack: Stack) -> None:
     ]
     assert recording.output_tokens == sum(usage["completion_tokens"] for usage in usages)
     assert all(r.first_token_s is not None and r.ended_s is not None for r in records)
-    assert all(len(record.tried) == 2 and record.tried[0] > 0 for record in records)
+    assert all(record.tried and record.tried[0] > 0 for record in records)
+    assert max(len(record.tried) for record in records) == 2
     cells = [cell for block in recording.blocks for cell in block.cells]
     assert {cell.draft_length for cell in cells} == {2}
     assert (recording.header.method, recording.header.max_draft_length) == ("draft_model", 4)
