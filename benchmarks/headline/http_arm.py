@@ -93,11 +93,12 @@ def describe_turn(records: Sequence[RequestRecord]) -> dict[str, Any]:
     `seconds` from the first request that was due to the end of the last answer; `requests` holds
     one row for each answer that did not fail: prompt tokens, output tokens, milliseconds to the
     first token and to the last one, both from the scheduled time, and the longest pause between two
-    chunks (null below two chunks).
+    chunks (null below two chunks). The first token of an answer without text ended it: it came when
+    the answer did.
     """
-    answered = [r for r in records if r.is_ok and r.output_tokens and r.ttft_s is not None]
+    answered = [r for r in records if r.is_ok and r.output_tokens]
     failed = [r for r in records if r not in answered]
-    errors = [r.error or "an answer without text or usage" for r in failed]
+    errors = [r.error or "an answer without usage" for r in failed]
     return {
         "seconds": max(r.finished_s for r in records) - min(r.scheduled_s for r in records),
         "max_dispatch_delay_ms": _ms(max(r.dispatch_delay_s for r in records)),
@@ -107,7 +108,7 @@ def describe_turn(records: Sequence[RequestRecord]) -> dict[str, Any]:
             [
                 r.prompt_tokens,
                 r.output_tokens,
-                _ms(r.ttft_s or 0.0),
+                _ms(r.e2e_s if r.ttft_s is None else r.ttft_s),
                 _ms(r.e2e_s),
                 _ms(max(r.chunk_gaps_s)) if r.chunk_gaps_s else None,
             ]

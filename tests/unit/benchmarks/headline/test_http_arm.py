@@ -131,4 +131,15 @@ def test_an_answer_without_usage_is_a_failure() -> None:
     )  # fmt: skip
     turn = describe_turn([record])
     assert turn["num_errors"] == 1
-    assert turn["error"] == "an answer without text or usage"
+    assert turn["error"] == "an answer without usage"
+
+
+def test_an_answer_that_ends_at_once_is_no_failure() -> None:
+    """Sampled text may begin with its end: one token, no text."""
+    record = RequestRecord(
+        index=0, task="t", scheduled_s=1.0, sent_s=1.0, chunk_times_s=(), finished_s=1.25,
+        outcome=RequestOutcome.OK, prompt_tokens=7, output_tokens=1,
+    )  # fmt: skip
+    turn = describe_turn([record])
+    assert turn["num_errors"] == 0
+    assert turn["requests"] == [[7, 1, 250.0, 250.0, None]]
