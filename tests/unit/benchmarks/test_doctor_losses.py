@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.doctor_losses import ARMS, CONTROL, DRAFTS, HELD, FIXED, WITHOUT, summarise
+from benchmarks.doctor_losses import ARMS, CONTROL, DRAFTS, FIXED, HELD, WITHOUT, summarise
 
 
 def visit(*findings: tuple[str, float]) -> dict[str, object]:
