@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import logging
 import sys
 import textwrap
-from collections.abc import Iterator
 from typing import Any
-
-_GC_THRESHOLD = 50_000
-"""Net new containers that start a collection. Python's default, 700, is reached by about five
-requests in flight. Chosen empirically: about 10 MB, should failing requests leave cycles."""
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 _LARGE_BLOCK_BYTES = 256 * 1024
@@ -64,22 +58,3 @@ def return_freed_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-@contextlib.contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Exclude today's objects from garbage collection, and collect new ones rarely.
-
-    A collection of everything that is imported takes 25 to 50 ms, and one of the youngest objects,
-    with 256 streams open, 12 to 23 ms. No stream gets a chunk during that time, and the collection
-    finds nothing: requests that end normally leave no cycles.
-    """
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()

@@ -26,7 +26,7 @@ from paceline.gateway.own_limits import (
     explain_shortage,
     raise_descriptor_limit,
 )
-from paceline.gateway.process import rare_garbage_collection
+from paceline.rare_garbage_collection import rare_garbage_collection
 from paceline.serve.engine_drafts import SupervisedDrafts
 from paceline.serve.engines import Engines
 from paceline.serve.handover.fleet_changes import apply_changes

@@ -193,8 +193,7 @@ def _carry_out(tuning: Tuning, api_key: str | None, start_timeout_s: float) -> O
     """The outcome; None after Ctrl-C or SIGTERM."""
     import asyncio
 
-    import uvloop
-
+    from paceline.bench.client_loop import client_loop
     from paceline.bench.interruption import cancelled_by_signals
     from paceline.tune.live import carry_out
     from paceline.tune.output import tune_progress
@@ -204,7 +203,7 @@ def _carry_out(tuning: Tuning, api_key: str | None, start_timeout_s: float) -> O
         try:
             with (
                 tune_progress(tuning.state) as progress,
-                asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+                client_loop() as runner,
             ):
                 work = carry_out(tuning.state, launcher, progress.begin_round, progress.end_trial)
                 return runner.run(cancelled_by_signals(work))

@@ -177,8 +177,7 @@ def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
     """The comparison, partial after Ctrl-C or SIGTERM."""
     import asyncio
 
-    import uvloop
-
+    from paceline.bench.client_loop import client_loop
     from paceline.bench.compare.measure import compare, finish, new_comparison
     from paceline.bench.compare.progress import round_progress
     from paceline.bench.interruption import cancelled_by_signals
@@ -189,7 +188,7 @@ def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
     try:
         with (
             round_progress() as on_round,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+            client_loop() as runner,
         ):
             runner.run(cancelled_by_signals(compare(comparison, api_key, on_round)))
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -125,9 +125,9 @@ def _carry_out(config: QuickConfig, api_key: str | None, admin_key: str | None) 
     """The result, partial after Ctrl-C or SIGTERM."""
     import asyncio
 
-    import uvloop
     from rich.console import Console
 
+    from paceline.bench.client_loop import client_loop
     from paceline.bench.interruption import cancelled_by_signals
     from paceline.bench.quick.measure import QuickResult, measure_quickly
     from paceline.bench.results.environment import describe_environment
@@ -142,7 +142,7 @@ def _carry_out(config: QuickConfig, api_key: str | None, admin_key: str | None) 
             console.print(f"{window.level} at once: {len(window.ttfts_s)} requests")
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with client_loop() as runner:
             runner.run(cancelled_by_signals(measure_quickly(result, api_key, admin_key, show)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         result.is_interrupted = True

@@ -108,8 +108,7 @@ def run_command(
 def _carry_out(config: RunConfig, api_key: str | None) -> RunResult:
     import asyncio
 
-    import uvloop
-
+    from paceline.bench.client_loop import client_loop
     from paceline.bench.interruption import stop_on_signals
     from paceline.bench.results.counters import CountersUnavailable
     from paceline.bench.run.config import BenchError
@@ -121,7 +120,7 @@ def _carry_out(config: RunConfig, api_key: str | None) -> RunResult:
             return await measure(config, api_key, sys.argv, progress, stop)
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with client_loop() as runner:
             return runner.run(run())
     except asyncio.CancelledError as error:
         raise click.Abort from error

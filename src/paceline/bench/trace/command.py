@@ -183,9 +183,9 @@ def _carry_out(measurement: TraceMeasurement, api_key: str | None) -> None:
     """Run the trace; Ctrl-C and SIGTERM end it early."""
     import asyncio
 
-    import uvloop
     from rich.console import Console
 
+    from paceline.bench.client_loop import client_loop
     from paceline.bench.interruption import cancelled_by_signals
     from paceline.bench.results.counters import CountersUnavailable
     from paceline.bench.run.config import BenchError
@@ -199,7 +199,7 @@ def _carry_out(measurement: TraceMeasurement, api_key: str | None) -> None:
             console.print(f"phase {phase.name}")
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with client_loop() as runner:
             runner.run(cancelled_by_signals(measure_trace(measurement, api_key, show)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         measurement.is_interrupted = True

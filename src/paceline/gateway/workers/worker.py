@@ -16,7 +16,6 @@ from paceline.gateway.capture.results import CaptureUnusable
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.process import rare_garbage_collection
 from paceline.gateway.replicas import Replica
 from paceline.gateway.signals import ReplicaSignals
 from paceline.gateway.time_limits import PROGRESS_REPORT_PERIOD_S, WORKER_ORPHAN_EXIT_S
@@ -39,6 +38,7 @@ from paceline.gateway.workers.messages import (
     WorkerUnfit,
 )
 from paceline.gateway.workers.peer_view import PeerWorkerView
+from paceline.rare_garbage_collection import rare_garbage_collection
 
 logger = logging.getLogger(__name__)
 
