@@ -1,4 +1,4 @@
-"""The load generator's loop: uvloop, no collection of what was imported, and Python's state back."""
+"""The loop of the load generator: uvloop, rare garbage collection, and the usual state after it."""
 
 from __future__ import annotations
 
