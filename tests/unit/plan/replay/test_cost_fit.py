@@ -161,7 +161,7 @@ def test_blocks_that_resemble_their_neighbours_count_for_fewer() -> None:
 def test_a_short_recording_has_not_seen_how_much_the_speed_changes() -> None:
     """Ten seconds at nearly one speed, against ten minutes."""
     blocks = [block(VARIED, slowness=1.001 if index % 2 else 0.999) for index in range(120)]
-    assert fit(blocks[:2]).phase_deviation == pytest.approx(0.028, abs=0.002)
+    assert fit(blocks[:2]).phase_deviation == pytest.approx(0.035, abs=0.002)
     assert fit(blocks).phase_deviation < 0.011
 
 
