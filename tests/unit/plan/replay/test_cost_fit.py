@@ -162,7 +162,7 @@ def test_a_short_recording_has_not_seen_how_much_the_speed_changes() -> None:
     """Ten seconds at nearly one speed, against ten minutes."""
     blocks = [block(VARIED, slowness=1.001 if index % 2 else 0.999) for index in range(120)]
     assert fit(blocks[:2]).phase_deviation == pytest.approx(0.035, abs=0.002)
-    assert fit(blocks).phase_deviation < 0.011
+    assert fit(blocks).phase_deviation < 0.012
 
 
 def stepped(shape_s: float, requests: int) -> float:
