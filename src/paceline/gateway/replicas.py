@@ -34,6 +34,8 @@ class Replica:
     """Longest prompt plus answer, in tokens; None when unknown."""
     num_restarts: int | None = None
     """Restarts so far; None when the source does not count them."""
+    num_planned_restarts: int = 0
+    """Those among them that an operator or a draft swap asked for."""
     dialect: str = "vllm"
     """Kind of server, a name of the table in `fleet.dialects`."""
     drafts: bool = False
@@ -69,6 +71,11 @@ class Replica:
     def reports_token_ids(self) -> bool:
         """Whether its streams can carry token ids, which another replica needs to continue them."""
         return self.dialect == "vllm"
+
+    @property
+    def num_unplanned_restarts(self) -> int | None:
+        """Restarts because the engine ended or hung; None when restarts are not counted."""
+        return None if self.num_restarts is None else self.num_restarts - self.num_planned_restarts
 
     @property
     def is_unix(self) -> bool:

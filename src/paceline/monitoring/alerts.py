@@ -86,7 +86,7 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
     running = queries.gauge("paceline_replica_load_requests_running")
     tokens = queries.increase("paceline_replica_load_generation_tokens_total", "2m")
     all_tokens = queries.counter("paceline_replica_load_generation_tokens_total")
-    restarts = queries.increase("paceline_replica_restarts_total", "15m")
+    restarts = queries.increase("paceline_replica_unplanned_restarts_total", "15m")
     kv_usage = queries.gauge("paceline_replica_load_kv_usage_fraction")
     queue = queries.quantile(0.99, "paceline_queue_seconds", "5m", by="job")
     return (
@@ -144,12 +144,13 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
         Alert(
             "PacelineEngineRestarted", "paceline-serving",
             f"{restarts} > 0", "0s", "warning",
-            "The engine {{ $labels.replica }} was restarted within the last 15 minutes.",
+            "The engine {{ $labels.replica }} ended or hung within the last 15 minutes, and was "
+            "restarted.",
             "Streams continue on other replicas where there are any; its prefix cache and its "
             "governor's estimates are lost.",
             "The engine's log has the reason: out of memory (lower gpu_memory_utilization, "
             "max_model_len or max_num_seqs), a driver error, or a hang that the gateway ended. "
-            "paceline draft swap and PATCH /admin/replicas restart engines too.",
+            "Restarts by paceline draft swap and PATCH /admin/replicas do not count.",
         ),
         Alert(
             "PacelineKvCacheNearlyFull", "paceline-serving",

@@ -174,6 +174,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         control_socket=supervisor.command.control_socket,
         max_model_len=supervisor.status.max_model_len,
         num_restarts=supervisor.status.num_restarts,
+        num_planned_restarts=supervisor.status.num_planned_restarts,
         revision=supervisor.status.revision,
         drafts=supervisor.command.control_socket is not None,
         honours_draft_caps=True,  # it runs Paceline's scheduler, or does not draft

@@ -91,6 +91,7 @@ async def test_governor_changes_are_restored_when_the_engine_restarts(plan: Serv
         pids = plan.engines[0].command.socket.with_name("pids")
         os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
         await wait_restarted(admin)
+        assert (await admin.get("/admin/replicas")).json()["replicas"][0]["planned_restarts"] == 0
         state = (await admin.get("/admin/governor")).json()["replicas"]["engine-0"]
     assert (state["policy"], state["ceiling"]) == ("fixed", 4)
 
@@ -105,3 +106,4 @@ async def test_a_restart_by_an_operator_waits_for_nothing(
         answer = await admin.patch("/admin/replicas", json=restart)
         assert answer.status_code == 202, answer.text
         await wait_restarted(admin)
+        assert (await admin.get("/admin/replicas")).json()["replicas"][0]["planned_restarts"] == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -17,9 +18,16 @@ from pathlib import Path
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.adopted_guard import AdoptedGuard
 from paceline.engine.process.guard import remove_run_folder
+from paceline.engine.process.process_group import wait_group_ended
+
+logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 15.0
 """Twice the guard's grace time (5 s), plus a margin."""
+_GROUP_END_TIMEOUT_S = 30.0
+"""For processes that were killed and have not ended. Chosen empirically: a driver that frees the
+memory of a GPU takes seconds; one that takes longer hangs, and only a start shows whether the
+memory is free."""
 
 _PREFIX = re.compile(
     r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[^\]]*\] ?)?"
@@ -112,7 +120,8 @@ class EngineProcess:
     async def stop(self) -> None:
         """End the engine, first with SIGTERM, and remove its folder.
 
-        Returns when all its processes have ended.
+        Returns when all its processes have ended, so that the next engine finds the memory free. A
+        process that does not end after SIGKILL is logged, and left after `_GROUP_END_TIMEOUT_S`.
         """
         if self._guard_pipe is not None:
             with contextlib.suppress(BrokenPipeError):  # the guard has ended already
@@ -127,6 +136,16 @@ class EngineProcess:
         finally:
             self._remove_folder()
         self._sweep()
+        # The guard has waited for them, unless it was killed or has given up.
+        left = await wait_group_ended(self._guard.pid, _GROUP_END_TIMEOUT_S)
+        if left:
+            logger.error(
+                "processes %s of an engine (log: %s) have not ended %g s after SIGKILL, probably "
+                "in a driver; they may still hold memory that the next start needs",
+                ", ".join(map(str, left)),
+                self.log,
+                _GROUP_END_TIMEOUT_S,
+            )
 
     def _remove_folder(self) -> None:
         if isinstance(self._guard, AdoptedGuard):

@@ -51,6 +51,9 @@ class EngineStatus:
     revision: str | None = None
     """Fingerprint of the model that it serves; None when unknown."""
     num_restarts: int = 0
+    """All of them; those of the field below are among them."""
+    num_planned_restarts: int = 0
+    """Asked for by an operator or a draft swap."""
     reason: str = ""
     """Why it is down; empty otherwise."""
 
@@ -189,7 +192,8 @@ class EngineSupervisor:
     def restart(self, reason: str, *, is_planned: bool = False) -> None:
         """Restart the engine, which the caller found hanging. Does nothing unless it is ready.
 
-        `is_planned`: it did not hang; the restart is no failure and has no delay.
+        `is_planned`: it did not hang; the restart is no failure, has no delay, and the engine
+        counts as starting while it is stopped.
         """
         request = self._restart_request
         if request is not None and not request.done():
@@ -207,6 +211,7 @@ class EngineSupervisor:
         backoff = Backoff(max_delay_s=self._max_restart_delay_s)
         while not self._is_released:
             last_errors: list[str] = []
+            is_planned = False
             try:
                 process = await self._start_or_adopt()
             except (
@@ -217,9 +222,10 @@ class EngineSupervisor:
                 self._process = process
                 try:
                     run = await self._run_once(process)
+                    is_planned = run.is_planned
                 finally:
                     if not self._is_released:
-                        self._to("down")
+                        self._to("starting" if is_planned else "down")
                         # Shielded: a second Ctrl-C must not leave an engine running.
                         await asyncio.shield(process.stop())
                 if self._is_released:
@@ -230,15 +236,15 @@ class EngineSupervisor:
                 self._commands.failed(_in_one_line(run.reason, last_errors, self.log))
             if not self._has_served.is_set():
                 raise EngineFailed(_report(self.name, run.reason, last_errors, self.log))
-            self._to("down", reason=run.reason)
-            if run.is_planned and run.ready_for_s is not None:
+            if is_planned and run.ready_for_s is not None:
                 backoff = backoff.after_planned_restart(run.ready_for_s)
                 logger.warning("engine %s %s", self.name, run.reason)
             else:
+                self._to("down", run.reason)
                 backoff = backoff.after(run.ready_for_s)
                 _log_failure(_report(self.name, run.reason, last_errors, self.log), backoff)
                 await asyncio.sleep(backoff.delay_s)
-            self._to("starting", num_restarts=self.status.num_restarts + 1)
+            self._count_restart(is_planned=is_planned)
 
     async def _start_or_adopt(self) -> EngineProcess:
         adopted, self._adopted = self._adopted, None
@@ -262,7 +268,7 @@ class EngineSupervisor:
                 request = self._restart_request = asyncio.get_running_loop().create_future()
                 self._has_served.set()
                 self._commands.became_ready()
-                self._to("ready", max_model_len=self.status.max_model_len)
+                self._to("ready")
                 logger.info("engine %s is ready", self.name)
                 await _unless(ended, watch_ready_engine(probe, request))
         except _Ended as end:
@@ -295,23 +301,20 @@ class EngineSupervisor:
                 f"not ready within {self._start_timeout_s:g} s; "
                 "increase engine.start_timeout_s if it needs longer"
             ) from None
-        self._to("starting", max_model_len=max_model_len)
-        self.status = replace(self.status, revision=revision)
+        self.status = replace(
+            self.status, max_model_len=max_model_len or self.status.max_model_len, revision=revision
+        )
 
-    def _to(
-        self,
-        state: EngineState,
-        *,
-        max_model_len: int | None = None,
-        num_restarts: int | None = None,
-        reason: str = "",
-    ) -> None:
-        self.status = EngineStatus(
-            state=state,
-            max_model_len=max_model_len or self.status.max_model_len,
-            revision=self.status.revision,
-            num_restarts=self.status.num_restarts if num_restarts is None else num_restarts,
-            reason=reason,
+    def _to(self, state: EngineState, reason: str = "") -> None:
+        self.status = replace(self.status, state=state, reason=reason)
+
+    def _count_restart(self, *, is_planned: bool) -> None:
+        self.status = replace(
+            self.status,
+            state="starting",
+            num_restarts=self.status.num_restarts + 1,
+            num_planned_restarts=self.status.num_planned_restarts + is_planned,
+            reason="",
         )
 
 

@@ -162,6 +162,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "has_governor": replica.control_socket is not None,
         "max_model_len": replica.max_model_len,
         "restarts": replica.num_restarts,
+        "planned_restarts": None if replica.num_restarts is None else replica.num_planned_restarts,
         "last_poll_age_s": None if polled_at_s is None else round(now_s - polled_at_s, 3),
         "load_failure": status.load.failure or None,
     }

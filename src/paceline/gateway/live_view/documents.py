@@ -92,6 +92,7 @@ def _render_replica(view: ReplicaView) -> dict[str, Any]:
         "waiting": view.num_waiting,
         "kv_usage_fraction": rounded(view.kv_usage_fraction),
         "restarts": view.num_restarts,
+        "planned_restarts": None if view.num_restarts is None else view.num_planned_restarts,
         **dict(zip(REPLICA_SERIES, replica_values(view), strict=True)),
         "governor": None if view.governor is None else _render_governor(view.governor),
     }

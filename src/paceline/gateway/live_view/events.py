@@ -59,7 +59,10 @@ def _events_of(at_s: float, before: ReplicaView, after: ReplicaView) -> Iterator
         # While a replica fails every trial, its breaker changes between open and half-open.
         text = f"circuit breaker {_shown(before.breaker)} → {_shown(after.breaker)}"
         yield Event(at_s, "breaker", name, text, is_problem=after.breaker != "closed")
-    if (after.num_restarts or 0) > (before.num_restarts or 0):
+    num_planned = after.num_planned_restarts - before.num_planned_restarts
+    if num_planned > 0:
+        yield Event(at_s, "restart", name, "the engine is restarted, as was asked for")
+    if (after.num_restarts or 0) - (before.num_restarts or 0) > max(num_planned, 0):
         yield Event(at_s, "restart", name, "the engine was restarted", is_problem=True)
     if after.draft != before.draft and after.draft is not None:
         yield Event(at_s, "draft", name, f"drafts come from {after.draft}")

@@ -80,6 +80,7 @@ def view_replica(
         num_waiting=signals.num_waiting,
         kv_usage_fraction=signals.kv_usage_fraction,
         num_restarts=replica.num_restarts,
+        num_planned_restarts=replica.num_planned_restarts,
         draft_length=length,
         accepted_fraction=signals.accepted_fraction if accepted is None else accepted,
         tokens_per_s=tokens_per_s,

@@ -49,6 +49,8 @@ class ReplicaView:
     """Sequences in the engine's own queue."""
     kv_usage_fraction: float | None = None
     num_restarts: int | None = None
+    num_planned_restarts: int = 0
+    """Of `num_restarts`."""
     draft_length: int | None = None
     """Of the last plan, probes included."""
     accepted_fraction: float | None = None

@@ -27,8 +27,13 @@ REPLICA_METRICS = (
     ),
     ReplicaMetric(
         "paceline_replica_restarts_total",
-        "Restarts of the replica.",
+        "Restarts of the replica, planned ones included.",
         lambda facts: facts.replica.num_restarts,
+    ),
+    ReplicaMetric(
+        "paceline_replica_unplanned_restarts_total",
+        "Restarts of the replica because it ended or hung; no operator or draft swap asked.",
+        lambda facts: facts.replica.num_unplanned_restarts,
     ),
     ReplicaMetric(
         "paceline_governor_draft_length",

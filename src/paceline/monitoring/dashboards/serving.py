@@ -157,7 +157,7 @@ def _replicas(queries: MetricQueries) -> tuple[Lines | States, ...]:
         ),
         Lines(
             "Restarts in an hour",
-            "Of local engines.",
+            "Of local engines, planned restarts included.",
             (by_replica("max", restarts),),
         ),
     )

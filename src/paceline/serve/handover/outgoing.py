@@ -149,5 +149,6 @@ def _offered(engine: RunningEngine) -> OfferedEngine:
         max_model_len=status.max_model_len,
         revision=status.revision,
         num_restarts=status.num_restarts,
+        num_planned_restarts=status.num_planned_restarts,
         swapped_draft=command.swapped_draft,
     )

@@ -186,5 +186,11 @@ def _running(engine: OfferedEngine, pipe: int) -> RunningEngine:
         ),
         run_folder=Path(engine.run_folder),
         log=Path(engine.log),
-        status=EngineStatus("ready", engine.max_model_len, engine.revision, engine.num_restarts),
+        status=EngineStatus(
+            "ready",
+            engine.max_model_len,
+            engine.revision,
+            engine.num_restarts,
+            engine.num_planned_restarts,
+        ),
     )

@@ -117,6 +117,49 @@ def test_an_earlier_restart_is_a_remark() -> None:
     assert not restarts.CHECK.judge(observe_gateway())
 
 
+_RESTARTS = "paceline_replica_restarts_total"
+_UNPLANNED = "paceline_replica_unplanned_restarts_total"
+
+
+def _page(*, restarts: int, unplanned: int) -> str:
+    return f'{_RESTARTS}{{replica="r0"}} {restarts}\n{_UNPLANNED}{{replica="r0"}} {unplanned}\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "severity", "words"),
+    [
+        ((1, 0), (2, 0), Severity.INFO, "was restarted while it was observed, as was asked for"),
+        ((1, 0), (2, 1), Severity.CRITICAL, "restarted while it was observed"),
+        ((0, 0), (2, 1), Severity.CRITICAL, "restarted while it was observed"),
+        ((3, 1), (3, 1), Severity.INFO, "has restarted 3 times since the gateway started, 2 of"),
+    ],
+)
+def test_a_planned_restart_is_a_remark_and_another_one_critical(
+    before: tuple[int, int], after: tuple[int, int], severity: Severity, words: str
+) -> None:
+    """Of (all restarts, unplanned ones), at the first reading and later."""
+    pages = [
+        _page(restarts=restarts, unplanned=unplanned) for restarts, unplanned in (before, after)
+    ]
+    observation = observe_gateway({"r0": {_RESTARTS: 0, _UNPLANNED: 0}}, extra=pages)
+    (finding,) = restarts.CHECK.judge(observation)
+    assert finding.severity is severity
+    assert finding.summary.startswith(f"r0 {words}")
+
+
+def test_counters_of_a_replica_that_fall_after_a_planned_restart_are_no_crash() -> None:
+    """The new engine counts its tokens from zero."""
+    observation = observe_gateway(
+        {"r0": {TOKENS: 7}},
+        extra=(
+            f'{TOKENS}{{replica="r0"}} 9000\n{_page(restarts=0, unplanned=0)}',
+            _page(restarts=1, unplanned=0),
+        ),
+    )
+    (finding,) = restarts.CHECK.judge(observation)
+    assert finding.severity is Severity.INFO
+
+
 def _requests(completed: int, engine_error: int = 0, overloaded: int = 0, not_sent: int = 0) -> str:
     counts = {
         "completed": completed, "engine_error": engine_error, "overloaded": overloaded,

@@ -149,10 +149,39 @@ async def test_restarts_that_were_asked_for_have_no_delay_and_failures_keep_thei
             supervisor.restart("an operator restarts it", is_planned=True)
             await until(lambda number=number: supervisor.status.num_restarts == number)  # type: ignore[misc]
             await until(lambda: supervisor.status.state == "ready")
+        assert supervisor.status.num_planned_restarts == 2
         assert "Its last errors" not in caplog.text
         supervisor.restart("its streams stood still")
         await until(lambda: "restarting in 60.0 s" in caplog.text)
         assert supervisor.status.state == "down"
+        assert supervisor.status.num_planned_restarts == 2
+
+
+async def test_a_planned_restart_is_never_down_and_waits_for_the_old_processes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With memory still in use, the new engine would not start."""
+    left: list[int] = []
+    real_start = EngineProcess.start
+
+    async def start(*arguments: Any) -> EngineProcess:
+        started = (folder / "pids").exists()
+        left.extend(
+            pid for pair in (pids(folder) if started else []) for pid in pair if is_alive(pid)
+        )
+        return await real_start(*arguments)
+
+    monkeypatch.setattr(EngineProcess, "start", start)
+    async with running(supervisor := make_supervisor(folder, "daemon")):
+        states = set()
+        supervisor.restart("an operator restarts it", is_planned=True)
+        async with asyncio.timeout(20):
+            while len(pids(folder)) < 2 or supervisor.status.state != "ready":
+                states.add(supervisor.status.state)
+                await asyncio.sleep(0.005)
+        assert states == {"ready", "starting"}
+        assert supervisor.status.num_planned_restarts == supervisor.status.num_restarts == 1
+    assert left == []
 
 
 async def test_the_engine_is_restarted_when_the_guard_is_killed(folder: Path) -> None:

@@ -87,7 +87,12 @@ async def controlled(served: Served) -> AsyncIterator[FakeControl]:
     control.socket.unlink(missing_ok=True)
     async with control.listening():
         served.source.current = [
-            replace(served.source.current[0], control_socket=control.socket, num_restarts=2)
+            replace(
+                served.source.current[0],
+                control_socket=control.socket,
+                num_restarts=2,
+                num_planned_restarts=1,
+            )
         ]
         yield control
 
@@ -208,6 +213,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "has_governor": True,
         "max_model_len": 2048,
         "restarts": 2,
+        "planned_restarts": 1,
         "reason": None,
         "max_in_flight": None,
         "max_tokens_in_flight": None,
@@ -238,6 +244,7 @@ async def test_metrics_show_replicas_and_governors(served: Served) -> None:
     }
     assert samples["paceline_replica_state", "r0"] == 2
     assert samples["paceline_replica_restarts_total", "r0"] == 2
+    assert samples["paceline_replica_unplanned_restarts_total", "r0"] == 1
     assert samples["paceline_requests_in_flight", "r0"] == 0
     assert samples["paceline_governor_draft_length", "r0"] == 4
     assert samples["paceline_governor_accepted_tokens_total", "r0"] == 30

@@ -200,6 +200,10 @@ def test_another_load_explains_a_length_only_in_its_direction(
             view(num_restarts=1), view(num_restarts=2),
             "restart", "the engine was restarted", True,
         ),
+        (
+            view(num_restarts=1), view(num_restarts=2, num_planned_restarts=1),
+            "restart", "the engine is restarted, as was asked for", False,
+        ),
         (view(draft="old"), view(draft="new"), "draft", "drafts come from new", False),
         (
             governed(), governed(uses_static_setting=True, reason="static setting, because of X"),
@@ -212,6 +216,14 @@ def test_each_change_is_one_event(
     before: ReplicaView, after: ReplicaView, kind: str, text: str, is_problem: bool
 ) -> None:
     assert events(before, after) == [Event(1.0, kind, "a", text, is_problem)]
+
+
+def test_a_crash_in_the_same_second_as_a_planned_restart_is_a_problem_of_its_own() -> None:
+    before = view(num_restarts=2, num_planned_restarts=1)
+    found = events(before, view(num_restarts=4, num_planned_restarts=2))
+    assert [(event.kind, event.is_problem) for event in found] == [
+        ("restart", False), ("restart", True),
+    ]  # fmt: skip
 
 
 def test_the_trials_of_a_replica_that_keeps_failing_are_no_events() -> None:

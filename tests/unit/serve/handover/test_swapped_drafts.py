@@ -96,6 +96,8 @@ async def test_the_next_server_restarts_its_engines_with_the_swapped_draft(
             await until(lambda: len(pids(folder)) == 3, within_s=60)
             await until(lambda: new.states()["engine-0"] == "ready", within_s=60)
             assert await drafts(new) == ["new"]
+            (shown, _) = (await admin.get("/admin/replicas")).json()["replicas"]
+            assert (shown["restarts"], shown["planned_restarts"]) == (2, 2)  # one in each server
             third = await begin(new)  # and the one after it
             assert third.offer.engines[0].swapped_draft == "new"
             third.close()

@@ -68,7 +68,12 @@ def _lost(name: str, why: str, reason: object, num_lost: int, num_replicas: int)
             100 / num_replicas,
             share=1 / num_replicas,
         ),
-        cause="The replica cannot be reached, fails requests, or its engine does not start.",
+        cause=(
+            "Its engine loads the model, after a restart that may have been asked for, or it does "
+            "not start."
+            if why == "starting"
+            else "The replica cannot be reached, fails requests, or its engine does not start."
+        ),
         remedy="Read its log (paceline doctor --log FILE names known causes) and restart it",
         settings=(),
         subject=name,

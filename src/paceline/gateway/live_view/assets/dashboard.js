@@ -256,7 +256,8 @@ function fillRow({ row, button, note, cells }, view) {
     view.draft_length !== null && governor?.ceiling != null
       ? `${view.draft_length} of ${governor.ceiling}`
       : whole(view.draft_length);
-  const restarts = view.restarts ? `, ${view.restarts} restarts` : "";
+  const planned = view.planned_restarts ? ` (${view.planned_restarts} planned)` : "";
+  const restarts = view.restarts ? `, ${view.restarts} restarts${planned}` : "";
   const texts = [
     view.state, view.breaker.replace("_", "-"), length, fraction(view.accepted_fraction),
     decimal(view.tokens_per_s), decimal(view.expected_tokens_per_s), whole(view.in_flight),
