@@ -245,6 +245,22 @@ async def test_after_a_lost_connection_nothing_is_missing_and_nothing_is_double(
         assert drawn == sorted(drawn)
 
 
+async def test_a_refused_page_says_why_without_asking_for_the_history(
+    page: Page, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as served, opened(page, served):
+        live = served.gateway._live
+        monkeypatch.setattr(live_view, "MAX_VIEWERS", 0)
+        for connection in list(served.gateway._admin._server.server_state.connections):
+            connection.transport.abort()
+        status = "document.querySelector('#status').innerText"
+        await page.until(f"{status}.includes('viewers watch already')", within_s=30)
+        assert f"{served.gateway.admin_url}/dashboard/state" not in page.requests
+        monkeypatch.undo()
+        await page.until(IS_LIVE, within_s=30)
+        await until(lambda: live.num_viewers == 1)
+
+
 async def test_a_gap_in_the_updates_brings_the_whole_history_again(
     page: Page, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

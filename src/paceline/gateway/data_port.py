@@ -60,7 +60,7 @@ class DataPort:
         self._listening: Listening | None = None
         self._app: DataApp | None = None
 
-    async def worker_samples(self) -> Sequence[FamilyOfSamples]:
+    async def worker_samples(self, within_s: float = 0.0) -> Sequence[FamilyOfSamples]:
         """The metrics of worker processes: none, because this process serves alone."""
         return ()
 

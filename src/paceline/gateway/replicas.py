@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from paceline.gateway.settings import AdmissionSettings
+from paceline.printable import well_formed
 
 ReplicaState = Literal["starting", "ready", "draining", "down"]
 """Only a `ready` replica gets new requests; a `draining` one finishes those it has."""
@@ -66,6 +67,11 @@ class Replica:
                 f"address is {self.address!r}; it must be the absolute path of a Unix socket, or "
                 "an http:// or https:// URL"
             )
+        # Both go into metrics, JSON and messages to worker processes; a folder may be called
+        # anything.
+        object.__setattr__(self, "model", well_formed(self.model))
+        if self.draft is not None:
+            object.__setattr__(self, "draft", well_formed(self.draft))
 
     @property
     def reports_token_ids(self) -> bool:

@@ -28,7 +28,7 @@ from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.stall_detection import StallLimits
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.time_limits import ADMIN_DRAIN_S, LIVE_VIEW_GOVERNOR_S
+from paceline.gateway.time_limits import ADMIN_DRAIN_S, LIVE_VIEW_GOVERNOR_S, LIVE_VIEW_WORKER_S
 from paceline.gateway.workers.pool import WorkerPool
 
 
@@ -170,7 +170,11 @@ async def serve_gateway(
             )
             swaps = DraftSwaps(drafts or NoEngines(), fleet, restarts)
             live = LiveView(
-                fleet, data.traffic, metrics, lambda: _fetch_states(fleet), data.worker_samples
+                fleet,
+                data.traffic,
+                metrics,
+                lambda: _fetch_states(fleet),
+                lambda: data.worker_samples(LIVE_VIEW_WORKER_S),
             )
             admin = AdminApp(
                 settings,

@@ -69,6 +69,12 @@ LIVE_VIEW_PERIOD_S = 1.0
 people do not read faster."""
 LIVE_VIEW_GOVERNOR_S = 0.8
 """A governor must answer a snapshot within this time; without an answer its figures are missing."""
+LIVE_VIEW_WORKER_S = 0.8
+"""A worker process must send its metrics to a snapshot within this time; without them its last ones
+are used."""
+LIVE_VIEW_FIRST_S = 10.0
+"""A viewer waits this long for the first snapshot. Chosen empirically: it follows within a second
+of the start, and later only if snapshots fail."""
 LIVE_VIEW_SEND_TIMEOUT_S = 10.0
 """A viewer that does not read for this long is dropped. Chosen empirically."""
 LIVE_VIEW_SESSION_S = 28_800.0

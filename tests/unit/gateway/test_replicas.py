@@ -34,3 +34,9 @@ def test_only_ready_replicas_have_slots() -> None:
     settings = AdmissionSettings(max_in_flight=16)
     assert [num_slots_of(replica, settings) for replica in replicas] == [4, 16, 100, 100]
     assert num_slots_by_name(replicas, settings) == {"a": 4, "b": 16}
+
+
+def test_texts_of_a_replica_can_be_encoded() -> None:
+    """The name of a folder may be no UTF-8, and a model may be named so in JSON."""
+    replica = Replica("r0", "/a", "tiny\ud800", "ready", draft="/models/\udcffé")
+    assert (replica.model, replica.draft) == ("tiny\ufffd", "/models/\ufffdé")

@@ -20,7 +20,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any
 
 import msgspec
 
@@ -37,7 +36,7 @@ from paceline.gateway.metrics.samples import FamilyOfSamples, add_samples
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.signals import ReplicaSignals
-from paceline.gateway.time_limits import LIVE_VIEW_PERIOD_S
+from paceline.gateway.time_limits import LIVE_VIEW_FIRST_S, LIVE_VIEW_PERIOD_S
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +56,13 @@ _TOO_MANY_VIEWERS = Problem(
     retry_after_s=5,
 )
 _ENDED = Problem(503, "The gateway is stopping.", "server_stopping", retry_after_s=1)
+_NO_SNAPSHOT = Problem(
+    503,
+    f"There is no snapshot after {LIVE_VIEW_FIRST_S:g} s. The gateway's log says why none can be "
+    "taken.",
+    "no_snapshot",
+    retry_after_s=5,
+)
 
 
 class LiveView:
@@ -83,6 +89,8 @@ class LiveView:
         """Part of the id of every event, so that a client notices another process."""
         self._encoded: deque[tuple[int, bytes]] = deque(maxlen=_MAX_LATE_UPDATES)
         """The last updates, as all viewers get them."""
+        self._encoded_history = b""
+        """That of the newest snapshot, once a viewer has asked for it."""
         self._changed = asyncio.Event()
         self._is_ended = False
         self.num_viewers = 0
@@ -110,27 +118,38 @@ class LiveView:
         events = self._finder.find(None if last is None else last.snapshot, snapshot)
         update = self._history.next_update(snapshot, events)
         # Encoded before it is kept: one that cannot be sent leaves no gap in the numbers.
-        encoded = self._event(update.number, render_update(update))
+        encoded = self._event(update.number, msgspec.json.encode(render_update(update)))
         self._history.add(snapshot, events)
+        self._encoded_history = b""
         self._encoded.append((update.number, encoded))
         self._notify()
 
-    async def document(self) -> dict[str, Any]:
-        """The history, once there is a snapshot. Raises `Refusal` while the gateway stops."""
-        await self._wait_for(1)
-        return render_history(self._history)
+    async def document(self) -> bytes:
+        """The history in JSON, once there is a snapshot. Encoded once for all who ask for it.
+
+        Raises `Refusal` while the gateway stops, and when no snapshot comes.
+        """
+        try:
+            async with asyncio.timeout(LIVE_VIEW_FIRST_S):
+                await self._wait_for(1)
+        except TimeoutError:
+            raise Refusal(_NO_SNAPSHOT) from None
+        if not self._encoded_history:
+            self._encoded_history = msgspec.json.encode(render_history(self._history))
+        return self._encoded_history
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Server-sent events: the history, then every update. Ends for a viewer that is too late.
 
-        Raises `Refusal` before the first event if there are too many viewers.
+        Raises `Refusal` before the first event, as `document`, and if there are too many viewers.
         """
         if self.num_viewers >= MAX_VIEWERS:
             raise Refusal(_TOO_MANY_VIEWERS)
         self.num_viewers += 1
         try:
             document = await self.document()
-            number: int = document["number"]
+            assert self._history.last is not None
+            number = self._history.last.number
             yield b"retry: 1000\n" + self._event(number, document, "history")
             with contextlib.suppress(Refusal):
                 while True:
@@ -190,8 +209,7 @@ class LiveView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _event(self, number: int, document: Mapping[str, Any], name: str = "update") -> bytes:
-        data = msgspec.json.encode(document)
+    def _event(self, number: int, data: bytes, name: str = "update") -> bytes:
         return b"event: %s\nid: %s-%d\ndata: %s\n\n" % (
             name.encode(), self._run_id.encode(), number, data,
         )  # fmt: skip

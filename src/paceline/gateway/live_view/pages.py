@@ -33,6 +33,7 @@ _FILES = {
     "/dashboard/charts.js": ("charts.js", _SCRIPT),
     "/dashboard/events.js": ("events.js", _SCRIPT),
     "/dashboard/formats.js": ("formats.js", _SCRIPT),
+    "/dashboard/refusal.js": ("refusal.js", _SCRIPT),
     "/dashboard/icon.svg": ("icon.svg", b"image/svg+xml"),
 }
 _MESSAGE_MARK = b"<!-- message -->"

@@ -12,6 +12,7 @@ from paceline.gateway.fleet import ReplicaStatus
 from paceline.gateway.live_view.values import GovernorView, ReplicaView
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.signals import ReplicaSignals
+from paceline.printable import well_formed
 
 _MAX_TEXT_CHARS = 200
 _MAX_POSITIONS = 64
@@ -71,7 +72,7 @@ def view_replica(
     return ReplicaView(
         name=replica.name,
         state=replica.state,
-        reason=status.reason[:_MAX_TEXT_CHARS],
+        reason=well_formed(status.reason[:_MAX_TEXT_CHARS]),
         breaker=reading.breaker.value,
         model=replica.model,
         draft=replica.draft,
@@ -153,7 +154,5 @@ def _count(value: object) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    """The text, cut. A lone surrogate, which JSON may hold, cannot be sent."""
-    if not isinstance(value, str):
-        return None
-    return value[:_MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
+    """The text, cut."""
+    return well_formed(value[:_MAX_TEXT_CHARS]) if isinstance(value, str) else None

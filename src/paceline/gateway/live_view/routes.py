@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-from paceline.gateway.http.asgi import Headers, Receive, Scope, Send, header, send_body, send_json
+from paceline.gateway.http.asgi import Headers, Receive, Scope, Send, header, send_body
 from paceline.gateway.http.body import ClientGone
 from paceline.gateway.http.client_watch import ClientWatch
 from paceline.gateway.http.errors import Problem, Refusal, method_not_allowed, not_found
@@ -84,7 +84,8 @@ class DashboardRoutes:
             _refuse_other_sites(scope)
             operator = self._authenticate(scope)
             if path == _STATE:
-                await send_json(send, 200, await self._live.document(), SECURITY_HEADERS)
+                body = await self._live.document()
+                await send_body(send, 200, body, headers=SECURITY_HEADERS)
             else:
                 await self._send_events(scope, receive, send, operator)
             return Visit(200, operator)

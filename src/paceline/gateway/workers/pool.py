@@ -60,11 +60,13 @@ class WorkerPool:
         self._has_started = False
         self._is_stopping = False
 
-    async def worker_samples(self) -> Sequence[FamilyOfSamples]:
+    async def worker_samples(
+        self, within_s: float = WORKER_METRICS_TIMEOUT_S
+    ) -> Sequence[FamilyOfSamples]:
         """The current metrics of all workers; the last known ones of a worker that is slow."""
         refreshing = [asyncio.create_task(w.refresh_metrics()) for w in self._running.values()]
         if refreshing:
-            _, late = await asyncio.wait(refreshing, timeout=WORKER_METRICS_TIMEOUT_S)
+            _, late = await asyncio.wait(refreshing, timeout=within_s)
             for task in late:
                 task.cancel()
         return self._totals.samples()

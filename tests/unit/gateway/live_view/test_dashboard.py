@@ -15,10 +15,12 @@ import httpx
 import pytest
 
 from paceline.gateway.live_view import live_view, routes
+from paceline.gateway.live_view.history import History
 from paceline.gateway.live_view.live_view import MAX_VIEWERS
 from paceline.gateway.replicas import Replica
 from unit.gateway.admin.test_admin_app import controlled
 from unit.gateway.conftest import Serve, Served, chat, until
+from unit.gateway.workers.conftest import workers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -74,7 +76,7 @@ async def test_every_file_that_the_page_names_is_served(served: Served) -> None:
     assert types["/dashboard/style.css"] == "text/css; charset=utf-8"
     script = (await served.admin.get("/dashboard/dashboard.js")).text
     imported = re.findall(r'from "[.](/.+)"', script)
-    assert imported == ["/charts.js", "/events.js", "/formats.js"]
+    assert imported == ["/charts.js", "/events.js", "/formats.js", "/refusal.js"]
     for path in imported:
         assert (await served.admin.get(f"/dashboard{path}")).status_code == 200
 
@@ -320,6 +322,65 @@ async def test_a_snapshot_that_cannot_be_encoded_leaves_no_gap(
         monkeypatch.undo()
         _, _, update = await stream.next()
         assert update["number"] == history["number"] + 1
+
+
+async def test_without_a_snapshot_viewers_are_refused_after_a_time(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_view, "LIVE_VIEW_FIRST_S", 0.05)
+    async with serve() as served:
+        live = served.gateway._live
+        monkeypatch.setattr(live._maker, "make", lambda gathered: 1 / 0)
+        live._history.last = None
+        for path in ("/dashboard/state", EVENTS):
+            async with asyncio.timeout(10):
+                refused = await served.admin.get(path)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_snapshot")
+        assert live.num_viewers == 0
+
+
+async def test_the_history_of_one_snapshot_is_encoded_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = []
+    render = live_view.render_history
+
+    def counting(history: History) -> dict[str, Any]:
+        rendered = render(history)
+        numbers.append(rendered["number"])
+        return rendered
+
+    monkeypatch.setattr(live_view, "render_history", counting)
+    async with serve() as served:
+        live = served.gateway._live
+        first = await live.document()
+        assert await live.document() is first
+        await live.take_snapshot()
+        stream = live.stream()
+        assert first not in await anext(stream)
+        await stream.aclose()
+    assert len(numbers) == len(set(numbers)) == 2
+
+
+async def test_a_hung_worker_does_not_slow_the_snapshots(serve: Serve) -> None:
+    """A scrape of /metrics may wait three seconds for it. What it has counted stays in the view."""
+    async with serve(workers=2) as served:
+        for _ in range(8):
+            async with httpx.AsyncClient(base_url=served.gateway.url, timeout=30) as client:
+                await client.post("/v1/chat/completions", json=chat(stream=True))
+        live = served.gateway._live
+        readings = live._maker._window._readings
+        await until(lambda: readings[-1].num_ended - readings[0].num_ended == 8)
+        hanging, _ = workers()
+        hanging.suspend()
+        try:
+            started_at_s = time.monotonic()
+            await live.take_snapshot()
+            took_s = time.monotonic() - started_at_s
+        finally:
+            hanging.resume()
+        assert took_s < 2.5
+        assert readings[-1].num_ended - readings[0].num_ended == 8
 
 
 async def test_the_requests_of_all_worker_processes_count(serve: Serve) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from paceline.gateway.fleet.load import ReplicaLoad
 from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.live_view.documents import render_snapshot
 from paceline.gateway.live_view.readings import TrafficReading
 from paceline.gateway.live_view.replica_views import GeneratedTokens, view_governor, view_replica
 from paceline.gateway.live_view.snapshot import Gathered, SnapshotMaker, view_fleet
@@ -86,7 +89,7 @@ def test_a_number_that_is_none_is_unknown(value: float) -> None:
 
 
 def test_a_text_that_cannot_be_encoded_is_replaced() -> None:
-    assert view_governor({"reason": "a\ud800b"}).reason == "a?b"
+    assert view_governor({"reason": "a\ud800b"}).reason == "a\ufffdb"
 
 
 def test_long_texts_of_an_engine_are_cut() -> None:
@@ -192,3 +195,12 @@ def test_a_snapshot_counts_the_requests_of_all_replicas() -> None:
     snapshot = SnapshotMaker().make(gathered)
     assert snapshot.traffic.num_in_flight == 4
     assert [one.name for one in snapshot.replicas] == ["a", "b"]
+
+
+def test_texts_that_cannot_be_encoded_do_not_fail_a_snapshot() -> None:
+    """A folder whose name is not UTF-8, and a reason that quotes it."""
+    one = reading(draft="/models/\udcff")
+    one = replace(one, status=replace(one.status, reason="no file /models/\udcff"))
+    taken = SnapshotMaker().make(Gathered(0.0, [one], TrafficReading(0.0)))
+    (shown,) = json.loads(msgspec.json.encode(render_snapshot(taken)))["replicas"]
+    assert (shown["draft"], shown["reason"]) == ("/models/\ufffd", "no file /models/\ufffd")

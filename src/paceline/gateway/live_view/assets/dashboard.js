@@ -6,6 +6,7 @@
 import { Chart } from "./charts.js";
 import { addEvents, clearEvents } from "./events.js";
 import { NOTHING, clock, decimal, fraction, millis, percent, whole } from "./formats.js";
+import { askWhyRefused } from "./refusal.js";
 
 const MAX_POINTS = 300;
 const STALE_MS = 5000;
@@ -368,21 +369,11 @@ function connect() {
   });
 }
 
-/** A browser does not retry after an error status; and it does not say which one it was. */
 async function explainAndRetry() {
-  let reason = "the gateway cannot be reached";
-  try {
-    const answer = await fetch("/dashboard/state", {
-      cache: "no-store", signal: AbortSignal.timeout(RECONNECT_MS),
-    });
-    if (answer.status === 401) {
-      location.assign("/dashboard/login");
-      return;
-    }
-    if (!answer.ok) reason = (await answer.json()).error.message;
-    else reason = "too many viewers, or the stream was refused";
-  } catch {
-    // It stays unreachable until a retry succeeds.
+  const { status, reason } = await askWhyRefused(RECONNECT_MS);
+  if (status === 401) {
+    location.assign("/dashboard/login");
+    return;
   }
   setStatus("lost", `${reason}; retrying`);
   setTimeout(connect, RETRY_MS);
