@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.doctor.estimates.correlated_fit import MAX_VALUES, design_of
 from paceline.doctor.estimates.drafting import Drafting
 from paceline.doctor.estimates.interval import Interval
-from paceline.doctor.estimates.step_points import StepPoint
-from paceline.doctor.estimates.student import t_95
+from paceline.doctor.estimates.step_points import StepPoint, pooled
 
 _VERIFY_SHARE = 0.4
 """Derived: Qwen2.5-72B on 8 H100 with contexts of 8,000 tokens and K = 2 has v = 0.4 slope / 3
@@ -92,10 +92,12 @@ def slowdown_of(drafting: Drafting) -> Slowdown:
 def _fit(points: Sequence[StepPoint]) -> tuple[Interval, float] | None:
     """Slope of the step time over the number of requests (95 % interval), and its value at 0.
 
-    The prompt tokens of a step are a second variable, so that prefill is not taken for load. None
-    if the points do not show a rising step time.
+    The prompt tokens of a step are a second variable, so that prefill is not taken for load. The
+    errors of neighbouring points may be correlated. None if the points do not show a rising step
+    time.
     """
     usable = [point for point in points if point.prompt_tokens_per_step is not None]
+    usable = pooled(usable, MAX_VALUES)
     loads = np.array([point.num_requests for point in usable])
     if len(usable) < _MIN_POINTS or loads.max() < _MIN_LOAD_RATIO * max(loads.min(), 1e-9):
         return None
@@ -106,15 +108,12 @@ def _fit(points: Sequence[StepPoint]) -> tuple[Interval, float] | None:
     roots = np.sqrt([point.weight for point in usable])
     matrix = np.stack(columns, axis=1) * roots[:, None]
     times = np.array([point.step_s for point in usable]) * roots
-    free = len(usable) - matrix.shape[1]
-    solution, _, rank, _ = np.linalg.lstsq(matrix, times, rcond=None)
-    if rank < matrix.shape[1] or free < 1:
+    design = design_of(matrix)
+    if design is None:
         return None
-    residual = times - matrix @ solution
-    variance = float(residual @ residual) / free
-    error = float(np.sqrt(variance * np.linalg.inv(matrix.T @ matrix)[1, 1]))
-    margin = t_95(free) * error
-    slope, start_s = float(solution[1]), float(solution[0])
+    fitted = design.fit(times)
+    start_s, slope, *_ = map(float, fitted.coefficients)
+    margin = float(fitted.margins[1])
     if slope - margin <= 0 or start_s < 0:
         return None
     return Interval(slope - margin, slope + margin), start_s

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from paceline.doctor.estimates.correlated_fit import MAX_VALUES, design_of
 from paceline.doctor.estimates.step_points import StepPoint, step_points
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import growth
@@ -13,6 +17,8 @@ from paceline.doctor.values import CannotJudge
 
 _MIN_DRAFTS = 100
 """Fewer leave an error of more than 0.1 in the accepted tokens per draft. Chosen empirically."""
+_MIN_STRETCHES = 5
+"""Fewer say little about how acceptance changes. Chosen empirically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,7 @@ class Drafting:
     """Draft tokens per draft."""
     accepted_per_draft: float
     accepted_error: float
-    """Two standard errors of `accepted_per_draft`."""
+    """Half of the 95 % interval of `accepted_per_draft`."""
     reached: tuple[float, ...]
     """Fraction of drafts accepted up to each position, (max_draft_length,)."""
     has_one_length: bool
@@ -85,10 +91,31 @@ def drafting_of(readings: Sequence[EngineReading]) -> Drafting:
         drafts=drafts,
         draft_length=drafted / drafts,
         accepted_per_draft=per_draft,
-        accepted_error=2 * math.sqrt(max(0.0, variance) / drafts),
+        accepted_error=max(2 * math.sqrt(max(0.0, variance) / drafts), _error_over_time(readings)),
         reached=reached,
         has_one_length=bool(reached) and drafted / drafts > 0.98 * len(reached),
     )
+
+
+def _error_over_time(readings: Sequence[EngineReading]) -> float:
+    """Half of the 95 % interval of the accepted tokens per draft, from how they differ over time.
+
+    Drafts of one text are accepted alike, so they are worth less than as many independent ones. 0
+    where the stretches with drafts are too few to show it.
+    """
+    size = math.ceil(max(1, len(readings) - 1) / MAX_VALUES)
+    stretches = []
+    for pair in itertools.pairwise([*readings[:-1:size], readings[-1]]):
+        drafts = growth(pair, lambda one: one.drafts_total)
+        accepted = growth(pair, lambda one: one.accepted_tokens_total)
+        if drafts and accepted is not None:
+            stretches.append((drafts, accepted))
+    if len(stretches) < _MIN_STRETCHES:
+        return 0.0
+    drafts_of, accepted_of = np.array(stretches, dtype=float).T
+    roots = np.sqrt(drafts_of)
+    design = design_of(roots[:, None])
+    return 0.0 if design is None else float(design.fit(accepted_of / roots).margins[0])
 
 
 def _reached(readings: Sequence[EngineReading], drafts: float) -> tuple[float, ...]:

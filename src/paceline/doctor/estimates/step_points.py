@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,32 @@ def step_points(readings: Sequence[EngineReading]) -> list[StepPoint]:
         if point is not None:
             points.append(point)
     return points
+
+
+def pooled(points: Sequence[StepPoint], max_points: int) -> list[StepPoint]:
+    """At most this many points: adjacent ones are joined, with their weights.
+
+    A point without prompt tokens leaves its joined one without.
+    """
+    size = math.ceil(len(points) / max_points)
+    if size <= 1:
+        return list(points)
+    return [_joined(points[start : start + size]) for start in range(0, len(points), size)]
+
+
+def _joined(points: Sequence[StepPoint]) -> StepPoint:
+    weight = sum(point.weight for point in points)
+    prompts = [point.prompt_tokens_per_step for point in points]
+    known = [one for one in prompts if one is not None]
+    weights = [point.weight / weight for point in points]
+    return StepPoint(
+        sum(share * point.num_requests for share, point in zip(weights, points, strict=True)),
+        sum(share * point.step_s for share, point in zip(weights, points, strict=True)),
+        weight,
+        sum(share * one for share, one in zip(weights, known, strict=True))
+        if len(known) == len(points)
+        else None,
+    )
 
 
 def _of_vllm(pair: Sequence[EngineReading]) -> StepPoint | None:

@@ -1,4 +1,7 @@
-"""The diagnosis for a terminal."""
+"""The diagnosis for a terminal: lines of at most 100 characters.
+
+Nothing is shortened. A word that is longer, such as a URL, has a line of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,21 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
     """The findings, the costliest first, then what could not be judged."""
     version = f" {visit.version}" if visit.version else ""
     if visit.unreachable is None:
-        yield (
+        yield from _wrap(
             f"{_NAMES[visit.kind]}{version} at {visit.config.url}, read "
-            f"{len(visit.watch.readings)} times in {visit.duration_s:.0f} s"
+            f"{len(visit.watch.readings)} times in {visit.duration_s:.0f} s",
+            "  ",
         )
     else:
-        yield f"Only the log was read: {visit.unreachable}"
+        yield from _wrap(f"Only the log was read: {visit.unreachable}", "  ")
     for number, finding in enumerate(diagnosis.findings, start=1):
         yield ""
         yield from _finding(number, finding)
     yield ""
     num = len(diagnosis.findings)
     found = "Nothing found" if not num else "1 finding" if num == 1 else f"{num} findings"
-    yield f"{found}; {len(diagnosis.passed)} checks passed: {', '.join(diagnosis.passed) or 'none'}"
+    passed = ", ".join(diagnosis.passed) or "none"
+    yield from _wrap(f"{found}; {len(diagnosis.passed)} checks passed: {passed}", "  ")
     if diagnosis.not_judged:
         yield f"{len(diagnosis.not_judged)} checks without a verdict:"
         for one in diagnosis.not_judged:
@@ -108,4 +113,10 @@ def _number(value: float) -> str:
 
 
 def _wrap(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
