@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from paceline.printable import printable
+
 _TIMEOUT_S = 30.0
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
@@ -104,6 +106,6 @@ def _message(error: urllib.error.HTTPError) -> str:
     """The gateway's message, or the status of an answer that has none."""
     try:
         document = json.loads(error.read(_MAX_ANSWER_BYTES))
-        return str(document["error"]["message"])
+        return printable(document["error"]["message"])
     except (OSError, ValueError, KeyError, TypeError):
         return f"{error.url} answered with status {error.code}"

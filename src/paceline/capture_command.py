@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from paceline.admin_request import send_to_admin, server_options
+from paceline.printable import printable
 
 _MIB = 1024 * 1024
 _EXAMPLES = """\b
@@ -54,7 +55,7 @@ def delete(as_json: bool, **server: Any) -> None:
 def _print(
     answer: Mapping[str, Any], as_json: bool, in_words: Callable[[Mapping[str, Any]], str]
 ) -> None:
-    click.echo(json.dumps(answer, indent=1) if as_json else in_words(answer))
+    click.echo(json.dumps(answer, indent=1) if as_json else printable(in_words(answer)))
 
 
 def describe(state: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import importlib
 import click
 
 import paceline
+from paceline.printable import printable_lines
 
 # Name → (module, attribute, one line for `paceline --help`).
 _COMMANDS = {
@@ -83,6 +84,14 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        """Errors may quote a server, or a file, so they are cleaned for a terminal here."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["message"] = printable_lines(error.message)  # click declares it final
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 

@@ -19,6 +19,15 @@ def printable(text: object) -> str:
     return str(text).translate(_REPLACED)
 
 
+def printable_lines(text: object) -> str:
+    """The same for a text that may have several lines.
+
+    >>> printable_lines("a\\x1b\\nb")
+    'a\ufffd\\nb'
+    """
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
 def well_formed(text: str) -> str:
     """The text with another character for each lone surrogate, which UTF-8 cannot encode.
 

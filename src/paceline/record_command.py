@@ -14,6 +14,7 @@ import click
 
 from paceline.admin_request import send_to_admin, server_options
 from paceline.finite_float import FiniteFloat
+from paceline.printable import printable
 
 _MIB = 1024 * 1024
 _EXAMPLES = """\b
@@ -105,7 +106,7 @@ def _send(
         click.echo(json.dumps(document, indent=1))
         return
     for name, state in document["replicas"].items():
-        click.echo(f"{name}: {describe(state)}")
+        click.echo(printable(f"{name}: {describe(state)}"))
 
 
 def describe(state: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import JSON_FILE, refuse_unwritable_file
+from paceline.printable import printable, printable_lines
 from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _audit(
         done = _carry_out(addresses, config, model, (api_key, other_key), concurrency)
         document = render_document(done, _environment())
         for line in render_lines(document):
-            click.echo(line)
+            click.echo(printable_lines(line))
         if json_file is not None:
             write_document(Path(json_file), document)
     except (AuditError, OSError) as error:
@@ -196,7 +197,7 @@ def _carry_out(
 
     def show(text: str) -> None:
         if console.is_terminal:
-            console.print(text, markup=False, highlight=False)
+            console.print(printable(text), markup=False, highlight=False)
 
     async def run() -> None:
         url, reference = addresses

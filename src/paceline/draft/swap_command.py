@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from paceline.admin_request import send_to_admin, server_options
+from paceline.printable import printable
 
 _PROVENANCE = "paceline-provenance.json"
 """`training.FILE_NAME`; importing it here would load torch."""
@@ -83,7 +84,7 @@ def swap_draft(
             "Interrupted. The swap continues in the server; GET /admin/draft shows it.", err=True
         )
         sys.exit(_EXIT_INTERRUPTED)
-    click.echo(describe_end(swap))
+    click.echo(printable(describe_end(swap)))
     sys.exit(0 if swap["state"] == "completed" else _EXIT_STOPPED)
 
 
@@ -108,7 +109,7 @@ def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any] | None]) ->
     shown: dict[str, str] = {}
     while True:
         for line in progress_lines(swap, shown):
-            click.echo(line, err=True)
+            click.echo(printable(line), err=True)
         if swap["state"] != "running":
             return swap
         time.sleep(_POLL_S)

@@ -15,6 +15,7 @@ import click
 from paceline.bench.options import MAX_TOKENS, PROMPTS, SEED, TEMPERATURE, WORKLOAD
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, AT_LEAST_1, INPUT_FILE
+from paceline.printable import printable
 from paceline.server_options import api_key_option
 from paceline.workloads import WorkloadError
 
@@ -162,7 +163,7 @@ def tune(
     if out_file is not None and context.winning_config is not None:
         write_text(out_file, render_yaml(context.winning_config, _comments(tuning, outcome)))
     for line in render_lines(context, tuning.state, outcome):
-        click.echo(line)
+        click.echo(printable(line))
     sys.exit(0 if outcome.winner is not None else _EXIT_NO_WINNER)
 
 

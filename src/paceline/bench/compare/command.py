@@ -15,6 +15,7 @@ import click
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
 
@@ -127,7 +128,7 @@ def compare_command(
     from paceline.bench.results.files import write_document
 
     for line in render_lines(comparison):
-        click.echo(line)
+        click.echo(printable(line))
     document = render_document(comparison)
     if json_file is not None:
         write_document(Path(json_file), document)

@@ -14,6 +14,7 @@ import click
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
+from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option, read_address
 from paceline.workloads import WorkloadError
 
@@ -108,7 +109,7 @@ def quick_command(
     from paceline.bench.results.files import write_document
 
     for line in (*render_answer(result), *(f"- {note}" for note in result.notes)):
-        click.echo(line)
+        click.echo(printable(line))
     if json_file is not None:
         write_document(Path(json_file), render_document(result))
     if result.restore_failure is not None:

@@ -28,6 +28,7 @@ from paceline.bench.quick.governor_settings import (
     setting_after,
     setting_of,
 )
+from paceline.printable import printable_lines
 
 __all__ = [
     "ChangedByOther",
@@ -207,7 +208,7 @@ def _other_text(names: set[str]) -> str:
 
 def report_to_stderr(text: str) -> None:
     """Show it at once: what comes after may be cut off."""
-    click.echo(text, err=True)
+    click.echo(printable_lines(text), err=True)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ import click
 
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
 from paceline.option_types import refuse_unwritable_file
+from paceline.printable import printable
 from paceline.workloads import WorkloadError, load_workloads
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _exit_code(result: RunResult, allow_errors: bool) -> int:
     code = 0
     for warning in result.warnings:
         if warning.invalidates:
-            click.echo(f"Error: {warning.message}", err=True)
+            click.echo(printable(f"Error: {warning.message}"), err=True)
             code = 1
     if summary.num_errors == summary.num_requests:
         click.echo("Error: no request succeeded.", err=True)

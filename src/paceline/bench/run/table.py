@@ -15,6 +15,7 @@ from paceline.bench.results.slo import describe_slo
 from paceline.bench.results.speculation import Speculation
 from paceline.bench.results.summary import Summary
 from paceline.bench.run.outcome import RunResult
+from paceline.printable import printable
 
 
 def render_table(result: RunResult) -> RenderableType:
@@ -27,7 +28,7 @@ def render_table(result: RunResult) -> RenderableType:
         parts += ["", _render_phases(result)]
     if len(result.summary.by_task) > 1:
         parts += ["", _render_tasks(result.summary)]
-    return Group(*parts, *(Text(f"- {line}") for line in _lines(result)))
+    return Group(*parts, *(Text(printable(f"- {line}")) for line in _lines(result)))
 
 
 def _render_rates(result: RunResult) -> Table:
@@ -35,7 +36,8 @@ def _render_rates(result: RunResult) -> Table:
     rates = Table(show_header=False, box=None, pad_edge=False)
     rates.add_column(style="bold")
     rates.add_column()
-    rates.add_row("server", f"{config.url}  model {config.model}")
+    # As text: rich would take what a server calls its model for markup.
+    rates.add_row("server", Text(printable(f"{config.url}  model {config.model}")))
     rates.add_row("load", _load_text(result))
     rates.add_row(
         "output tokens/s",

@@ -10,6 +10,7 @@ import click
 
 from paceline.bench.options import TIMEOUT
 from paceline.option_types import ABOVE_0, JSON_FILE, refuse_unwritable_file
+from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
 
@@ -173,7 +174,7 @@ def trace_command(
         console = Console(width=_PIPE_COLUMNS)
     console.print(render_table(measurement.config, figures, comparison))
     for note in measurement.notes:
-        console.print(f"Note: {note}")
+        console.print(printable(f"Note: {note}"), markup=False)
     if measurement.is_interrupted:
         sys.exit(_EXIT_INTERRUPTED)
     sys.exit(0 if figures.is_valid else 1)

@@ -11,6 +11,7 @@ from rich.text import Text
 from paceline.bench.trace.config import TraceConfig
 from paceline.bench.trace.figures import PhaseFigures, TraceFigures
 from paceline.bench.trace.oracle import OracleComparison
+from paceline.printable import printable
 
 
 def render_table(
@@ -28,7 +29,7 @@ def render_table(
         "",
         _render_phases(figures, comparison),
     ]
-    return Group(*parts, *(Text(line) for line in _lines(figures, comparison)))
+    return Group(*parts, *(Text(printable(line)) for line in _lines(figures, comparison)))
 
 
 def _render_phases(figures: TraceFigures, comparison: OracleComparison | None) -> Table:
