@@ -22,6 +22,8 @@ LINES = {
     "log-driver-too-old": "RuntimeError: CUDA error: no kernel image is available for execution on "
     "the device",
     "log-broken-install": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail",
+    "log-kernels-missing": "WARNING 11-23 12:00:00 [cpu.py:652] Failed to import from "
+    "vllm._C_AVX512: ImportError('/opt/vllm/_C_AVX512.abi3.so: cannot open shared object file')",
     "log-vocabularies-differ": "ValueError: Target and draft model should have the same vocabulary "
     "size. Target model vocab_size=152064.",
     "log-all-reduce-slow": "WARNING Custom allreduce is disabled because it's not supported on "
@@ -63,6 +65,13 @@ def test_an_illegal_access_with_an_fp8_cache_and_a_draft_has_its_own_cause() -> 
     assert finding.severity is Severity.CRITICAL
     (finding,) = messages.judge_log(["--kv-cache-dtype fp8", access])
     assert finding.id == "log-illegal-memory-access"
+
+
+def test_a_kernel_that_the_build_lacks_is_found() -> None:
+    """torch's message when vLLM calls it."""
+    line = "AttributeError: '_OpNamespace' '_C' object has no attribute 'silu_and_mul'"
+    (finding,) = messages.judge_log([*HEALTHY, line])
+    assert (finding.id, finding.severity) == ("log-kernels-missing", Severity.CRITICAL)
 
 
 def test_repeated_messages_are_one_finding() -> None:

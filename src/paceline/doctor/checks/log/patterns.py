@@ -108,6 +108,17 @@ LOG_PATTERNS = (
         "requirements.lock",
     ),
     _pattern(
+        "log-kernels-missing",  # platforms/cpu.py, cuda.py; torch/_ops.py
+        r"Failed to import from vllm\._C(_AVX2|_AVX512|_stable_libtorch)?:|"
+        r"'_OpNamespace' '_C\w*' object has no attribute",
+        "vLLM's compiled kernels, or some of them, are not loaded.",
+        "The build has no kernels for this machine's instruction set or GPU, or they do not fit "
+        "its torch.",
+        "Use the image or wheel for this hardware, with the torch that it was built with; on a CPU "
+        "the message names the instruction set",
+        "image",
+    ),
+    _pattern(
         "log-vocabularies-differ",  # config/speculative.py
         r"Target and draft model should have the same vocabulary size",
         "The draft model has another vocabulary than the target.",
