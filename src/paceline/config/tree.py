@@ -23,6 +23,10 @@ from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.policy_registry import find_policy
 
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
+CheckName = Literal[
+    "vllm", "torch", "driver", "ray", "gpus", "split", "formats", "vocabulary", "memory", "nvlink",
+    "shared-memory", "disk", "descriptors",
+]  # fmt: skip
 DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
 
 BUNDLED = "bundled"
@@ -145,6 +149,9 @@ class EngineSettings(_Frozen):
     many tokens of a 16-bit model in the same memory. Compare answers on your own prompts first."""
     vllm_args: tuple[str, ...] = ()
     """More arguments for vLLM's server, appended last; on the command line, those after `--`."""
+    skip_checks: frozenset[CheckName] = frozenset()
+    """Start-up checks that are left out, by name (docs/how-to/check-a-start.md): for a machine on
+    which one of them is wrong."""
     start_timeout_s: Seconds = 900.0
     """Time limit for an engine to become ready (loading, compiling, warm-up), in seconds."""
     max_restart_delay_s: Seconds = 60.0

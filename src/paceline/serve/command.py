@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
 import os
 import sys
 import tempfile
@@ -21,6 +23,8 @@ from paceline.config.printing import render_settings
 from paceline.config.sources import Key
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
 
+logger = logging.getLogger(__name__)
+
 _EXAMPLES = """\b
 Examples:
   paceline serve
@@ -33,6 +37,8 @@ Examples:
       Pass the arguments after -- to vLLM's server unchanged
   paceline serve --replicas 0 --config fleet.yaml
       Start no engine; serve the remote servers listed under `replicas` in the file
+  paceline serve ./my-model --check
+      Say what would not work on this machine, and start nothing
   PACELINE_SERVER__PORT=8080 paceline serve --config paceline.yaml --print-config
       Print the effective settings and where each one comes from
 """
@@ -101,13 +107,25 @@ class _ServeCommand(click.Command):
     "does; it completes its requests and ends.",
 )
 @click.option(
+    "--check",
+    is_flag=True,
+    help="Check the settings, the models and this machine, print what was found, then exit; the "
+    "exit code is that of a start.",
+)
+@click.option(
     "--print-config",
     is_flag=True,
     help="Print the effective settings and where each one comes from, then exit.",
 )
 @click.pass_context
 def serve(
-    ctx: click.Context, /, config: Path | None, take_over: bool, print_config: bool, **flags: Any
+    ctx: click.Context,
+    /,
+    config: Path | None,
+    take_over: bool,
+    check: bool,
+    print_config: bool,
+    **flags: Any,
 ) -> None:
     """Serve MODEL over the OpenAI API. MODEL is a folder or a Hugging Face name.
 
@@ -120,7 +138,7 @@ def serve(
     if print_config:
         click.echo(render_settings(loaded), nl=False)
         return
-    sys.exit(_serve(loaded, take_over=take_over))
+    sys.exit(_serve(loaded, take_over=take_over, only_checks=check))
 
 
 def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[str, Any]]:
@@ -134,7 +152,7 @@ def _given_flags(ctx: click.Context, flags: dict[str, Any]) -> dict[Key, tuple[s
     return given
 
 
-def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
+def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int:
     # Imported here because `--help` and `--print-config` do not need them.
     import uvloop
 
@@ -149,14 +167,17 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
     from paceline.serve.run import serve as run_serve
+    from paceline.serve.startup_checks.report import refusals, render_report, warnings
+    from paceline.serve.startup_checks.startup import check_startup
     from paceline.serve.terminal_output import TerminalOutput
 
     start_logging()
+    hardware = read_hardware()
     run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
     try:
         plan = make_plan(
             loaded.settings,
-            read_hardware(),
+            hardware,
             server_module=find_server_module() if loaded.settings.engine.replicas else None,
             run_folder=run_folder,
             log_folder=_log_folder(loaded),
@@ -172,10 +193,24 @@ def _serve(loaded: LoadedSettings, *, take_over: bool) -> int:
     except EngineMissing as error:
         run_folder.rmdir()
         return _fail(error, 1)
+    check = functools.partial(
+        check_startup, plan, hardware, skipped=loaded.settings.engine.skip_checks
+    )
+    if only_checks:
+        results = check(has_running_engines=take_over)
+        run_folder.rmdir()
+        click.echo(render_report(results))
+        return 1 if refusals(results) else 0
     taken: TakeOver | None = None
     try:
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
+        results = check(has_running_engines=taken is not None)
+        for text in warnings(results):
+            logger.warning("%s", text)
+        if reasons := refusals(results):
+            click.echo("\n".join(f"paceline: {reason}" for reason in reasons), err=True)
+            return 1
         with TerminalOutput(plan.served_name, plan.gateway.keys) as output:
             uvloop.run(
                 run_serve(

@@ -25,8 +25,8 @@ from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
 from paceline.engine.launch.model_folder import (
     ModelUnfit,
+    PairFacts,
     check_model,
-    check_pair,
     served_name_of,
     weights_bytes,
 )
@@ -57,6 +57,10 @@ class PlannedEngines:
     served_name: str
     reasons: tuple[str, ...]
     """Why they are started in this way; the first one is about the drafter."""
+    cautions: tuple[str, ...] = ()
+    """What the operator should know of the models' number formats."""
+    pair: PairFacts | None = None
+    """See `Drafter.pair`."""
 
 
 def plan_engines(
@@ -124,7 +128,9 @@ def plan_engines(
         )
         engines.append(EnginePlan(name, replace(command, swapped_draft=swapped_draft)))
         reasons += [reason for reason in layout.reasons if reason not in reasons]
-    return PlannedEngines(tuple(engines), spec.served_name, tuple(reasons))
+    return PlannedEngines(
+        tuple(engines), spec.served_name, tuple(reasons), formats.reasons, drafter.pair
+    )
 
 
 def _draft_folder(draft: str) -> str:
@@ -143,10 +149,7 @@ def _models(engine: EngineSettings) -> tuple[str, str]:
             f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
             "install Paceline from a checkout that contains the pair"
         )
-    if engine.draft == "auto":
-        check_pair(target, draft)
-        return str(target), str(draft)
-    return str(target), engine.draft
+    return str(target), str(draft) if engine.draft == "auto" else engine.draft
 
 
 def _configured_lengths(engine: EngineSettings) -> set[int]:

@@ -1,7 +1,7 @@
 """Turn the settings into what `paceline serve` starts on this machine.
 
-The result is values of the parts: the gateway's settings, and a command line for each engine. All
-start-up checks run here, before anything is started.
+The result is values of the parts: the gateway's settings, and a command line for each engine. The
+models are checked here, `startup_checks` judges the rest, both before anything is started.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paceline.config import ReplicaSettings, Settings
 from paceline.engine.launch.hardware import Hardware
+from paceline.engine.launch.model_folder import PairFacts
 from paceline.gateway import FleetSettings, GatewaySettings, ReplicaEntry
 from paceline.gateway.settings import (
     AdmissionSettings,
@@ -44,6 +45,10 @@ class ServePlan:
     """For the folders of the engines started by this run, each named after its engine."""
     reasons: tuple[str, ...]
     """Why it is started in this way, one sentence for each choice."""
+    cautions: tuple[str, ...] = ()
+    """See `PlannedEngines.cautions`."""
+    pair: PairFacts | None = None
+    """See `PlannedEngines.pair`."""
     plan_with_draft: Callable[[str], PlannedEngines] = _no_engines
     """The same engines with another drafter, in the form of `engine.draft`. Raises `ModelUnfit` or
     ValueError if it cannot be served. Reads files, and may raise OSError."""
@@ -109,6 +114,8 @@ def make_plan(
         log_folder=log_folder,
         run_folder=run_folder,
         reasons=(planned.reasons[0], workers_reason, *planned.reasons[1:]),
+        cautions=planned.cautions,
+        pair=planned.pair,
         plan_with_draft=lambda draft: plan(swapped_draft=draft),
     )
 

@@ -15,17 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from paceline.gateway import Fleet, GovernorChanges, RunningGateway, serve_gateway
-from paceline.gateway.own_limits import (
-    descriptors_needed,
-    explain_shortage,
-    raise_descriptor_limit,
-)
+from paceline.gateway.own_limits import raise_descriptor_limit
 from paceline.rare_garbage_collection import rare_garbage_collection
 from paceline.serve.engine_drafts import SupervisedDrafts
 from paceline.serve.engines import Engines
@@ -36,8 +31,6 @@ from paceline.serve.handover.owner_address import OwnerAddress
 from paceline.serve.handover.taking_over import TakeOver
 from paceline.serve.plan import ServePlan
 from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
-
-logger = logging.getLogger(__name__)
 
 _READY_CHECK_S = 0.1
 """Time between two checks for a ready remote replica when there are no local engines. Chosen
@@ -64,11 +57,7 @@ async def serve(
     of the process to take over from. `plan.run_folder` must exist. Raises PortTaken, WorkerFailed,
     KeysUnusable, EngineFailed or TakeOverFailed when something cannot start.
     """
-    shortage = explain_shortage(
-        raise_descriptor_limit(), descriptors_needed(plan.gateway, len(plan.engines))
-    )
-    if shortage is not None:
-        logger.warning("%s", shortage)
+    raise_descriptor_limit()
     changes = GovernorChanges()
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
+from paceline.demo import draft_path
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +133,63 @@ def test_a_taken_port_exits_with_1_before_an_engine_starts(taken_port: int) -> N
     assert result.returncode == 1
     assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in result.stderr
     assert time.monotonic() - started_at_s < 15
+
+
+def start(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The real command, which must end by itself."""
+    return subprocess.run(
+        [sys.executable, "-c", "from paceline.cli import main; main()", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PACELINE_ENGINE__KV_CACHE_BYTES": str(64 * 1024**2), **environ},
+    )
+
+
+RAY = ("--", "--distributed-executor-backend", "ray")
+
+
+def test_a_refused_check_ends_the_start_before_anything_is_opened(taken_port: int) -> None:
+    """Without the check, the next thing is the port."""
+    arguments = ("--port", str(taken_port), "--admin-port", "0", *RAY)
+    refused = start(*arguments)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        "paceline: engine.vllm_args has --distributed-executor-backend ray, but "
+    )
+    assert "(check ray; engine.skip_checks leaves it out)" in refused.stderr
+    skipped = start(*arguments, PACELINE_ENGINE__SKIP_CHECKS='["ray"]')
+    assert skipped.returncode == 1
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in skipped.stderr
+
+
+def test_check_reports_and_starts_nothing() -> None:
+    fine = start("--check")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert "passed      vocabulary   target and draft have the same 4,096 tokens" in fine.stdout
+    assert "refused" not in fine.stdout
+    wrong = start("--check", *RAY)
+    assert wrong.returncode == 1
+    assert "\nrefused     ray " in wrong.stdout
+    assert " 1 refused" in wrong.stdout
+
+
+def test_a_warning_does_not_end_the_start(taken_port: int) -> None:
+    """Drafts of a tokenizer with other ids are served, and hardly ever accepted."""
+    shutil.copytree(draft_path(), "draft")
+    file = Path("draft/tokenizer.json")
+    tokenizer = json.loads(file.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    tokenizer["model"]["vocab"] = {token: (id + 1) % 4096 for token, id in vocabulary.items()}
+    file.write_text(json.dumps(tokenizer))
+    config = {"method": "draft_model", "model": "draft", "num_speculative_tokens": 4}
+    result = start(
+        *("--draft", "none", "--port", str(taken_port), "--admin-port", "0"),
+        *("--", "--speculative-config", json.dumps(config)),
+    )
+    assert "paceline: WARNING: the draft draft has as many tokens as the target" in result.stderr
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in result.stderr
 
 
 def test_help_answers_without_the_heavy_parts() -> None:

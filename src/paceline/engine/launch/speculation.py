@@ -17,7 +17,12 @@ from paceline.compatibility.draft_pairs import find_draft_pair
 from paceline.engine.compat.drafters import missing_for_drafter
 from paceline.engine.compat.length_table import lengths_to_name, render_length_table
 from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.model_folder import ModelUnfit, check_model, check_pair
+from paceline.engine.launch.model_folder import (
+    ModelUnfit,
+    PairFacts,
+    check_model,
+    check_pair,
+)
 
 _NGRAM_LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Chosen empirically: two tokens find a copied identifier early; beyond four, matches are rare."""
@@ -30,6 +35,8 @@ class Drafter:
     speculative_config: Mapping[str, Any] | None
     """Value of vLLM's --speculative-config; None serves without speculation."""
     why: str
+    pair: PairFacts | None = None
+    """How the tokens of target and draft model compare; None where no folders were compared."""
 
 
 def uses_model_runner_v2(hardware: Hardware, environ: Mapping[str, str]) -> bool:
@@ -72,14 +79,14 @@ def choose_drafter(
         check_model(draft)
     except ModelUnfit as unfit:
         raise ModelUnfit(f"the draft model (--draft, engine.draft) is unusable: {unfit}") from None
-    has_same_ids, why = True, "as configured"
+    has_same_ids, why, facts = True, "as configured", None
     if Path(draft).is_dir() and Path(target).is_dir():
         fit = check_pair(Path(target), Path(draft))
-        has_same_ids = fit.has_same_ids
+        has_same_ids, facts = fit.has_same_ids, fit.facts
         why = f"{why}; {fit.note}" if fit.note else why
     elif (pair := find_draft_pair(target)) is not None and pair.draft == draft:
         has_same_ids = pair.has_same_vocab_size
-    return _draft_model(draft, draft_length_max, has_same_ids, why)
+    return replace(_draft_model(draft, draft_length_max, has_same_ids, why), pair=facts)
 
 
 def name_lengths(

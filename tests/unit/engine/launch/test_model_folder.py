@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from paceline.engine.launch.model_folder import (
     PairFit,
     check_model,
     check_pair,
+    read_pair,
     served_name_of,
     weights_bytes,
 )
@@ -40,6 +42,35 @@ def test_a_draft_with_too_few_shared_tokens_is_refused(tmp_path: Path) -> None:
     draft = make_model(tmp_path / "d", 150, numbered(*WORDS[:99]))
     with pytest.raises(ModelUnfit, match=r"99 of 150 tokens.*at least 100.*--draft ngram"):
         check_pair(target, draft)
+
+
+def test_special_tokens_of_the_chat_template_that_the_draft_lacks_are_named(
+    tmp_path: Path,
+) -> None:
+    """Reserved ones that no chat has are not: they would be hundreds in some models."""
+    special = ["<|start|>", "<|end|>", "<|eos|>", "<|reserved_7|>"]
+    added = [
+        {"content": token, "id": 200 + index, "special": True}
+        for index, token in enumerate(special)
+    ]
+    target = make_model(tmp_path / "t", 300, numbered(*WORDS), added_tokens=added)
+    draft = make_model(tmp_path / "d", 300, numbered(*WORDS, "<|end|>"))
+    (target / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": {"content": "<|eos|>"}, "chat_template": "{{ '<|start|>' }}"})
+    )
+    (target / "chat_template.jinja").write_text("{{ '<|end|>' }}")
+    facts = check_pair(target, draft).facts
+    assert facts is not None
+    assert facts.missing_special_tokens == ("<|start|>", "<|eos|>")
+    assert facts.num_embedded == (300, 300)
+
+
+def test_equal_tokenizers_lack_nothing(tmp_path: Path) -> None:
+    facts = read_pair(make_model(tmp_path / "t", 4), make_model(tmp_path / "d", 8))
+    assert facts is not None
+    assert (facts.missing_special_tokens, facts.num_embedded) == ((), (4, 8))
+    (tmp_path / "d" / "tokenizer.json").unlink()
+    assert read_pair(tmp_path / "t", tmp_path / "d") is None
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.launch.visible_gpus import visible_capabilities
+from paceline.engine.launch import visible_gpus as listed
+from paceline.engine.launch.visible_gpus import Capability, Gpu, visible_gpus
 
 VOLTA_AND_HOPPER = "0, GPU-aaaa-1, 7.0\n1, GPU-bbbb-2, 9.0\n"
 TWO_HOPPERS = "0, GPU-aaaa-1, 9.0\n1, GPU-bbbb-2, 9.0\n"
 BOTH = ((7, 0), (9, 0))
+TWO_L4 = """\
+0, GPU-aaaa-1, 8.9, 23034, 22563, 580.65.06
+1, GPU-bbbb-2, 8.9, 23034, 120, 580.65.06
+"""
+MIB = 1024**2
+
+
+def visible_capabilities(listing: str, environ: dict[str, str]) -> tuple[Capability, ...]:
+    return listed.visible_capabilities(visible_gpus(listing, environ))
 
 
 def test_without_a_choice_all_gpus_count_once() -> None:
@@ -45,3 +55,20 @@ def test_numbers_choose_only_in_the_order_of_the_pci_bus() -> None:
 @pytest.mark.parametrize("listing", ["", "NVIDIA-SMI has failed", "0, GPU-aaaa-1, [N/A]\n"])
 def test_a_list_without_capabilities_is_empty(listing: str) -> None:
     assert visible_capabilities(listing, {}) == ()
+
+
+def test_memory_and_driver_are_read() -> None:
+    assert visible_gpus(TWO_L4, {})[1] == Gpu(
+        1, "GPU-bbbb-2", (8, 9), 23034 * MIB, 120 * MIB, "580.65.06"
+    )
+
+
+def test_memory_that_the_driver_does_not_state_is_unknown() -> None:
+    """As on a GB10, whose GPU shares the memory of the machine."""
+    (gpu,) = visible_gpus("0, GPU-cccc-3, 12.1, [N/A], [N/A], 580.142\n", {})
+    assert (gpu.memory_bytes, gpu.free_bytes, gpu.driver) == (None, None, "580.142")
+
+
+def test_numbers_choose_among_equal_gpus_in_the_given_order() -> None:
+    assert [gpu.index for gpu in visible_gpus(TWO_L4, {"CUDA_VISIBLE_DEVICES": "1,0"})] == [1, 0]
+    assert [gpu.index for gpu in visible_gpus(TWO_L4, {"CUDA_VISIBLE_DEVICES": "1"})] == [1]

@@ -1,0 +1,1 @@
+"""The checks: pure functions of `StartupFacts`. For other rooms: `registry.judge`, `CHECKS`."""
