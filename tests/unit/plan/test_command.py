@@ -109,6 +109,30 @@ def test_the_written_files_start_a_server(tmp_path: Path) -> None:
     assert "--scheduler-cls paceline.engine.AdaptiveScheduler" in command
 
 
+@pytest.mark.parametrize(
+    ("arguments", "config"),
+    [
+        (
+            ["Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4"],
+            {"method": "draft_model", "use_heterogeneous_vocab": True},
+        ),
+        (["Qwen/Qwen3-32B", "--gpu", "h100"], {"method": "draft_model"}),
+        ([LLAMA_70B, "--gpu", "h200", "--quantization", "fp8"], {"method": "ngram_gpu"}),
+        (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "ngram"], {"method": "ngram"}),
+    ],
+    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU"],
+)
+def test_vllm_accepts_the_drafter(
+    arguments: list[str], config: dict[str, object], tmp_path: Path
+) -> None:
+    """vLLM refuses a draft model of another vocabulary size that it need not map."""
+    words = plan_json(tmp_path, *arguments)["launch"]["vllm_args"]
+    planned = json.loads(words[words.index("--speculative-config") + 1])
+    for name in ("model", "num_speculative_tokens"):
+        planned.pop(name, None)
+    assert planned == config
+
+
 def test_the_name_of_a_subcommand_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     @click.argument("file")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.claims.checking import (
+    LEDGER,
     ROOT,
     find_all_problems,
     find_problems,
@@ -17,6 +18,7 @@ from benchmarks.claims.checking import (
     read_from,
 )
 from benchmarks.claims.claim import Claim, DocumentClaims, claim
+from benchmarks.claims.page import render_page
 
 READ = read_from(ROOT)
 MODULES = load_modules()
@@ -38,6 +40,24 @@ RATE = claim("| goodput | {rate:.0f} ({low:.0f}-{high:.0f}) |", rate=97.2, low=6
 
 def test_every_figure_with_a_raw_result_equals_it() -> None:
     assert find_all_problems() == []
+
+
+def test_the_ledger_is_current() -> None:
+    """After a change of claims: python -m benchmarks.claims.page > docs/claims.md."""
+    assert (ROOT / LEDGER).read_text(encoding="utf-8") == render_page(READ)
+
+
+def test_the_ledger_shows_a_changed_figure() -> None:
+    def read(name: str) -> Mapping[str, Any]:
+        path = ("total", "num_requests")
+        is_changed = name.startswith("chaos-real-kills-")
+        return _with_half_as_much_again(READ(name), path) if is_changed else READ(name)
+
+    before, after = (render_page(one).splitlines() for one in (READ, read))
+    assert len(before) == len(after)
+    changed = [line for line, now in zip(before, after, strict=True) if line != now]
+    assert changed
+    assert all(line.startswith("- ") for line in changed)
 
 
 def test_a_page_that_prints_its_figures_has_no_problem() -> None:
