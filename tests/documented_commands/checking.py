@@ -50,7 +50,7 @@ def find_problems(shown: ShownCommand, folder: Path) -> list[str]:
         reads_a_measurement = MEASUREMENTS.intersection(_inputs(words))
         if found is None and shown.is_block and not reads_a_measurement:
             found = paceline_command.find_problem_of_values(words, folder)
-    elif command.program in ("python", "python3"):
+    elif command.program == "python":
         found = python_command.find_problem(words, PROJECT)
     elif command.program == "make":
         found = other_programs.find_problem_of_make(words, PROJECT)

@@ -19,6 +19,10 @@ from paceline.cli import main
 
 _ENDS_AT_THE_NETWORK = frozenset({"audit", "bench", "capture", "doctor", "record", "top"})
 """Their own checks of values run before the first connection."""
+_RUNS = frozenset({"deploy", "plan", "render"})
+"""Run to the end: they read and write files and take less than a second."""
+_DOES_NOT_FIT = "does not fit on"
+"""`paceline plan` says so with exit code 1; pages show that too."""
 
 
 class _Reached(BaseException):
@@ -51,15 +55,15 @@ def find_problem(arguments: Sequence[str], *, is_complete: bool = True) -> str |
 def find_problem_of_values(arguments: Sequence[str], folder: Path) -> str | None:
     """What the command itself says against the arguments, up to its first connection.
 
-    `paceline serve` reads its settings and prints them. Files are read from and written to
-    `folder`. Commands that compute before they connect are not run.
+    `paceline serve` reads its settings and prints them. `plan`, `deploy` and `render` run. Files are
+    read from and written to `folder`. Commands that compute before they connect are not run.
     """
     words = list(arguments)
     if words[0] == "serve":
         at = words.index("--") if "--" in words else len(words)
         words = [word for word in words[:at] if word != "--take-over"] + ["--print-config"]
         words += arguments[at:]
-    elif words[0] not in _ENDS_AT_THE_NETWORK:
+    elif words[0] not in _ENDS_AT_THE_NETWORK | _RUNS or _is_of_the_reader(words):
         return None
     printed = io.StringIO()
     with (
@@ -75,8 +79,14 @@ def find_problem_of_values(arguments: Sequence[str], folder: Path) -> str | None
         except click.ClickException as error:
             return error.format_message()
         except SystemExit as end:
-            return f"exit code {end.code}: {printed.getvalue()[-400:]}" if end.code else None
+            text = printed.getvalue()[-400:]
+            return f"exit code {end.code}: {text}" if end.code and _DOES_NOT_FIT not in text else None
     return None
+
+
+def _is_of_the_reader(words: Sequence[str]) -> bool:
+    """Whether the command reads a model or a recording that only the reader has."""
+    return words[:2] == ["plan", "replay"] or any(word.startswith("./") for word in words)
 
 
 @contextlib.contextmanager

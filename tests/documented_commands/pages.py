@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from documented_commands.shell import ShellCommand, logical_lines, split_commands
+from documented_commands.shell import ShellCommand, logical_lines, program_of, split_commands
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -15,17 +15,20 @@ PAGES = [
     PROJECT / "CONTRIBUTING.md",
     *sorted((PROJECT / "docs").rglob("*.md")),
 ]
-PROGRAMS = frozenset({"paceline", "vllm", "python", "python3", "make"})
+PROGRAMS = frozenset({"paceline", "vllm", "python", "make"})
 """Checked against their own parsers."""
 NOT_CHECKED = {
     "cat": "of the system",
     "cd": "of the system",
     "curl": "its JSON alone is checked",
     "docker": "not installed where the tests run",
+    "export": "of the shell",
     "git": "of the system",
     "grep": "of the system",
     "helm": "not installed where the tests run",
+    "hf": "loads models from huggingface.co",
     "kubectl": "needs a cluster",
+    "nvidia-smi": "needs a GPU",
     "pip": "reads a package index",
     "podman": "not installed where the tests run",
     "printf": "of the system",
@@ -93,7 +96,7 @@ def _starts_with_a_command(text: str) -> bool:
     if "─" in first:  # a diagram
         return False
     words = [word for word in first.split() if not re.match(r"[A-Z_]+=", word)]
-    name = words[0].rsplit("/", 1)[-1] if words else ""
+    name = program_of(words[0]) if words else ""
     return name in PROGRAMS or name in NOT_CHECKED or name == "for"
 
 

@@ -24,7 +24,11 @@ MEASUREMENTS = frozenset({"run.json", "k0.json", "k4.json"})
 
 
 def write_reader_files(folder: Path) -> None:
-    """Write them all; the phases of a day are those that docs/bench.md shows."""
+    """Write them all; the phases of a day are those that docs/bench.md shows.
+
+    `src` is that of the repository, in whose root the reader is.
+    """
+    (folder / "src").symlink_to(PROJECT / "src")
     for name, text in _FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     page = (PROJECT / "docs" / "bench.md").read_text(encoding="utf-8")

@@ -28,8 +28,13 @@ class ShellCommand:
 
     @property
     def program(self) -> str:
-        """The name without its folder: `.venv/bin/paceline` is `paceline`."""
-        return self.words[0].rsplit("/", 1)[-1]
+        """The name without its folder and version: `bin/python3.11` is `python`."""
+        return program_of(self.words[0])
+
+
+def program_of(word: str) -> str:
+    """See `ShellCommand.program`."""
+    return re.sub(r"^python[\d.]*$", "python", word.rsplit("/", 1)[-1])
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
