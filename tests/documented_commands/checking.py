@@ -17,7 +17,7 @@ NEED_TORCH = frozenset(
 """Importing these takes seconds: `tests/engine` checks them, with the commands of vLLM."""
 EXAMPLES_OF_CONTRIBUTORS = frozenset({"half", "halve"})
 """Policies that a page has the reader write."""
-_PLACEHOLDER_URL = re.compile(r"(?:[AB]_)?URL")
+_PLACEHOLDERS = {r"^(?:[AB]_)?URL$": "http://127.0.0.1:8000", "sha256:…$": f"sha256:{'0' * 64}"}
 _NO_COMMANDS = frozenset({"paceline shifting trace"})
 """Code within a sentence that only looks like a command: a field of a file."""
 
@@ -45,7 +45,8 @@ def find_problems(shown: ShownCommand, folder: Path) -> list[str]:
     if " ".join(command.words) in _NO_COMMANDS or EXAMPLES_OF_CONTRIBUTORS.intersection(words):
         return problems
     if command.program == "paceline":
-        words = [_PLACEHOLDER_URL.sub("http://127.0.0.1:8000", word) for word in words]
+        for placeholder, value in _PLACEHOLDERS.items():
+            words = [re.sub(placeholder, value, word) for word in words]
         found = paceline_command.find_problem(words, is_complete=shown.is_block)
         reads_a_measurement = MEASUREMENTS.intersection(_inputs(words))
         if found is None and shown.is_block and not reads_a_measurement:

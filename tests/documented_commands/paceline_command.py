@@ -45,7 +45,9 @@ def find_problem(arguments: Sequence[str], *, is_complete: bool = True) -> str |
         is_named_only = not is_complete and "requires an argument" in error.format_message()
         return None if is_named_only else error.format_message()
     except click.BadParameter as error:
-        is_placeholder = any(f"'{word}'" in error.format_message() for word in words if word.isupper())
+        is_placeholder = any(
+            f"'{word}'" in error.format_message() for word in words if word.isupper()
+        )
         return error.format_message() if is_complete or not is_placeholder else None
     except click.ClickException as error:
         return error.format_message()
@@ -55,8 +57,8 @@ def find_problem(arguments: Sequence[str], *, is_complete: bool = True) -> str |
 def find_problem_of_values(arguments: Sequence[str], folder: Path) -> str | None:
     """What the command itself says against the arguments, up to its first connection.
 
-    `paceline serve` reads its settings and prints them. `plan`, `deploy` and `render` run. Files are
-    read from and written to `folder`. Commands that compute before they connect are not run.
+    `paceline serve` reads its settings and prints them. `plan`, `deploy` and `render` run. Files
+    are read from and written to `folder`. Commands that compute before they connect are not run.
     """
     words = list(arguments)
     if words[0] == "serve":
@@ -80,7 +82,9 @@ def find_problem_of_values(arguments: Sequence[str], folder: Path) -> str | None
             return error.format_message()
         except SystemExit as end:
             text = printed.getvalue()[-400:]
-            return f"exit code {end.code}: {text}" if end.code and _DOES_NOT_FIT not in text else None
+            return (
+                f"exit code {end.code}: {text}" if end.code and _DOES_NOT_FIT not in text else None
+            )
     return None
 
 
@@ -98,7 +102,7 @@ def _parsing_only() -> Iterator[None]:
             return convert(self, value, *rest)
 
     with (
-        mock.patch.object(click.Command, "invoke", lambda self, ctx: None),
+        mock.patch.object(click.Command, "invoke", return_value=None),
         mock.patch.object(click.Path, "convert", without_looking),
     ):
         yield

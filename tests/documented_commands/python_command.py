@@ -9,6 +9,7 @@ import io
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
@@ -35,10 +36,10 @@ def find_problem(words: Sequence[str], root: Path) -> str | None:
         name, arguments = words[1], list(words[2:])
         if name in OTHER_MODULES:
             return None
-        with contextlib.suppress(ModuleNotFoundError):
-            if importlib.util.find_spec(f"{name}.__main__"):
-                name = f"{name}.__main__"
-        spec = importlib.util.find_spec(name) if _is_importable(name) else None
+        spec = _find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            name = f"{name}.__main__"
+            spec = _find_spec(name)
         if spec is None or spec.origin is None:
             return f"there is no module {name}"
         file = Path(spec.origin)
@@ -52,11 +53,11 @@ def find_problem(words: Sequence[str], root: Path) -> str | None:
     return _parse(name, file, arguments)
 
 
-def _is_importable(name: str) -> bool:
+def _find_spec(name: str) -> ModuleSpec | None:
     try:
-        return importlib.util.find_spec(name) is not None
+        return importlib.util.find_spec(name)
     except ModuleNotFoundError:
-        return False
+        return None
 
 
 def _has_parser(file: Path) -> bool:

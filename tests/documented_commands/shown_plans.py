@@ -42,7 +42,8 @@ def plans_of(text: str) -> Iterator[ShownPlan]:
 
 def print_plan(arguments: Sequence[str], folder: Path) -> list[str]:
     """The lines that the command prints on `MACHINE` in this folder."""
-    with contextlib.chdir(folder), mock.patch.object(plan_command, "read_machine", lambda: MACHINE):
+    this_machine = mock.patch.object(plan_command, "read_machine", return_value=MACHINE)
+    with contextlib.chdir(folder), this_machine:
         return CliRunner().invoke(main, list(arguments)).stdout.splitlines()
 
 

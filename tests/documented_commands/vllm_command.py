@@ -42,8 +42,7 @@ def shown_arguments(page: Path) -> Iterator[tuple[str, list[str]]]:
         for option in _SERVER_COMMANDS:
             if option in words:
                 command = [
-                    _FIELDS.get(word, word)
-                    for word in shlex.split(words[words.index(option) + 1])
+                    _FIELDS.get(word, word) for word in shlex.split(words[words.index(option) + 1])
                 ]
                 yield place, command[2:]
     for block in blocks_of(page.read_text(encoding="utf-8")):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from documented_commands.checking import find_problems, needs_models
 from documented_commands.pages import PAGES, shown_on
 from documented_commands.vllm_command import find_problem, shown_arguments

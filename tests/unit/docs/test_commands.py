@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from documented_commands.checking import find_problems, needs_models
 from documented_commands.pages import PAGES, PROJECT, blocks_of, shown_in, shown_on
 from documented_commands.reader_files import write_reader_files
 from documented_commands.shell import split_commands
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # ends before the network
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_commands_are_accepted(page: Path, tmp_path: Path) -> None:
-    """Those that need vLLM or torch to be parsed: tests/engine/in_process/test_shown_commands.py."""
+    """Those parsed with vLLM or torch are in tests/engine/in_process/test_shown_commands.py."""
     write_reader_files(tmp_path)
     problems = [
         f"{shown}: {problem}"

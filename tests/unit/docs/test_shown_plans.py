@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from documented_commands.pages import PROJECT
 from documented_commands.reader_files import write_reader_files
 from documented_commands.shown_plans import is_printed, plans_of, print_plan
@@ -37,5 +36,7 @@ def test_a_shown_plan_is_what_the_command_prints(page: Path, tmp_path: Path) -> 
         ([], False),
     ],
 )
-def test_lines_may_be_left_out_only_where_the_page_says_so(shown: list[str], expected: bool) -> None:
+def test_lines_may_be_left_out_only_where_the_page_says_so(
+    shown: list[str], expected: bool
+) -> None:
     assert is_printed(shown, ["a", "b", "c"]) is expected
