@@ -94,13 +94,13 @@ def _num_results(entries: list[_Entry]) -> int:
 
 
 def _plain(text: str) -> str:
-    """The printed text without links, emphasis, code and the borders of tables.
+    """The printed text without links, emphasis, code other than commits, and borders of tables.
 
     >>> _plain("| **goodput** | [97](x.md) (`K=4`) |")
     'goodput · 97 (K=4)'
     """
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"[`*]", "", text).strip().strip("|").strip()
+    text = re.sub(r"(`[0-9a-f]{7}`)|[`*]", r"\1", text).strip().strip("|").strip()
     return re.sub(r"\s*\|\s*", " · ", text).strip(" ·").replace("<", "&lt;").replace("_", "\\_")
 
 

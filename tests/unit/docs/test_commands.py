@@ -28,7 +28,7 @@ def test_commands_are_accepted(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("paceline bench run --concurency 8", "No such option '--concurency'"),
+        ("paceline bench run --concurrent-users 8", "No such option '--concurrent-users'"),
         ("paceline bench rum", "No such command 'rum'"),
         ("paceline bench run --workload essays", "'essays' is not one of"),
         ("paceline bench run --slo ttft=fast", "ttft=fast"),
@@ -38,10 +38,10 @@ def test_commands_are_accepted(page: Path, tmp_path: Path) -> None:
         ("paceline serve --policy fasst", "fasst"),
         ("paceline quality a b --prompt mine.jsonl", "No such option '--prompt'"),
         ("paceline draft eval MODEL --draft src/paceline/demo/draft", "demo/draft does not exist"),
-        ("make test-unti", "no target test-unti"),
-        ("make fuzz CASSES=5", "does not use CASSES"),
+        ("make test-units", "no target test-units"),
+        ("make fuzz COUNT=5", "does not use COUNT"),
         ("python benchmarks/soak_kils.py", "no file benchmarks/soak_kils.py"),
-        ("python benchmarks/soak_kills.py --falt hangs", "--falt"),
+        ("python benchmarks/soak_kills.py --faults hangs", "--faults"),
         ("python benchmarks/soak_kills.py --fault hang", "invalid choice: 'hang'"),
         ("python -m benchmarks.mutations src", "no module benchmarks.mutations"),
         ("PYTHONPATH=tolls/none python -m json.tool", None),

@@ -44,6 +44,6 @@ def test_the_shown_settings_are_accepted(page: Path, tmp_path: Path) -> None:
 
 def test_an_unknown_setting_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "paceline.yaml"
-    file.write_text("engine:\n  modle: x\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="modle"):
+    file.write_text("engine:\n  models: x\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"engine\.models"):
         load_settings({}, {}, file)
