@@ -44,8 +44,8 @@ PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh
 
 CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
 
-.PHONY: help install install-dev serve test test-unit unit-policies unit-proxy unit-fleet unit-gateway \
-    unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
+.PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
+    unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
     test-clients test-browser test-slow chaos soak fuzz mutation check-deploy lint check clean site
 
 help:
@@ -61,15 +61,16 @@ $(RUNTIME):
 	@rm -f $(VENV)/.installed-[0-9a-f]*
 	@touch $@
 
-$(DEV): $(RUNTIME)
+# All locks at once: two processes of pip share the work, and everything is compiled once.
+$(DEV):
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements-dev.lock requirements-suffix.lock \
-	    requirements-benchmarks.lock
-	@rm -f $(VENV)/.installed-dev-*
-	@touch $@
+	    bash scripts/install.sh requirements.lock requirements-dev.lock \
+	    requirements-benchmarks.lock --then requirements-suffix.lock
+	@rm -f $(VENV)/.installed-*
+	@touch $@ $(RUNTIME)
 
 $(CLIENTS_IN): $(DEV)
-	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-clients.sh
+	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" nice bash scripts/install-clients.sh
 	@rm -f $(CLIENTS)/.installed-*
 	@touch $@
 
@@ -83,10 +84,15 @@ $(CHROMIUM):
 	@mkdir -p $(CLIENTS)
 	@! CLIENTS="$(CLIENTS)" bash scripts/install-chromium.sh || touch $@
 
+# One after the other: both use apt's lists of packages.
+programs:
+	@$(MAKE) --no-print-directory $(PROMETHEUS)
+	@$(MAKE) --no-print-directory $(CHROMIUM)
+
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
 	@rm -rf $(CLIENTS)/site $(CLIENTS)/.site-*
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-deps --no-compile \
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 nice $(BIN)/python -m pip install --quiet --no-deps --no-compile \
 	    --require-hashes --target $(CLIENTS)/site -r requirements-site.lock
 	@touch $@
 
@@ -95,18 +101,17 @@ serve: $(RUNTIME)
 
 # A link that leads nowhere or a page that is in no menu is an error.
 site: $(SITE)
-	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CLIENTS)/site $(BIN)/python -m mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CLIENTS)/site nice $(BIN)/python -m mkdocs --quiet build --strict
 	@echo "build/site/index.html"
 
-# In `make test` the types are checked beside the chaos tests, whose time limits are tight: `nice`
-# leaves those the processor.
+# Beside the chaos tests of `make test`: `nice` leaves those the processor.
 lint: $(DEV)
 	@$(BIN)/ruff check src tests tools benchmarks
 	@$(BIN)/ruff format --check src tests tools benchmarks
 	@nice $(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
+	@nice $(BIN)/lint-imports --no-logo
 	@$(BIN)/typos
-	@PYTHONPATH=tools $(BIN)/python -m plain_words
+	@PYTHONPATH=tools nice $(BIN)/python -m plain_words
 
 # Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
@@ -146,26 +151,32 @@ unit-rest: $(DEV) $(PROMETHEUS)
 test-unit: $(DEV)
 	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(UNIT_GROUPS)
 
-# One process each. Drafting and the rest import vLLM once for their forked engines; the servers are
-# processes of their own.
-ENGINE_GROUPS := engine-serving engine-drafting engine-rest
+# One process each, of about the same time. Drafting and the rest import vLLM once for their forked
+# engines; the servers are processes of their own.
+ENGINE_SERVING := tests/engine/serving
+ENGINE_DRAFTING := $(filter-out %/test_resting_draft.py,$(wildcard tests/engine/drafting/test_*.py))
+ENGINE_GROUPS := engine-drafting engine-serving engine-rest
+
+# What ends before they start, in `make test`.
+ENGINE_AFTER :=
+$(ENGINE_GROUPS): $(ENGINE_AFTER)
 
 engine-serving: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --durations 5 tests/engine/serving
+	@$(BIN)/python -m pytest -q --durations 5 $(ENGINE_SERVING)
 
 engine-drafting: $(DEV)
-	@$(BIN)/python -m pytest -q --durations 5 tests/engine/drafting
+	@$(BIN)/python -m pytest -q --durations 5 $(ENGINE_DRAFTING)
 
 engine-rest: $(DEV)
-	@$(BIN)/python -m pytest -q --durations 5 tests/engine \
-	    --ignore=tests/engine/serving --ignore=tests/engine/drafting
+	@$(BIN)/python -m pytest -q --durations 5 tests/engine $(addprefix --ignore=,$(ENGINE_SERVING) $(ENGINE_DRAFTING))
 
 test-engine: $(DEV)
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(ENGINE_GROUPS)
 
-# Each client is a process that takes seconds to import and waits for Retry-After.
+# Each client is a process that takes seconds to import and waits for Retry-After. `nice`: the chaos
+# tests of `make test` go first, and these before the unit tests.
 test-clients: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 tests/clients
+	@nice -n 5 $(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
 # The live view in headless Chromium.
 test-browser: $(DEV) $(CHROMIUM)
@@ -212,14 +223,16 @@ soak: $(DEV)
 	@$(BIN)/python benchmarks/chaos_real.py
 	@$(BIN)/python benchmarks/chaos_real.py --fault hangs
 
-# Two or three at a time: the chaos tests mostly wait, and lint computes; the sessions of the clients
-# wait, and the unit tests compute. Each prints its output when it ends. The engine tests compute on
-# both cores, so nothing runs beside them.
-test: $(DEV) $(CLIENTS_IN) $(PROMETHEUS) $(CHROMIUM)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint chaos site
-	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target test-clients test-browser \
-	    $(UNIT_GROUPS)
-	@$(MAKE) --no-print-directory test-engine
+# First what waits for processes and time limits; the chaos tests, whose limits are the tightest, have
+# the highest priority. What only computes fills the time in which the others wait. The engine tests,
+# which compute on both cores, start when all that waits has ended. Each prints its output when it ends.
+WAITING := chaos unit-rest unit-proxy unit-fleet unit-gateway unit-bench test-clients test-browser
+COMPUTING := lint site unit-models unit-policies
+
+test:
+	@$(MAKE) --no-print-directory --jobs 2 $(DEV) programs
+	@$(MAKE) --no-print-directory --jobs 7 --output-sync=target ENGINE_AFTER="$(WAITING)" \
+	    $(WAITING) $(COMPUTING) $(ENGINE_GROUPS)
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

