@@ -33,11 +33,15 @@ def render(*arguments: str) -> dict[str, str]:
 
 
 def documents(files: dict[str, str]) -> list[dict[str, Any]]:
-    """All resources, the alternatives included, without what is no resource."""
+    """All resources, the alternatives included, without what is no resource.
+
+    With libyaml's parser: the other one takes eight times as long, 35 s of these tests in all.
+    """
     found: list[dict[str, Any]] = []
     for name, text in files.items():
         if name.endswith(".yaml"):
-            found += [entry for entry in yaml.safe_load_all(text) if "kind" in entry]
+            entries = yaml.load_all(text, Loader=yaml.CSafeLoader)
+            found += [entry for entry in entries if "kind" in entry]
     return [entry for entry in found if entry["kind"] != "Kustomization"]
 
 
