@@ -29,7 +29,7 @@ SETTINGS = GatewaySettings(
     stall_timeout_s=60,
     response_timeout_s=60,
     drain_timeout_s=0.3,
-    control_timeout_s=0.2,
+    control_timeout_s=2.0,
 )
 
 
@@ -91,8 +91,8 @@ async def start_gateway(**changes: object) -> AsyncIterator[Served]:
         async with (
             engine,
             serve_gateway(replace(SETTINGS, **changes), source) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             yield Served(gateway, engine, source, source.current, http, admin)
 
@@ -125,7 +125,7 @@ def chat(**changes: object) -> dict[str, object]:
     return {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **changes}
 
 
-async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until the condition holds; TimeoutError after `within_s`.
 
     The default is long enough for a busy machine, and shorter than the time limits of `SETTINGS`.

@@ -19,6 +19,7 @@ from unit.validate.deployments import (
     EXPECTED_SKIPS,
     MOCKS,
     SETTLE_S,
+    SETTLE_WITH_FAULT_S,
     RunningDeployment,
     check_of,
     running,
@@ -35,8 +36,10 @@ def _of(deployment: str) -> list[Fault]:
     return [fault for fault in FAULTS if fault.deployment == deployment]
 
 
-async def _expect_found(deployment: RunningDeployment, fault: Fault) -> None:
-    result = await deployment.run_with(fault)
+async def _expect_found(
+    deployment: RunningDeployment, fault: Fault, settle_s: float = SETTLE_WITH_FAULT_S
+) -> None:
+    result = await deployment.run_check_with(check_of(fault), fault, settle_s)
     assert result.status is Status.FAIL, result
     assert fault.evidence in result.reason
 
@@ -82,7 +85,7 @@ async def test_a_fault_of_a_gateway_is_found(gateway: RunningDeployment, fault: 
 async def test_a_lost_cancellation_is_found_where_gauges_lag(gateway: RunningDeployment) -> None:
     """The gateway's gauges are those of its last poll, which may be older than the streams."""
     (fault,) = [fault for fault in FAULTS if fault.name == "cancellation-lost"]
-    await _expect_found(gateway, fault)
+    await _expect_found(gateway, fault, SETTLE_S)
 
 
 async def test_a_lost_cancellation_is_found_where_the_answer_ends_soon(

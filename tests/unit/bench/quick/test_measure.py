@@ -39,27 +39,30 @@ def result_for(config: QuickConfig) -> QuickResult:
 async def test_the_slots_of_a_server_are_found(
     prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three slots of 400 ms per answer: of four chats, each waits 400 / 3 ms for a slot."""
-    monkeypatch.setattr(window, "MIN_HOLD_S", 0.9)
-    monkeypatch.setattr(window, "MAX_HOLD_S", 0.9)
+    """Three slots of 1.2 s per answer: of four chats, each waits 400 ms for a slot.
+
+    As slow as that because a busy machine delays requests by a tenth of a second.
+    """
+    monkeypatch.setattr(window, "MIN_HOLD_S", 2.7)
+    monkeypatch.setattr(window, "MAX_HOLD_S", 2.7)
     settings = MockVllmSettings(
-        tpot_ms=20, max_num_seqs=3, eos_every_tokens=0, prefill_tokens_per_s=1e6
+        tpot_ms=60, max_num_seqs=3, eos_every_tokens=0, prefill_tokens_per_s=1e6
     )
     async with MockVllm(settings) as server:
         config = QuickConfig(
-            server.url, prompts_file=prompts, max_tokens=21, ttft_limit_s=0.09, seconds=7
+            server.url, prompts_file=prompts, max_tokens=21, ttft_limit_s=0.3, seconds=21
         )
         result = result_for(config)
         await measure_quickly(result, None, None, lambda: None)
     held = result.held
     assert held is not None
-    assert 2 <= held.value <= 4  # a busy machine may delay some requests by 90 ms
+    assert 2 <= held.value <= 4  # a very busy machine may delay some requests by 300 ms
     assert held.high is not None
     assert held.low <= held.value <= held.high <= 8
     assert result.gain.gain is None
     assert result.gain.reason is not None
     assert "give --admin-url" in result.gain.reason
-    assert result.duration_s < 8.5
+    assert result.duration_s < 30
     assert result.notes == []
 
 
