@@ -21,7 +21,7 @@ import aiohttp
 from browser.chromium_program import ChromiumProgram
 
 _START_TIMEOUT_S = 60.0
-_CALL_TIMEOUT_S = 30.0
+_CALL_TIMEOUT_S = 60.0
 _FLAGS = (
     "--headless",
     "--no-sandbox",  # root has none, and the pages are our own
@@ -103,7 +103,7 @@ class Page:
         assert isinstance(text, str)
         return text
 
-    async def until(self, condition: str, within_s: float = 20.0) -> None:
+    async def until(self, condition: str, within_s: float = 60.0) -> None:
         """Wait until the expression is true. TimeoutError, with the page, after `within_s`."""
         try:
             async with asyncio.timeout(within_s):

@@ -287,7 +287,7 @@ async def test_another_process_on_the_port_replaces_what_is_shown(page: Page, se
     await page.until("document.querySelector('#status').classList.contains('lost')")
     async with serve(admin_port=port) as served:
         served.source.current = many_replicas(served, 2)
-        await page.until(f"{IS_LIVE} && {NUM_ROWS} === 2", within_s=30)
+        await page.until(f"{IS_LIVE} && {NUM_ROWS} === 2", within_s=60)
         assert "replica-01" in await page.text("#replicas")
 
 
@@ -327,7 +327,7 @@ async def test_with_admin_keys_a_browser_logs_in_and_out(
         await page.until(f"{NUM_ROWS} === 1")
         assert await page.evaluate("document.cookie") == ""
         change_text(file, lambda _: "")  # the key is revoked
-        await page.until("location.pathname === '/dashboard/login'", within_s=30)
+        await page.until("location.pathname === '/dashboard/login'", within_s=60)
         change_text(file, lambda _: line)
         await asyncio.sleep(1.2)  # until the gateway has read it
         await page.type(join_key("readaaaa", SECRET))

@@ -55,7 +55,7 @@ class Fleet:
         for mock_vllm in self.mock_vllms:
             if mock_vllm.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):  # it may be dying
-                    HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=2)
+                    HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=20)
 
     def restore(self) -> None:
         """Clear faults, restart dead replicas, and wait until all are ready and idle."""
@@ -84,7 +84,7 @@ class Fleet:
 
     def _send_small_request(self, number: int) -> None:
         body = {"model": MODEL, "prompt": f"try {number}", "max_tokens": 8}
-        HTTP.post(f"{self.gateway.url}/v1/completions", json=body, timeout=10)
+        HTTP.post(f"{self.gateway.url}/v1/completions", json=body, timeout=60)
 
     def records(self) -> list[RequestRecord]:
         """The records of all replicas, of all processes of each."""
@@ -92,7 +92,7 @@ class Fleet:
             record for request_log in self.request_logs for record in read_request_log(request_log)
         ]
 
-    def ended_records(self, within_s: float = 10.0) -> list[RequestRecord]:
+    def ended_records(self, within_s: float = 60.0) -> list[RequestRecord]:
         """The records of all replicas, once every request of a running replica has ended.
 
         A replica writes the end of a request after its client has the answer. One that was killed
@@ -181,7 +181,7 @@ def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {name: {**config.get(name, {}), **changes.get(name, {})} for name in names}
 
 
-def wait_until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
+def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until the condition is true, checking every 20 ms."""
     deadline_s = time.monotonic() + within_s
     while not condition():

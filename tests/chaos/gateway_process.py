@@ -20,7 +20,7 @@ import httpx
 import psutil
 import yaml
 
-HTTP = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+HTTP = httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 """Shared by all queries of the tests: creating a client takes 30 ms."""
 _PROGRAM = """
 import asyncio, pathlib, signal
@@ -105,10 +105,10 @@ class GatewayProcess:
         file = self.log.with_name("tasks")
         file.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGUSR1)
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + 60
         while not file.exists() or not file.read_text():
             if time.monotonic() > deadline_s:
-                raise TimeoutError("the gateway did not write its number of tasks within 5 s")
+                raise TimeoutError("the gateway did not write its number of tasks within 60 s")
             time.sleep(0.02)
         return int(file.read_text())
 
@@ -159,7 +159,7 @@ def start_gateway(
         if process.poll() is None:
             process.send_signal(signal.SIGINT)  # without the lame-duck time of SIGTERM
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()

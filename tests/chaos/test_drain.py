@@ -28,7 +28,7 @@ async def test_requests_in_flight_are_completed() -> None:
         await asyncio.to_thread(wait_until, lambda: not fleet.gateway.accepts_connections())
         assert not sending.done(), "the gateway accepted connections until the last answer ended"
         assert find_errors(fleet, requests, await sending) == []
-        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 60) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -38,7 +38,7 @@ async def test_load_balancers_see_the_end_before_connections_are_refused(workers
     with running_fleet(1, "--tpot-ms", "20", config=config) as fleet:
         body = {"model": MODEL, "prompt": "x", "max_tokens": 4}
         url = f"{fleet.gateway.url}/v1/completions"
-        async with httpx.AsyncClient(timeout=10, trust_env=False) as kept_alive:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as kept_alive:
             before = await kept_alive.post(url, json=body)
             assert "connection" not in before.headers
             fleet.gateway.process.send_signal(signal.SIGTERM)
@@ -50,7 +50,7 @@ async def test_load_balancers_see_the_end_before_connections_are_refused(workers
         transcripts = await send_all(fleet, requests, name="lame-duck")
         assert find_errors(fleet, requests, transcripts) == []
         await asyncio.to_thread(wait_until, lambda: not fleet.gateway.accepts_connections())
-        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 60) == 0
 
 
 def _ready_status(fleet: Fleet) -> int:
@@ -60,7 +60,7 @@ def _ready_status(fleet: Fleet) -> int:
 async def test_ctrl_c_does_not_wait_for_load_balancers() -> None:
     with running_fleet(1, config={"server": {"lame_duck_s": 60}}) as fleet:
         fleet.gateway.process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 45) == 0
 
 
 async def test_requests_that_outlast_the_drain_end_with_an_error() -> None:
@@ -81,5 +81,5 @@ async def test_requests_that_outlast_the_drain_end_with_an_error() -> None:
         assert {transcript.ending for transcript in transcripts[4:]} == {Ending.REFUSED}
         codes = {transcript.error["code"] for transcript in transcripts if transcript.error}
         assert codes == {"server_stopping"}
-        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 60) == 0
         wait_until(lambda: all(record.ending is not None for record in fleet.records()))

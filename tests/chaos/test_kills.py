@@ -104,7 +104,7 @@ async def test_sigstop(fleet: Fleet, has_started: bool) -> None:
     errors = find_errors(fleet, requests, transcripts)
     fleet.mock_vllms[0].resume()
     assert errors == []
-    assert max(transcript.end_s - transcript.start_s for transcript in transcripts) < 20
+    assert max(transcript.end_s - transcript.start_s for transcript in transcripts) < 60
 
 
 async def test_an_engine_hangs_while_its_server_is_healthy(fleet: Fleet) -> None:

@@ -137,7 +137,7 @@ async def test_sigterm_completes_the_running_streams() -> None:
         await asyncio.to_thread(wait_until, lambda: not fleet.gateway.accepts_connections())
         assert not sending.done(), "the gateway accepted connections until the last answer ended"
         assert find_errors(fleet, requests, await sending) == []
-        assert await asyncio.to_thread(fleet.gateway.process.wait, 10) == 0
+        assert await asyncio.to_thread(fleet.gateway.process.wait, 60) == 0
         assert not any(worker.is_running() for worker in workers)
 
 

@@ -64,7 +64,7 @@ async def test_a_session_gives_the_expected_results(served: Served, client: Clie
     await wait_until(lambda: served.gateway.traffic.num_in_flight("r0") == 0)
 
 
-async def wait_until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
+async def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until the condition is true, checking every 5 ms."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for

@@ -131,7 +131,7 @@ class EngineHost:
     def control(self, **request: Any) -> dict[str, Any]:
         """One exchange on the control channel, from outside the engine's process."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10.0)
+            connection.settimeout(60.0)
             connection.connect(self._socket_path)
             connection.sendall(json.dumps(request).encode() + b"\n")
             answer: dict[str, Any] = json.loads(connection.makefile().readline())

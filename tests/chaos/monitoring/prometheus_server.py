@@ -88,13 +88,13 @@ def start_prometheus(
         )
     try:
         server = PrometheusServer(f"http://{address}")
-        wait_until(lambda: process.poll() is not None or server.is_ready(), within_s=30)
+        wait_until(lambda: process.poll() is not None or server.is_ready(), within_s=60)
         assert process.poll() is None, log.read_text()
         yield server
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

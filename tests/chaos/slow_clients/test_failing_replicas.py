@@ -27,7 +27,7 @@ ABOUT_ALL_BUFFERS = (1400, 1400, 1400, 1400, 700, 750, 800, 850, 900, 950, 1000,
 wait in the middle and some with their end."""
 FAR_MORE = (2500,) * 8
 """No replica can have sent these to their ends, however late the fault comes."""
-NUM_FAST, FAST_TOKENS = 8, 600
+NUM_FAST, FAST_TOKENS = 8, 1500
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def restart_replicas(fleet: Fleet) -> None:
         mock_vllm.terminate()
         mock_vllm.start()
         set_draining(fleet, index, is_draining=False)
-        fleet.gateway.wait_ready(len(fleet.mock_vllms), within_s=30)
+        fleet.gateway.wait_ready(len(fleet.mock_vllms), within_s=60)
 
 
 def set_draining(fleet: Fleet, index: int, *, is_draining: bool) -> None:

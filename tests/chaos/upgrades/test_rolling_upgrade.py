@@ -26,7 +26,7 @@ async def test_no_client_notices_a_rolling_upgrade(workers: int) -> None:
             fleet.gateway = await asyncio.to_thread(
                 stack.enter_context, successor_of(fleet, workers)
             )
-            assert await asyncio.to_thread(old.process.wait, 30) == 0
+            assert await asyncio.to_thread(old.process.wait, 60) == 0
             num_before = len(load.transcripts)
             await asyncio.to_thread(restart_replicas, fleet)
             assert len(load.transcripts) > num_before

@@ -64,7 +64,7 @@ class Stack:
         return await self.metric("num_requests_running", "num_requests_waiting")
 
     async def until_running(self, enough: Callable[[float], bool]) -> None:
-        for _ in range(1500):
+        for _ in range(3000):
             num = await self.num_running()
             if enough(num):
                 return
@@ -73,7 +73,7 @@ class Stack:
 
     async def until_draft_length(self, length: int) -> None:
         """Wait for the first step that was planned with this length."""
-        for _ in range(1500):
+        for _ in range(3000):
             shown = (await self.admin.get("/admin/governor")).json()["replicas"]["r0"]
             if shown["draft_length"] == length and not shown["reason"].startswith("as set"):
                 return
@@ -91,9 +91,9 @@ async def stack(vllm_server: VllmServer) -> AsyncIterator[Stack]:
     transport = httpx.AsyncHTTPTransport(uds=str(engine.socket))
     async with (
         serve_gateway(settings, OneReplica(replica)) as gateway,
-        httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-        httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
-        httpx.AsyncClient(base_url="http://engine", transport=transport) as direct,
+        httpx.AsyncClient(base_url=gateway.url, timeout=120) as http,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=120) as admin,
+        httpx.AsyncClient(base_url="http://engine", transport=transport, timeout=60) as direct,
     ):
         yield Stack(engine, http, admin, direct)
 

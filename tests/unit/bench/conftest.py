@@ -31,5 +31,5 @@ def threaded_server() -> Iterator[SimulatedServer]:
     yield simulated
     asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     loop.close()

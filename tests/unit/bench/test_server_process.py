@@ -85,7 +85,7 @@ async def test_a_second_interruption_kills_a_server_that_ignores_sigterm(
     (tmp_path / "ignores_sigterm").touch()
     is_ready = asyncio.Event()
     task = asyncio.create_task(hold(start, tmp_path, is_ready))
-    await asyncio.wait_for(is_ready.wait(), 20)
+    await asyncio.wait_for(is_ready.wait(), 60)
     process_id = int((tmp_path / "pid").read_text())
     task.cancel()
     await asyncio.sleep(0.1)

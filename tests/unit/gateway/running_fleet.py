@@ -45,7 +45,7 @@ class Running:
         states = {r.name: r.state for r in self.gateway.fleet.replicas()}
         return states.get(name)
 
-    async def until_state(self, name: str, state: str | None, within_s: float = 20.0) -> None:
+    async def until_state(self, name: str, state: str | None, within_s: float = 60.0) -> None:
         await until(lambda: self.state(name) == state, within_s)
 
 
@@ -61,7 +61,7 @@ async def running(
     settings = replace(SETTINGS, fleet=fleet, failures=failures)
     async with (
         serve_gateway(settings, local) as gateway,
-        httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-        httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+        httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
     ):
         yield Running(gateway, http, admin)

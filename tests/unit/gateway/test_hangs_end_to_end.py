@@ -26,7 +26,7 @@ async def gateway_over(
     source = FixedReplicas([Replica("r0", engine.url, MODEL, "ready", max_model_len=4096)])
     async with (
         serve_gateway(replace(SETTINGS, failures=failures), source, on_hung=hung.append) as gateway,
-        httpx.AsyncClient(base_url=gateway.url, timeout=20) as client,
+        httpx.AsyncClient(base_url=gateway.url, timeout=60) as client,
     ):
         yield client, hung
 

@@ -16,7 +16,7 @@ from unit.gateway.conftest import SETTINGS, FixedReplicas
 async def test_a_gateway_without_replicas_serves_health_and_an_empty_list() -> None:
     async with (
         serve_gateway(SETTINGS, FixedReplicas([])) as gateway,
-        httpx.AsyncClient(base_url=gateway.url) as http,
+        httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
     ):
         assert (await http.get("/health")).status_code == 200
         assert (await http.get("/ready")).status_code == 503

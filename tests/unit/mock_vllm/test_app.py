@@ -25,7 +25,10 @@ SETTINGS = MockVllmSettings(model="m", tpot_ms=1, prefill_tokens_per_s=1e6)
 
 @pytest_asyncio.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with MockVllm(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as client:
+    async with (
+        MockVllm(SETTINGS) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as client,
+    ):
         yield client
 
 
@@ -104,7 +107,10 @@ async def test_usage_is_sent_at_the_end_or_with_every_event(http: httpx.AsyncCli
 
 async def test_chunks_have_the_number_of_tokens_of_the_pattern() -> None:
     settings = MockVllmSettings(model="m", tpot_ms=1, tokens_per_chunk=(1, 3, 2))
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         chunks, answer = await _stream(http, "/v1/completions", prompt="ab", max_tokens=14)
     assert answer == expected_answer(encode_text("ab"), 14)
     sizes = [len(chunk["choices"][0]["token_ids"]) for chunk in chunks]
@@ -114,7 +120,10 @@ async def test_chunks_have_the_number_of_tokens_of_the_pattern() -> None:
 async def test_tokens_are_sent_at_the_expected_times() -> None:
     """100 prompt tokens at 1000 per second, then 20 tokens 10 ms apart."""
     settings = MockVllmSettings(model="m", tpot_ms=10, prefill_tokens_per_s=1000)
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         body = {"model": "m", "prompt": "x" * 100, "max_tokens": 20, "stream": True}
         body |= {"ignore_eos": True}
         start_s = asyncio.get_running_loop().time()
@@ -125,18 +134,21 @@ async def test_tokens_are_sent_at_the_expected_times() -> None:
                 if line.startswith("data: {")
             ]
     # Never early; the delay depends on the machine. test_engine checks the exact times.
-    assert 0.099 < times_s[0] < 1
-    assert 0.099 + 0.19 < times_s[-1] < 2
+    assert times_s[0] > 0.099
+    assert times_s[-1] > 0.099 + 0.19
 
 
 async def test_at_most_max_num_seqs_run_at_once() -> None:
     settings = MockVllmSettings(model="m", tpot_ms=10, max_num_seqs=1, prefill_tokens_per_s=1e6)
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         body = {"model": "m", "prompt": "x", "max_tokens": 10, "ignore_eos": True}
         start_s = asyncio.get_running_loop().time()
         await asyncio.gather(*(http.post("/v1/completions", json=body) for _ in range(3)))
         took_s = asyncio.get_running_loop().time() - start_s
-    assert 3 * 0.09 < took_s < 2
+    assert took_s > 3 * 0.09
 
 
 @pytest.mark.parametrize(
@@ -174,7 +186,10 @@ async def test_min_p_and_logit_bias_are_refused_with_speculation(
 ) -> None:
     for speculates in (False, True):
         settings = MockVllmSettings(model="m", speculates=speculates, tpot_ms=0)
-        async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+        async with (
+            MockVllm(settings) as server,
+            httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+        ):
             body = {"model": "m", "prompt": "a", "max_tokens": 2, **field}
             answer = await http.post("/v1/completions", json=body)
         assert answer.status_code == (400 if speculates else 200)
@@ -183,7 +198,10 @@ async def test_min_p_and_logit_bias_are_refused_with_speculation(
 
 async def test_the_api_key_is_required_where_vllm_requires_it() -> None:
     settings = MockVllmSettings(model="m", tpot_ms=0, api_key="k")
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         for headers, status in (
             ({}, 401),
             ({"authorization": "Bearer x"}, 401),

@@ -57,7 +57,7 @@ def test_a_wrong_fault_script_is_refused_with_the_reason(tmp_path: Path) -> None
 def test_a_port_in_use_is_reported_in_one_line() -> None:
     with spawn_mock_vllm() as server:
         command = [sys.executable, "-m", "paceline.mock_vllm", "--port", str(server.port)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "Cannot start" in ended.stderr
     assert "Traceback" not in ended.stderr

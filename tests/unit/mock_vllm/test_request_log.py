@@ -27,7 +27,7 @@ BODY = {"model": "m", "prompt": "abc", "max_tokens": 12, "temperature": 0}
 async def test_a_finished_request_is_recorded_with_its_tokens() -> None:
     async with (
         MockVllm(MockVllmSettings(model="m", tpot_ms=1)) as server,
-        httpx.AsyncClient(base_url=server.url) as http,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
     ):
         for stream in (True, False):
             body = BODY | {"stream": stream}
@@ -47,7 +47,7 @@ async def test_a_finished_request_is_recorded_with_its_tokens() -> None:
 async def test_the_record_has_the_seed_that_the_server_drew() -> None:
     async with (
         MockVllm(MockVllmSettings(model="m", tpot_ms=1, seed=3)) as server,
-        httpx.AsyncClient(base_url=server.url) as http,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
     ):
         answer = await http.post("/v1/completions", json=BODY | {"temperature": 1})
         (record,) = (await http.get("/mock_vllm/requests")).json()["records"]
@@ -65,7 +65,7 @@ async def test_a_client_that_disconnects_aborts_its_request(stream: bool, is_que
     settings = MockVllmSettings(model="m", tpot_ms=20, max_num_seqs=1, eos_every_tokens=0)
     async with (
         MockVllm(settings) as server,
-        httpx.AsyncClient(base_url=server.url) as http,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
     ):
         first = None
         if is_queued:

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +118,7 @@ def test_a_remote_replica_must_not_have_the_name_of_a_local_engine() -> None:
 
 
 def test_a_taken_port_exits_with_1_before_an_engine_starts(taken_port: int) -> None:
-    started_at_s = time.monotonic()
+    """No engine is reported, and none has begun a log."""
     result = subprocess.run(
         [
             *(sys.executable, "-c", "from paceline.cli import main; main()"),
@@ -128,11 +127,13 @@ def test_a_taken_port_exits_with_1_before_an_engine_starts(taken_port: int) -> N
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
+        env={**os.environ, "PACELINE_ENGINE__LOG_FOLDER": "logs"},
     )
     assert result.returncode == 1
     assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in result.stderr
-    assert time.monotonic() - started_at_s < 15
+    assert "engine-0" not in result.stderr
+    assert not Path("logs").exists()
 
 
 def start(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -205,6 +206,6 @@ def test_help_answers_without_the_heavy_parts() -> None:
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
     )
     assert result.returncode == 0, result.stderr

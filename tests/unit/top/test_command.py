@@ -131,7 +131,7 @@ class Terminal:
         self._descriptor = descriptor
         self._shown = b""
 
-    def wait_for(self, text: str, within_s: float = 30.0) -> None:
+    def wait_for(self, text: str, within_s: float = 60.0) -> None:
         """Read until the text has been shown since the last call."""
         end_s = time.monotonic() + within_s
         while text.encode() not in self._shown:
@@ -141,10 +141,10 @@ class Terminal:
 
     def drain(self) -> int:
         """Read what is left; the exit code."""
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + 60
         while self.process.poll() is None and time.monotonic() < end_s:
             self._read()
-        return self.process.wait(1)
+        return self.process.wait(60)
 
     def _read(self) -> bytes:
         """What is there within 0.1 s; nothing once the program has ended."""
@@ -212,7 +212,7 @@ def test_a_missing_update_brings_a_new_history(server: ScriptedServer) -> None:
     server.num_updates, server.skips_an_update = 2, True
     with in_terminal(server.url) as terminal:
         terminal.wait_for("live")
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + 60
         while server.num_streams < 2 and time.monotonic() < end_s:
             time.sleep(0.05)
         assert server.num_streams >= 2

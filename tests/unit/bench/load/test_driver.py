@@ -80,7 +80,7 @@ async def test_open_loop_keeps_sending_while_the_server_stalls(server: Simulated
     seen: list[RequestRecord] = []
     async with aiohttp.ClientSession() as session:
         client = StreamingClient(session, URL(server.url), None, 20.0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             records = await run_open_loop(
                 client, specs(8), offsets_s, time.perf_counter, seen.append
             )

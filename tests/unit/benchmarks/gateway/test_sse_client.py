@@ -35,7 +35,7 @@ async def pool_to(handler: Handler) -> AsyncIterator[Pool]:
 async def ask(pool: Pool) -> Exchange:
     ended: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
     pool.send(b"{}", ended.set_result, due_s=0.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await ended
 
 

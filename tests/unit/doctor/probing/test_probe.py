@@ -70,7 +70,7 @@ async def test_a_measured_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_ctrl_c_restores_the_policy() -> None:
     async with serving(GovernedGateway(slow_s=1.0)) as gateway:
         task = asyncio.create_task(_visit(gateway))
-        await asyncio.wait_for(gateway.off.wait(), 30)
+        await asyncio.wait_for(gateway.off.wait(), 60)
         assert gateway.draft_length == 0
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -115,7 +115,7 @@ async def test_ctrl_c_takes_a_fix_back(monkeypatch: pytest.MonkeyPatch) -> None:
         diagnosis = diagnose(visit)
         gateway.changed.clear()
         task = asyncio.create_task(fix_server(visit, diagnosis))
-        await asyncio.wait_for(gateway.changed.wait(), 30)
+        await asyncio.wait_for(gateway.changed.wait(), 60)
         assert gateway.policy == "goodput"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -178,7 +178,7 @@ async def test_ctrl_c_before_a_failed_restoration_is_critical(
     async with serving(_Locked(slow_s=1.0)) as gateway:
         visit = Visit(gateway.config())
         task = asyncio.create_task(visit_server(visit))
-        await asyncio.wait_for(gateway.off.wait(), 30)
+        await asyncio.wait_for(gateway.off.wait(), 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -191,7 +191,7 @@ async def test_a_change_by_another_ends_the_comparison_and_stays() -> None:
     async with serving(GovernedGateway(slow_s=0.05)) as gateway:
         visit = Visit(gateway.config(fixes=True))
         task = asyncio.create_task(visit_server(visit))
-        await asyncio.wait_for(gateway.off.wait(), 30)
+        await asyncio.wait_for(gateway.off.wait(), 60)
         gateway.draft_length = 5
         await task
         diagnosis = diagnose(visit)

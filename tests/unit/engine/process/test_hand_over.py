@@ -72,7 +72,7 @@ async def test_an_old_owner_does_not_restart_what_it_handed_over(folder: Path) -
         copy = os.dup(engine.guard_pipe)
         old.release()
         os.close(copy)  # the new owner ends the engine
-        await asyncio.wait_for(old_task, 10)
+        await asyncio.wait_for(old_task, 60)
     ((server, _),) = pids(folder)
     assert not is_alive(server)
 
@@ -94,7 +94,7 @@ async def test_an_engine_that_ends_at_the_moment_of_its_release_is_not_restarted
         os.kill(pids(folder)[0][0], signal.SIGKILL)
         await until(lambda: old.status.state == "down")
         old.release()
-        await asyncio.wait_for(old_task, 10)
+        await asyncio.wait_for(old_task, 60)
     assert len(pids(folder)) == 1
 
 

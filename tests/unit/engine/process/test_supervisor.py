@@ -49,7 +49,7 @@ def make_supervisor(
         served_name="fake",
         log=folder / "log" / "e.log",
         run_folder=run_folder or folder / "run",
-        start_timeout_s=20,
+        start_timeout_s=60,
     )
 
 
@@ -57,7 +57,7 @@ def make_supervisor(
 async def running(supervisor: EngineSupervisor) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(supervisor.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await supervisor.wait_ready()
         yield task
     finally:
@@ -79,7 +79,7 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-async def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, "the condition was not met in time"
@@ -291,7 +291,7 @@ asyncio.run(main())
     ((server, child),) = pids(folder)
     owner.kill()
     owner.wait()
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while is_alive(server) or is_alive(child) or (folder / "run").exists():
         assert time.monotonic() < deadline_s, "a process or the folder is left"
         time.sleep(0.02)

@@ -181,7 +181,7 @@ def test_no_thread_delays_the_end_of_the_engine(path: str) -> None:
         assert all(thread.daemon for thread in started)
     server.close()
     for thread in started:
-        thread.join(5.0)
+        thread.join(60.0)
         assert not thread.is_alive()
 
 

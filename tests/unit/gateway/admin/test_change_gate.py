@@ -21,7 +21,7 @@ async def test_closing_waits_for_changes_under_way_and_refuses_others() -> None:
         with pytest.raises(Refusal) as refused, gate.change():
             pass
         assert (refused.value.problem.status, refused.value.problem.retry_after_s) == (503, 1)
-    await asyncio.wait_for(closing, 20)
+    await asyncio.wait_for(closing, 60)
     gate.open()
     with gate.change():
         pass
@@ -31,7 +31,7 @@ async def test_a_change_that_fails_is_not_under_way() -> None:
     gate = ChangeGate()
     with pytest.raises(ZeroDivisionError), gate.change():
         raise ZeroDivisionError
-    await asyncio.wait_for(gate.close(), 20)
+    await asyncio.wait_for(gate.close(), 60)
 
 
 async def test_a_gate_may_be_closed_at_first() -> None:

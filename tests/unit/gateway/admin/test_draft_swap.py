@@ -119,7 +119,7 @@ async def swapping(
         settings = replace(settings, keys=replace(settings.keys, audit_file=audit_file))
     async with (
         serve_gateway(settings, engines, on_restart=engines.restart, drafts=engines) as gateway,
-        httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
     ):
         yield gateway, admin
 
@@ -273,7 +273,7 @@ async def test_an_engine_that_is_down_comes_first() -> None:
 async def test_a_gateway_without_engines_refuses() -> None:
     async with (
         serve_gateway(SETTINGS, Engines()) as gateway,
-        httpx.AsyncClient(base_url=gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
     ):
         assert (await admin.get("/admin/draft")).json() == {"replicas": [], "swap": None}
         answer = await swap(admin)

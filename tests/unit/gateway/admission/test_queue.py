@@ -71,7 +71,7 @@ async def test_a_wait_that_runs_out_is_refused_too() -> None:
             async with observed.slot(60.0):
                 pytest.fail("admitted")
         assert refused.value.reason is RefusalReason.WAITED_TOO_LONG
-        assert 0.04 < time.monotonic() - began_s < 1
+        assert 0.04 < time.monotonic() - began_s < 30  # its own deadline is 60 s away
         assert observed.queue.num_waiting == 0
     observed.assert_empty()
 
@@ -102,7 +102,7 @@ async def test_new_replicas_are_noticed() -> None:
         tasks = [observed.enter(order, name) for name in "ab"]
         await until(lambda: observed.length == 2)
         observed.num_slots = 3
-        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
     observed.assert_empty()
 
 
@@ -147,7 +147,7 @@ async def test_a_slot_given_to_a_request_that_is_then_cancelled_is_passed_on(
     else:
         await holder.__aexit__(None, None, None)
         tasks[0].cancel()
-    await asyncio.wait_for(tasks[1], 20)
+    await asyncio.wait_for(tasks[1], 60)
     assert order == ["b"]
     assert tasks[0].cancelled()
     observed.assert_empty()
@@ -171,7 +171,7 @@ async def test_any_order_of_events_keeps_the_counts() -> None:
         assert observed.queue.num_waiting == observed.length <= 40
         assert observed.queue.num_held <= 6
     observed.num_slots = 4
-    ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+    ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
     others = [end for end in ends if isinstance(end, Exception)]
     assert all(isinstance(end, Overloaded) for end in others)
     assert len(order) > 300

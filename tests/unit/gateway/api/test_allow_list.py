@@ -68,7 +68,7 @@ async def exchange(served: Served, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         writer.write(request)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await reader.read()
     except ConnectionResetError:
         return b""
@@ -89,7 +89,7 @@ class Connection:
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
         self._writer.write(head.encode("latin-1"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             start, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
             fields = dict(line.split(b": ", 1) for line in lines if line)
             if method != "HEAD":

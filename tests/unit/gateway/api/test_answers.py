@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def client_of(served: Served) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
-        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=0, timeout=10
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=0, timeout=60
     )
 
 

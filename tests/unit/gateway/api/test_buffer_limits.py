@@ -39,7 +39,7 @@ async def test_a_body_without_room_is_refused_before_it_is_sent(serve: Serve) ->
     async with serve(max_buffered_bytes=2 * MIB, max_body_bytes=8 * MIB) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
         writer.write(HEAD + b"content-length: 1000000\r\n\r\n{")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answer = await reader.readuntil(b"}}")
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 5\r\n" in answer
@@ -59,7 +59,7 @@ async def test_a_chunked_body_is_refused_when_the_room_ends(serve: Serve) -> Non
         for _ in range(60):
             writer.write(b"c350\r\n" + b" " * 50_000 + b"\r\n")
             await asyncio.sleep(0.001)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await answering).startswith(b"HTTP/1.1 503 ")
         writer.close()
         assert await buffered_bytes(served) == 0
@@ -69,7 +69,7 @@ async def test_what_waits_counts_until_it_is_answered(serve: Serve) -> None:
     async with serve(max_buffered_bytes=3 * REQUEST_BYTES, max_body_bytes=8 * MIB) as served:
         served.engine.mode = "hang"
         waiting = [
-            asyncio.create_task(served.http.post(CHAT, json=chat(), timeout=30)) for _ in range(2)
+            asyncio.create_task(served.http.post(CHAT, json=chat(), timeout=60)) for _ in range(2)
         ]
         await until(lambda: served.engine.num_begun == 2)
         assert await buffered_bytes(served) > 2 * REQUEST_BYTES
@@ -120,7 +120,7 @@ async def test_a_long_answer_counts_while_its_client_reads_it(serve: Serve) -> N
         writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
         await reader.readexactly(100)
         assert await buffered_bytes(served) > 8 * MIB
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while b"}]" not in await reader.read(100_000):
                 pass
         writer.close()
@@ -132,7 +132,7 @@ async def test_connections_beyond_the_limit_get_a_503(serve: Serve) -> None:
         url = httpx.URL(served.gateway.url)
         opened = [await asyncio.open_connection("127.0.0.1", url.port) for _ in range(3)]
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"too_many_connections" in answer
@@ -156,7 +156,7 @@ async def test_a_client_that_reads_too_slowly_is_dropped(serve: Serve, is_stream
             client.connect(("127.0.0.1", served.gateway.port))
             client.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
             client.setblocking(False)
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(45):
                 while not await served.outcomes():
                     with contextlib.suppress(BlockingIOError, ConnectionError):
                         client.recv(500)

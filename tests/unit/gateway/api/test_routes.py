@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def client_of(served: Served) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
-        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=0, timeout=10
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=0, timeout=60
     )
 
 
@@ -123,7 +123,7 @@ async def test_a_route_that_the_engine_lacks_is_a_404_and_not_retried(
     served.engine.mode = "refuse"
     served.engine.refusal = (status, error)
     client = openai.AsyncOpenAI(
-        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=2, timeout=10
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=2, timeout=60
     )
     with pytest.raises(openai.NotFoundError) as caught:
         await client.embeddings.create(model=MODEL, input="a")

@@ -174,13 +174,13 @@ def test_a_full_queue_drops_and_counts_without_waiting(
 
     def stick(text: str) -> str:
         is_stuck.set()
-        may_continue.wait(10)
+        may_continue.wait(60)
         return text
 
     monkeypatch.setattr(prompt_capture, "load_redaction", lambda name: stick)
     capture = start(redact="planted:stick")
     capture.offer(completion())
-    assert is_stuck.wait(10)
+    assert is_stuck.wait(60)
     for _ in range(MAX_WAITING + 1):
         capture.offer(completion())
     assert counted.results == [CaptureResult.QUEUE_FULL]

@@ -33,8 +33,8 @@ async def capturing(**settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, h
             serve_gateway(
                 replace(SETTINGS, capture=CaptureSettings(**settings)), FixedReplicas(replicas)
             ) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=20) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=20) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             yield http, admin
 

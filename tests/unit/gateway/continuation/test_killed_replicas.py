@@ -102,7 +102,7 @@ async def read_stream(
     """The whole stream; the replica that serves it is killed after this many events."""
     transcript = Transcript([], False, None)
     async with (
-        httpx.AsyncClient(base_url=gateway.url, timeout=20) as client,
+        httpx.AsyncClient(base_url=gateway.url, timeout=60) as client,
         client.stream("POST", path, json={**body, "stream": True}) as response,
     ):
         assert response.status_code == 200, await response.aread()
@@ -157,7 +157,7 @@ async def test_a_replica_of_another_revision_does_not_continue(
         transcript = await read_stream(gateway, "/v1/completions", body, pair[0], 7)
         assert transcript.error is not None
         assert not transcript.is_done
-        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as client:
             assert (await client.post("/v1/completions", json=body)).status_code == 200
 
 
@@ -242,7 +242,7 @@ async def test_a_request_whose_client_has_received_nothing_is_made_again(
     body = {**COMPLETION, "max_tokens": 60, "temperature": 0, "presence_penalty": 1}
     async with gateway_over(pair) as gateway:
         pair[0].stop()
-        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as client:
             asking = asyncio.create_task(
                 client.post("/v1/completions", json={**body, "stream": is_stream})
             )

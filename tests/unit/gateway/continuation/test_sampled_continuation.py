@@ -75,7 +75,7 @@ async def served() -> AsyncIterator[Served]:
         settings = replace(SETTINGS, failures=failures)
         async with (
             serve_gateway(settings, FixedReplicas(replicas)) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=20) as http,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
         ):
             yield Served(gateway, http)
 

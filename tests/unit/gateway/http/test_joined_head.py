@@ -76,7 +76,7 @@ async def test_the_first_read_of_an_answer_brings_its_body_too(served: Served) -
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
     try:
         writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             first = await reader.read(65536)
     finally:
         writer.close()
@@ -92,7 +92,7 @@ async def test_a_client_that_expects_100_continue_gets_it(served: Served) -> Non
             b"content-type: application/json\r\n"
             b"content-length: 2\r\nexpect: 100-continue\r\n\r\n"
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b"{}")
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")

@@ -31,7 +31,7 @@ class Pair:
 
     async def count(self, metric: str) -> float:
         """A value of the metrics page, given with its labels."""
-        async with httpx.AsyncClient(base_url=self.gateway.admin_url) as admin:
+        async with httpx.AsyncClient(base_url=self.gateway.admin_url, timeout=60) as admin:
             lines = (await admin.get("/metrics")).text.splitlines()
         (value,) = (line.removeprefix(metric) for line in lines if line.startswith(f"{metric} "))
         return float(value)
@@ -54,7 +54,7 @@ async def pair(failures: FailureSettings = FAILURES, **changes: Any) -> AsyncIte
             one,
             two,
             serve_gateway(replace(SETTINGS, failures=failures, **changes), source) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
         ):
             yield Pair(gateway, one, two, source, http)
 

@@ -82,7 +82,7 @@ async def test_a_request_that_trips_a_live_engine_is_not_sent_again_by_the_clien
     served.engine.mode = "refuse"
     served.engine.refusal = (500, vllm_error("list index out of range", 500))
     client = openai.AsyncOpenAI(
-        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=2, timeout=10
+        base_url=f"{served.gateway.url}/v1", api_key="unused", max_retries=2, timeout=60
     )
     with pytest.raises(openai.InternalServerError, match="likely to fail again"):
         await client.completions.create(model=MODEL, prompt="def f")

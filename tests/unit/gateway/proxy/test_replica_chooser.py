@@ -41,9 +41,11 @@ async def test_a_long_stream_survives_one_hang_of_every_replica() -> None:
         gateway = await stack.enter_async_context(
             serve_gateway(replace(SETTINGS, failures=failures, stall_timeout_s=0.4), source)
         )
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=gateway.url))
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=gateway.url, timeout=60)
+        )
         body = {"model": MODEL, "prompt": "a", "max_tokens": NUM_TOKENS, "temperature": 0}
-        answer = await client.post("/v1/completions", json={**body, "stream": True}, timeout=20)
+        answer = await client.post("/v1/completions", json={**body, "stream": True}, timeout=60)
     assert answer.text.endswith("data: [DONE]\n\n")
     expected = expected_answer(encode_text("a"), NUM_TOKENS, eos_every_tokens=0)
     assert text_in(answer.content) == expected.text

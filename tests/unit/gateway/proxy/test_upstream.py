@@ -22,7 +22,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 from unit.no_descriptors import no_descriptors
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 GONE = Replica("gone", "/run/r0.sock", "tiny", "ready")
 KEPT = Replica("kept", "http://host:8000", "tiny", "ready")
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

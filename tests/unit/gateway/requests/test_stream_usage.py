@@ -89,9 +89,9 @@ async def before_mock(**changes: Any) -> AsyncIterator[Service]:
         replica = Replica("r0", mock.url, MODEL, "ready", max_model_len=4096)
         async with (
             serve_gateway(SETTINGS, FixedReplicas([replica])) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-            httpx.AsyncClient(base_url=mock.url, timeout=30) as direct,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
+            httpx.AsyncClient(base_url=mock.url, timeout=60) as direct,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             yield Service(http, direct, admin)
 

@@ -43,7 +43,7 @@ class Running:
     async def until_completed(self, number: int) -> None:
         """Wait for the count, which rises shortly after the client has read the last byte."""
         name = 'paceline_requests_total{outcome="completed"}'
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (found := await self.metric(name)) != number:
                 assert found < number
                 await asyncio.sleep(0.05)
@@ -56,12 +56,12 @@ class Running:
         return await asyncio.gather(*(self.send(max_tokens) for _ in range(number)))
 
     async def until_ready(self) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (await self.http.get("/ready")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_removed(self) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (await self.admin.get("/admin/replicas")).json()["replicas"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -85,8 +85,8 @@ async def serving(folder: Path, *flags: str, **changes: object) -> AsyncIterator
         limits = httpx.Limits(max_keepalive_connections=0)
         async with (
             serve_gateway(settings, FixedReplicas([])) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30, limits=limits) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60, limits=limits) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             running = Running(gateway, mock_vllm, request_log, http, admin)
             await running.until_ready()

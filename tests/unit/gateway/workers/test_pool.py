@@ -22,8 +22,9 @@ from unit.gateway.workers.served import CHAT, serving
 
 
 async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--tpot-ms", "20") as it:
-        sending = [asyncio.create_task(it.send(max_tokens=50)) for _ in range(12)]
+    """Streams of four seconds, so that all are in flight at once on a busy machine too."""
+    async with serving(tmp_path, "--tpot-ms", "20", "--eos-every-tokens", "0") as it:
+        sending = [asyncio.create_task(it.send(max_tokens=200)) for _ in range(12)]
         await until(lambda: it.gateway.traffic.num_in_flight("r0") == 12)
         answer = (await it.admin.delete("/admin/replicas?name=r0")).json()
         assert answer == {"name": "r0", "state": "draining", "in_flight": 12}
@@ -49,17 +50,20 @@ async def test_a_hung_replica_is_reported_to_the_owner_of_the_engines(tmp_path: 
     failures = FailureSettings(
         silence_s=0.3, first_silence_s=0.3, max_attempts=1, max_open_s=30, replica_wait_s=0.01
     )
-    with spawn_mock_vllm("--model", "known", "--tpot-ms", "10") as mock_vllm:
+    flags = ("--model", "known", "--tpot-ms", "10", "--eos-every-tokens", "0")
+    with spawn_mock_vllm(*flags) as mock_vllm:
         fleet = FleetSettings(entries=(ReplicaEntry(url=mock_vllm.url, name="r0"),), warm_up=False)
         settings = replace(WORKERS, fleet=fleet, failures=failures)
         async with (
             serve_gateway(settings, FixedReplicas([]), on_hung=hung.append) as gateway,
-            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
-            httpx.AsyncClient(base_url=gateway.admin_url, timeout=30) as admin,
+            httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,
+            httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             await until(lambda: gateway.fleet.replicas()[0].state == "ready")
-            await asyncio.sleep(0.1)
-            body = chat(model="known", max_tokens=200, stream=True)
+            async with asyncio.timeout(60):  # until the worker of this connection knows it too
+                while not (await http.get("/v1/models")).json()["data"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            body = chat(model="known", max_tokens=2000, stream=True)
             sending = asyncio.create_task(http.post(CHAT, json=body))
             await until(lambda: gateway.traffic.num_in_flight("r0") == 1)
             mock_vllm.stop()

@@ -51,14 +51,14 @@ async def test_each_worker_serves(it: Running) -> None:
 
 
 async def test_workers_share_the_slots_of_a_replica(it: Running, num_before: int) -> None:
-    """Four slots in all, not four for each worker."""
-    assert await it.send_many(24, max_tokens=10) == [200] * 24
+    """Four slots in all, not four for each worker. Half a second each, so that all are in use."""
+    assert await it.send_many(24, max_tokens=50) == [200] * 24
     assert most_at_once(new_records(it, num_before)) == 4
 
 
 async def test_workers_count_every_choice_of_a_request(it: Running, num_before: int) -> None:
     """Four slots hold two requests with two choices each, wherever they arrive."""
-    body = chat(model="known", max_tokens=10, n=2, temperature=1)
+    body = chat(model="known", max_tokens=40, n=2, temperature=1)
     answers = await asyncio.gather(*(it.http.post(CHAT, json=body) for _ in range(12)))
     assert [answer.status_code for answer in answers] == [200] * 12
     assert most_at_once(new_records(it, num_before)) == 2
@@ -69,7 +69,7 @@ async def test_a_worker_that_gets_all_requests_uses_all_slots(it: Running, num_b
     idle.suspend()
     connections = [await connect(it.gateway) for _ in range(12)]  # the other one accepts them
     idle.resume()
-    body = json.dumps(chat(model="known", max_tokens=20, stream=True)).encode()
+    body = json.dumps(chat(model="known", max_tokens=50, stream=True)).encode()
     for _, writer in connections:
         writer.write(
             b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"

@@ -37,7 +37,7 @@ async def test_the_first_signal_ends_the_start(tmp_path: Path, number: signal.Si
     for worker in workers():
         worker.suspend()
     os.kill(os.getpid(), number)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await running
     assert workers() == []
     assert messages == [("paceline", "stopping")]

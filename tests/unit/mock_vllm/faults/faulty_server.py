@@ -22,7 +22,7 @@ BODY = {"model": "m", "prompt": "abc", "max_tokens": 20, "temperature": 0, "retu
 async def serving(*faults: Fault) -> AsyncIterator[httpx.AsyncClient]:
     async with (
         MockVllm(SETTINGS, faults=faults) as server,
-        httpx.AsyncClient(base_url=server.url, timeout=5) as http,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
     ):
         yield http
 
@@ -30,13 +30,13 @@ async def serving(*faults: Fault) -> AsyncIterator[httpx.AsyncClient]:
 async def read_stream(http: httpx.AsyncClient, **body: Any) -> tuple[str, str]:
     """Read a stream: return its text and how it ended: done, end, broken or silent.
 
-    `end` is a complete body without [DONE]; `silent` is no end within 0.5 s.
+    `end` is a complete body without [DONE]; `silent` is no end within 2 s.
     """
     text = ""
     request = {**BODY, "stream": True, **body}
     try:
         async with (
-            asyncio.timeout(0.5),
+            asyncio.timeout(2),
             http.stream("POST", "/v1/completions", json=request) as answer,
         ):
             async for part in answer.aiter_text():

@@ -31,10 +31,10 @@ async def test_health_is_answered_during_a_hang_and_not_during_a_freeze() -> Non
         assert (await http.get("/health")).status_code == 200
         await http.delete("/mock_vllm/faults")
         assert (await read_stream(http))[1] == "done"
-        await http.post("/mock_vllm/faults", json=[{"kind": "freeze", "duration_s": 0.3}])
+        await http.post("/mock_vllm/faults", json=[{"kind": "freeze", "duration_s": 1.5}])
         with pytest.raises(httpx.ReadTimeout):
             await http.get("/health", timeout=0.1)
-        assert (await http.get("/health", timeout=5)).status_code == 200
+        assert (await http.get("/health", timeout=60)).status_code == 200
 
 
 async def test_a_stream_continues_completely_after_a_hang() -> None:
@@ -53,9 +53,12 @@ async def test_the_request_that_triggers_a_freeze_is_held_too() -> None:
 
 
 async def test_connections_are_refused_and_later_accepted_on_the_same_port() -> None:
-    async with MockVllm(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as http:
-        await http.post("/mock_vllm/faults", json=[{"kind": "refuse", "duration_s": 0.3}])
-        async with httpx.AsyncClient(base_url=server.url) as other:
+    async with (
+        MockVllm(SETTINGS) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
+        await http.post("/mock_vllm/faults", json=[{"kind": "refuse", "duration_s": 1.5}])
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as other:
             with pytest.raises(httpx.ConnectError):
                 await other.get("/health")
             assert (await http.get("/health")).status_code == 200  # an open connection
@@ -63,7 +66,7 @@ async def test_connections_are_refused_and_later_accepted_on_the_same_port() -> 
 
 
 async def _status_when_accepted(http: httpx.AsyncClient) -> int:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(httpx.ConnectError):
                 return (await http.get("/health")).status_code
@@ -118,7 +121,7 @@ def test_a_fault_is_added_to_a_running_process() -> None:
 
 async def test_a_fault_is_added_after_its_delay() -> None:
     start_s = asyncio.get_running_loop().time()
-    async with serving(Fault(FaultKind.STATUS, after_s=0.3)) as http, asyncio.timeout(10):
+    async with serving(Fault(FaultKind.STATUS, after_s=0.3)) as http, asyncio.timeout(60):
         while not (await http.get("/mock_vllm/faults")).json()["faults"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert asyncio.get_running_loop().time() - start_s >= 0.3

@@ -17,7 +17,10 @@ PAGE = "/admin/governor"
 @pytest_asyncio.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     settings = MockVllmSettings(speculation=Speculation(2, (0.9, 0.5)))
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as client:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as client,
+    ):
         yield client
 
 
@@ -47,5 +50,5 @@ async def test_other_changes_are_refused_and_change_nothing(
 
 
 async def test_a_server_without_speculation_has_no_governor() -> None:
-    async with MockVllm() as server, httpx.AsyncClient(base_url=server.url) as client:
+    async with MockVllm() as server, httpx.AsyncClient(base_url=server.url, timeout=60) as client:
         assert (await client.get(PAGE)).status_code == 404

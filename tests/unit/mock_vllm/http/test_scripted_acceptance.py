@@ -29,7 +29,10 @@ async def chunk_sizes(settings: MockVllmSettings, **body: Any) -> list[int]:
         "return_token_ids": True,
         **body,
     }
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         answer = await http.post("/v1/completions", json=request)
         assert answer.status_code == 200, answer.text
     events = [httpx.Response(200, content=e[6:]) for e in answer.text.split("\n\n")[:-2]]
@@ -63,7 +66,10 @@ async def test_without_speculation_rates_are_ignored_as_by_vllm() -> None:
     ],
 )
 async def test_wrong_rates_are_refused(rates: object, message: str) -> None:
-    async with MockVllm(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(SETTINGS) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         xargs = {"synthetic_acceptance_rates": rates}
         answer = await http.post(
             "/v1/completions", json={"model": "mock_vllm", "prompt": "a", "vllm_xargs": xargs}

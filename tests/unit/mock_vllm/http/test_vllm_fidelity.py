@@ -34,7 +34,10 @@ _EQUAL_HEADERS = ("content-type", "server", "transfer-encoding", "allow", "vary"
 
 
 async def _send(request: RecordedRequest) -> httpx.Response:
-    async with MockVllm(SETTINGS) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(SETTINGS) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         content = request.raw if request.body is None else json.dumps(request.body).encode()
         headers = {"content-type": request.content_type} if content is not None else {}
         return await http.request(request.method, request.path, content=content, headers=headers)

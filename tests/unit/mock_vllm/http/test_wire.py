@@ -48,7 +48,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         writer.write(_request("/none"))
         read = b""
         while read.count(b"HTTP/1.1 ") < 3:
-            read += await asyncio.wait_for(reader.read(65536), 20)
+            read += await asyncio.wait_for(reader.read(65536), 60)
         positions = [read.index(part) for part in (b"text_completion", b"0.32.0", b"404 Not Found")]
         assert positions == sorted(positions)
 
@@ -58,19 +58,19 @@ async def test_a_request_may_arrive_byte_by_byte() -> None:
         for byte in _request("/tokenize", {"prompt": "ab"}):
             writer.write(bytes((byte,)))
             await asyncio.sleep(0)
-        assert b"200 OK" in await asyncio.wait_for(reader.readline(), 20)
+        assert b"200 OK" in await asyncio.wait_for(reader.readline(), 60)
 
 
 async def test_connection_close_closes_the_connection() -> None:
     async with _connected() as (reader, writer):
         writer.write(_request("/health", None, "connection: close"))
-        assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 200 OK")
+        assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 200 OK")
 
 
 async def test_invalid_http_is_answered_with_400_and_closes_the_connection() -> None:
     async with _connected() as (reader, writer):
         writer.write(b"hello\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 400")
+        assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 400")
 
 
 async def test_100_continue_is_sent_before_the_body_arrives() -> None:
@@ -79,10 +79,10 @@ async def test_100_continue_is_sent_before_the_body_arrives() -> None:
             b"\r\n\r\n"
         )
         writer.write(head + b"\r\n\r\n")
-        assert await asyncio.wait_for(reader.readline(), 20) == b"HTTP/1.1 100 Continue\r\n"
+        assert await asyncio.wait_for(reader.readline(), 60) == b"HTTP/1.1 100 Continue\r\n"
         writer.write(body)
         await reader.readline()
-        assert b"200 OK" in await asyncio.wait_for(reader.readline(), 20)
+        assert b"200 OK" in await asyncio.wait_for(reader.readline(), 60)
 
 
 async def test_a_client_that_does_not_read_gets_the_tokens_of_that_time_as_one_event() -> None:
@@ -92,7 +92,10 @@ async def test_a_client_that_does_not_read_gets_the_tokens_of_that_time_as_one_e
         model="m", tpot_ms=0, eos_every_tokens=0, max_model_len=100_000, max_num_seqs=1
     )
     body |= {"return_token_ids": True, "max_tokens": 30_000}
-    async with MockVllm(settings) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.setblocking(False)
@@ -107,7 +110,7 @@ async def test_a_client_that_does_not_read_gets_the_tokens_of_that_time_as_one_e
         assert b'finished_reason="length",model_name="m"} 1.0' in metrics
         read = bytearray()
         while not read.endswith(b"\r\n0\r\n\r\n"):
-            read += await asyncio.wait_for(reader.read(2**20), 5)
+            read += await asyncio.wait_for(reader.read(2**20), 60)
         writer.close()
     ids: list[int] = []
     sizes = []
@@ -124,7 +127,7 @@ async def test_a_unix_socket_is_opened_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with MockVllm(SETTINGS, socket_path=path) as server:
         transport = httpx.AsyncHTTPTransport(uds=str(path))
-        async with httpx.AsyncClient(base_url=server.url, transport=transport) as http:
+        async with httpx.AsyncClient(base_url=server.url, transport=transport, timeout=60) as http:
             assert (await http.get("/health")).status_code == 200
             await http.post("/mock_vllm/faults", json=[{"kind": "reset", "route": "health"}])
             with pytest.raises(httpx.HTTPError):

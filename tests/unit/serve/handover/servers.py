@@ -26,7 +26,7 @@ from paceline.serve.plan import ServePlan, make_plan
 from paceline.serve.run import serve
 from unit.engine.process.test_supervisor import FAKE
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 @dataclass

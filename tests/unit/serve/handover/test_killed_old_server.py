@@ -35,7 +35,7 @@ async def test_only_the_engines_that_were_not_handed_over_end_with_it(
     old = start(script)
     assert old.stdout is not None
     try:
-        line = await asyncio.wait_for(asyncio.to_thread(old.stdout.readline), 30)
+        line = await asyncio.wait_for(asyncio.to_thread(old.stdout.readline), 60)
         port, admin_port = map(int, line.split())
         taken = await asyncio.to_thread(TakeOver.begin, "127.0.0.1", port)
         assert taken is not None

@@ -81,7 +81,7 @@ async def test_after_released_the_new_process_owns_and_says_so() -> None:
             await asyncio.sleep(0)
             assert not waiting.done()
             old.connection.close()
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
 
 
 @pytest.mark.parametrize("moment", ["before Take", "before Released", "after Released"])

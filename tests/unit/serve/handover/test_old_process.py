@@ -74,14 +74,14 @@ class NewProcess:
 
 
 async def drain_status(server: Server) -> int:
-    async with httpx.AsyncClient(base_url=server.gateway.admin_url) as admin:
+    async with httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=60) as admin:
         change = {"name": "far", "draining": True}
         return (await admin.patch("/admin/replicas", json=change)).status_code
 
 
 async def assert_continues(server: Server) -> None:
     """It accepts changes, and can still be taken over from."""
-    async with httpx.AsyncClient(base_url=server.gateway.url) as http:
+    async with httpx.AsyncClient(base_url=server.gateway.url, timeout=60) as http:
         ready = await http.get("/ready")
     assert (ready.status_code, "connection" in ready.headers) == (200, False)
     assert await drain_status(server) == 200
@@ -149,7 +149,7 @@ async def test_a_process_that_hangs_before_it_owns_loses_the_engines(
         await asyncio.sleep(0.3)
         assert not old.task.done()
         new.connection.send(Owned())
-        await asyncio.wait_for(old.task, 10)
+        await asyncio.wait_for(old.task, 60)
         ((engine, _),) = pids(folder)
         assert is_alive(engine)
         new.end()
@@ -178,7 +178,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
     """While it serves on, while it completes its requests, and by its end."""
     async with (
         serving(plan_for(folder / "a", remote.url)) as old,
-        httpx.AsyncClient(base_url=old.gateway.url) as http,
+        httpx.AsyncClient(base_url=old.gateway.url, timeout=60) as http,
     ):
         await until(lambda: old.states()["far"] == "ready")
         new = NewProcess(old)
@@ -187,11 +187,11 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
         if moment == "drain":
             remote.mode = "hang"
             body = {"model": "tiny", "prompt": "x"}
-            sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=30))
+            sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=60))
             await until(lambda: old.gateway.traffic.num_in_flight("far") == 1)
         os.kill(os.getpid(), signal.SIGTERM)
         if moment == "ended":
-            await asyncio.wait_for(old.task, 10)
+            await asyncio.wait_for(old.task, 60)
             with pytest.raises(HandOverBroken):
                 await new.take(is_prepared=True)
             assert new.bind()
@@ -203,7 +203,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
             new.connection.send(Owned())
             if sending is not None:
                 sending.cancel()
-            await asyncio.wait_for(old.task, 10)
+            await asyncio.wait_for(old.task, 60)
         ((engine, _),) = pids(folder)
         assert is_alive(engine)
         new.end()

@@ -26,7 +26,7 @@ async def test_changes_after_the_offer_reach_the_new_server(
         FakeRemote() as early,
         FakeRemote() as late,
         serving(plan_for(folder / "a", remote.url)) as old,
-        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=old.gateway.admin_url, timeout=60) as admin,
     ):
         await admin.post("/admin/replicas", json={"url": early.url, "name": "early"})
         await admin.patch("/admin/replicas", json={"name": "far", "draining": True})
@@ -54,18 +54,18 @@ async def test_a_restart_waits_until_the_old_server_has_completed_its_requests(
     """The engine serves until then. During the restart, nothing can be taken over."""
     async with (
         serving(plan_for(folder / "a", remote.url)) as old,
-        httpx.AsyncClient(base_url=old.gateway.url) as http,
+        httpx.AsyncClient(base_url=old.gateway.url, timeout=60) as http,
     ):
         await until(lambda: old.states()["far"] == "ready")
         remote.mode = "hang"  # after the warm-up
         body = {"model": "tiny", "prompt": "x"}
-        sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=30))
+        sending = asyncio.create_task(http.post("/v1/completions", json=body, timeout=60))
         await until(lambda: old.gateway.traffic.num_in_flight("far") == 1)
         remote.mode = "answer"
         taken = await begin(old)
         async with (
             serving(plan_for(folder / "b", remote.url, old.ports), taken) as new,
-            httpx.AsyncClient(base_url=new.gateway.admin_url) as admin,
+            httpx.AsyncClient(base_url=new.gateway.admin_url, timeout=60) as admin,
         ):
             assert (await admin.patch("/admin/replicas", json=RESTART)).status_code == 202
             again = await admin.patch("/admin/replicas", json=RESTART)
@@ -76,7 +76,7 @@ async def test_a_restart_waits_until_the_old_server_has_completed_its_requests(
             with pytest.raises(TakeOverFailed, match="engine-0 is being restarted"):
                 await begin(new)
             sending.cancel()
-            await asyncio.wait_for(old.task, 10)
+            await asyncio.wait_for(old.task, 60)
             await until(lambda: len(pids(folder)) == 2)
             await until(lambda: new.states()["engine-0"] == "ready")
             (await begin(new)).close()
@@ -89,7 +89,7 @@ async def test_a_restart_that_begins_after_the_offer_refuses_the_new_server(
     """The old server continues, and an engine that an operator has drained stays drained."""
     async with (
         serving(plan_for(folder / "a", remote.url)) as old,
-        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=old.gateway.admin_url, timeout=60) as admin,
     ):
         taken = await begin(old)
         drain = {"name": "engine-0", "draining": True}
@@ -109,7 +109,7 @@ async def test_a_restart_that_begins_after_the_offer_refuses_the_new_server(
 
 async def test_a_remote_replica_is_not_restarted_here(folder: Path, remote: FakeRemote) -> None:
     async with serving(plan_for(folder / "a", remote.url)) as server:
-        async with httpx.AsyncClient(base_url=server.gateway.admin_url) as admin:
+        async with httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=60) as admin:
             answers: list[Any] = [
                 await admin.patch("/admin/replicas", json={"name": name, "restart": restart})
                 for name, restart in (("far", True), ("nobody", True), ("engine-0", False))

@@ -29,14 +29,14 @@ def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def drafts(server: Server) -> list[str]:
     """What the engines run with."""
-    async with httpx.AsyncClient(base_url=server.gateway.admin_url) as admin:
+    async with httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=60) as admin:
         shown = (await admin.get("/admin/draft")).json()["replicas"]
     return [one["draft"] for one in shown]
 
 
 async def swap(server: Server, draft: str, **more: object) -> dict[str, Any]:
     """The swap once it has ended."""
-    async with httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=30) as admin:
+    async with httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=60) as admin:
         answer = await admin.post("/admin/draft", json={"draft": draft, **more})
         assert answer.status_code == 202, answer.text
         await until(lambda: not server.gateway.is_swapping_draft, within_s=60)
@@ -65,7 +65,7 @@ async def test_an_engine_that_does_not_start_gets_its_draft_back(
 ) -> None:
     async with (
         serving(swappable(plan_for(folder / "a", remote.url, num_engines=2))) as server,
-        httpx.AsyncClient(base_url=server.gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=server.gateway.admin_url, timeout=60) as admin,
     ):
         refused = await admin.post("/admin/draft", json={"draft": "unfit"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "draft_refused")
@@ -88,7 +88,7 @@ async def test_the_next_server_restarts_its_engines_with_the_swapped_draft(
         plan = swappable(plan_for(folder / "b", remote.url, old.ports))
         async with (
             serving(plan, taken) as new,
-            httpx.AsyncClient(base_url=new.gateway.admin_url) as admin,
+            httpx.AsyncClient(base_url=new.gateway.admin_url, timeout=60) as admin,
         ):
             assert await drafts(new) == ["new"]
             restart = {"name": "engine-0", "restart": True}
@@ -125,7 +125,7 @@ async def test_nothing_is_taken_over_during_a_swap(
     monkeypatch.setattr(draft_roll, "DRAFT_WATCH_S", 1000.0)
     async with (
         serving(swappable(plan_for(folder / "a", remote.url))) as old,
-        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=old.gateway.admin_url, timeout=60) as admin,
     ):
         taken = await begin(old)
         body = {"draft": "new", "allow_outage": True}

@@ -27,7 +27,7 @@ async def test_a_new_server_continues_with_engines_governors_and_replicas(
     async with (
         FakeRemote() as added,
         serving(plan_for(folder / "a", remote.url)) as old,
-        httpx.AsyncClient(base_url=old.gateway.admin_url) as admin,
+        httpx.AsyncClient(base_url=old.gateway.admin_url, timeout=60) as admin,
     ):
         add = {"url": added.url, "name": "added", "key": "s3cret"}
         assert (await admin.post("/admin/replicas", json=add)).status_code == 201
@@ -40,7 +40,7 @@ async def test_a_new_server_continues_with_engines_governors_and_replicas(
         assert changed.status_code == 200, changed.text
         taken = await begin(old)
         async with serving(plan_for(folder / "b", remote.url, old.ports), taken) as new:
-            await asyncio.wait_for(old.task, 10)
+            await asyncio.wait_for(old.task, 60)
             assert new.states() == expected
             assert new.ports == old.ports
             ((engine, _),) = pids(folder)
@@ -75,7 +75,7 @@ async def test_settings_that_an_adopted_engine_does_not_have_are_named(
     async with serving(plan_for(folder / "a", remote.url)) as first:
         taken = await begin(first)
         async with serving(plan_for(folder / "b", remote.url, first.ports), taken) as second:
-            await asyncio.wait_for(first.task, 10)
+            await asyncio.wait_for(first.task, 60)
             assert "engine-0 continues as it was started" not in caplog.text
             taken_again = await begin(second)
             monkeypatch.setenv("HF_TOKEN", "n3w")
@@ -88,7 +88,7 @@ async def test_settings_that_an_adopted_engine_does_not_have_are_named(
             )
             plan = replace(plan, engines=(replace(engine, command=command),))
             async with serving(plan, taken_again):
-                await asyncio.wait_for(second.task, 10)
+                await asyncio.wait_for(second.task, 60)
         for one in (taken, taken_again):
             one.close()
     assert "other values of --max-num-seqs, HF_TOKEN, OMP_NUM_THREADS." in caplog.text
@@ -108,7 +108,7 @@ async def test_a_server_continues_if_its_successor_fails_before_it_serves(
             async with serving(replace(plan, gateway=unusable), taken):
                 pass
         taken.close()
-        async with httpx.AsyncClient(base_url=old.gateway.url) as http:
+        async with httpx.AsyncClient(base_url=old.gateway.url, timeout=60) as http:
             ready = await http.get("/ready")
         assert (ready.status_code, "connection" in ready.headers) == (200, False)
         assert not old.task.done()
@@ -129,7 +129,7 @@ async def test_an_engine_of_another_model_is_left_to_the_old_server(
         taken = await begin(old)
         plan = plan_for(folder / "b", remote.url, old.ports, served_name="other")
         async with serving(plan, taken) as new:
-            await asyncio.wait_for(old.task, 20)
+            await asyncio.wait_for(old.task, 60)
             (first, _), (second, _) = pids(folder)
             assert (is_alive(first), is_alive(second)) == (False, True)
             assert new.states()["engine-0"] == "ready"

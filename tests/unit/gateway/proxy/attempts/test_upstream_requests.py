@@ -23,7 +23,7 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
 from unit.gateway.conftest import until
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
