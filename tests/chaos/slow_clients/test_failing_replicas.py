@@ -25,8 +25,8 @@ from chaos.slow_clients.slow_reader import SlowReader
 ABOUT_ALL_BUFFERS = (1400, 1400, 1400, 1400, 700, 750, 800, 850, 900, 950, 1000, 1050)
 """Tokens of the answers. About 800 fit into the buffers between gateway and client, so some streams
 wait in the middle and some with their end."""
-FAR_MORE = (2500,) * 8
-"""No replica can have sent these to their ends, however late the fault comes."""
+FAR_MORE = (3800,) * 8
+"""No replica can have sent these to their ends before 3.8 s, and the fault comes after 1.4 s."""
 NUM_FAST, FAST_TOKENS = 8, 1500
 
 
@@ -58,6 +58,7 @@ async def waiting_streams(fleet: Fleet, name: str, lengths: Sequence[int]) -> li
     ]
     for stream in streams:
         await stream.reader.send()
+    await asyncio.to_thread(wait_until, lambda: fleet.num_started(name) == len(streams))
     await asyncio.sleep(1.4)  # the replicas send some 1,400 tokens
     return streams
 
