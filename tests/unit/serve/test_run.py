@@ -59,7 +59,7 @@ async def serving(plan: ServePlan) -> AsyncIterator[httpx.AsyncClient]:
         serve(plan, on_progress=lambda *_: None, on_ready=ready.set_result)
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             gateway = await ready
             async with httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin:
                 yield admin
