@@ -43,8 +43,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
         gateway=GatewaySettings(port=0, admin_port=0),
         engines=(EnginePlan("engine-0", command),),
         served_name="fake",
-        start_timeout_s=20,
-        max_restart_delay_s=60,
+        start_timeout_s=60,
+        max_restart_delay_s=600,
         log_folder=folder / "log",
         run_folder=folder / "run",
         reasons=(),
@@ -99,8 +99,8 @@ async def test_governor_changes_are_restored_when_the_engine_restarts(plan: Serv
 async def test_a_restart_by_an_operator_waits_for_nothing(
     plan: ServePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a failure the engine would be down for a minute."""
-    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 60.0)
+    """After a failure the engine would be down for ten minutes."""
+    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 600.0)
     async with serving(plan) as admin:
         restart = {"name": "engine-0", "restart": True}
         answer = await admin.patch("/admin/replicas", json=restart)

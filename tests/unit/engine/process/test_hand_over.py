@@ -35,7 +35,7 @@ def adopter_of(
         served_name="fake",
         log=engine.log,
         run_folder=run_folder,
-        start_timeout_s=20,
+        start_timeout_s=60,
         adopted=replace(engine, guard_pipe=os.dup(engine.guard_pipe)),
     )
 

@@ -50,6 +50,7 @@ def make_supervisor(
         log=folder / "log" / "e.log",
         run_folder=run_folder or folder / "run",
         start_timeout_s=60,
+        max_restart_delay_s=600,
     )
 
 
@@ -143,7 +144,7 @@ async def test_restarts_that_were_asked_for_have_no_delay_and_failures_keep_thei
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as two swaps of the draft within a minute."""
-    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 60.0)
+    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 600.0)
     async with running(supervisor := make_supervisor(folder)):
         for number in (1, 2):
             supervisor.restart("an operator restarts it", is_planned=True)
@@ -152,7 +153,7 @@ async def test_restarts_that_were_asked_for_have_no_delay_and_failures_keep_thei
         assert supervisor.status.num_planned_restarts == 2
         assert "Its last errors" not in caplog.text
         supervisor.restart("its streams stood still")
-        await until(lambda: "restarting in 60.0 s" in caplog.text)
+        await until(lambda: "restarting in 600.0 s" in caplog.text)
         assert supervisor.status.state == "down"
         assert supervisor.status.num_planned_restarts == 2
 
