@@ -48,7 +48,9 @@ def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object
     for status in fleet.statuses():
         described = _describe(status, num_in_flight, now_s)
         load = loads.get(status.replica.name)
-        described["load"] = None if load is None else asdict(load)
+        figures = {} if load is None else asdict(load)
+        figures.pop("activity", None)  # only changes of it mean something
+        described["load"] = figures or None
         rates = signals.get(status.replica.name, _NO_SIGNALS)
         described["accepted_fraction"] = rates.accepted_fraction
         described["seconds_per_token"] = rates.seconds_per_token

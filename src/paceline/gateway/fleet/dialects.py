@@ -41,6 +41,10 @@ class LoadNames:
     prefix_hit_fraction: tuple[Series | CounterRatio, ...] = ()
     num_preemptions: tuple[Series, ...] = ()
     generation_tokens_total: tuple[Series, ...] = ()
+    activity: tuple[Series, ...] = ()
+    """Metrics of which at least one changes while the engine works; the first must be on the page.
+    Empty for servers that count a request's tokens only when it ends: they would seem to hang
+    during every long answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,13 @@ _VLLM = Dialect(
         ),
         num_preemptions=(Series("vllm:num_preemptions_total"),),
         generation_tokens_total=(Series("vllm:generation_tokens_total"),),
+        # the use of the KV cache shows that a long prompt is computed, piece by piece
+        activity=(
+            Series("vllm:generation_tokens_total"),
+            Series("vllm:kv_cache_usage_perc"),
+            Series("vllm:gpu_cache_usage_perc"),
+            Series("vllm:num_preemptions_total"),
+        ),
     ),
     counters=CounterNames(
         generation_tokens=(Series("vllm:generation_tokens_total"),),
@@ -115,6 +126,11 @@ _SGLANG = Dialect(
         kv_usage_fraction=(Series("sglang:token_usage"),),
         prefix_hit_fraction=(Series("sglang:cache_hit_rate"),),
         generation_tokens_total=(Series("sglang:generation_tokens_total"),),
+        activity=(Series("sglang:realtime_tokens_total"),),
+    ),
+    counters=CounterNames(
+        generation_tokens=(Series("sglang:inter_token_latency_seconds_count"),),
+        inter_token_s=(Series("sglang:inter_token_latency_seconds_sum"),),
     ),
     # sglang #30917: completions can stream token ids, chat completions refuse the field
     token_id_paths=frozenset({COMPLETIONS_PATH}),
@@ -170,6 +186,13 @@ _LLAMACPP = Dialect(
         num_waiting=(Series("llamacpp:requests_deferred"),),
         kv_usage_fraction=(Series("llamacpp:kv_cache_usage_ratio"),),  # removed in May 2025
         generation_tokens_total=(Series("llamacpp:tokens_predicted_total"),),
+        activity=(Series("llamacpp:n_decode_total"),),
+    ),
+    counters=CounterNames(
+        generation_tokens=(Series("llamacpp:tokens_predicted_total"),),
+        inter_token_s=(Series("llamacpp:tokens_predicted_seconds_total"),),
+        drafted_tokens=(Series("llamacpp:spec_decode_num_draft_tokens_total"),),
+        accepted_tokens=(Series("llamacpp:spec_decode_num_accepted_tokens_total"),),
     ),
     aborts_on_disconnect=None,  # reports differ by release: llama.cpp #4911, #11720, #24496
 )

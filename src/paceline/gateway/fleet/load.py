@@ -33,17 +33,11 @@ class ReplicaLoad:
     """Requests evicted from a full KV cache since the start of the replica."""
     generation_tokens_total: int | None = None
     """Output tokens since the start of the replica."""
+    activity: tuple[float, ...] | None = None
+    """Figures of which at least one changes while the engine works; None when it reports none.
 
-    @property
-    def activity(self) -> tuple[float | None, ...] | None:
-        """Figures of which at least one changes while the engine works; None without output tokens.
-
-        The numbers of requests are not among them: they also change where requests only arrive. The
-        use of the KV cache shows that a long prompt is computed, piece by piece.
-        """
-        if self.generation_tokens_total is None:
-            return None
-        return (self.generation_tokens_total, self.kv_usage_fraction, self.num_preemptions)
+    The numbers of requests are not among them: they also change where requests only arrive.
+    """
 
 
 def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
@@ -60,6 +54,7 @@ def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
         prefix_hit_fraction=_fraction(text, names.prefix_hit_fraction),
         num_preemptions=_count(text, names.num_preemptions),
         generation_tokens_total=_count(text, names.generation_tokens_total),
+        activity=_activity(text, names.activity),
     )
 
 
@@ -72,6 +67,12 @@ def parse_counters(page: str, names: CounterNames) -> TokenCounters:
         drafted_tokens=_sum(text, names.drafted_tokens),
         accepted_tokens=_sum(text, names.accepted_tokens),
     )
+
+
+def _activity(text: str, names: tuple[Series, ...]) -> tuple[float, ...] | None:
+    """The values of all of them; None without the first, which all others only complement."""
+    values = [list(_values(text, series)) for series in names]
+    return tuple(v for found in values for v in found) if values and values[0] else None
 
 
 def _sum(text: str, alternatives: tuple[Series, ...]) -> float | None:

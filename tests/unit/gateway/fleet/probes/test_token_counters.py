@@ -29,6 +29,22 @@ def test_vllms_counters_are_read_from_its_page() -> None:
     assert parse_counters(RECORDED.read_text(), DIALECTS["openai"].counters) == TokenCounters()
 
 
+def test_seconds_and_tokens_of_other_servers_are_counted_at_the_same_moment() -> None:
+    """SGLang adds to its output tokens when a request ends, and to its times with each token."""
+    page = (
+        'sglang:generation_tokens_total{is_streaming="true"} 5.0\n'
+        'sglang:inter_token_latency_seconds_sum{model_name="m"} 0.5\n'
+        'sglang:inter_token_latency_seconds_count{model_name="m"} 25.0\n'
+    )
+    assert parse_counters(page, DIALECTS["sglang"].counters) == TokenCounters(25.0, 0.5)
+    page = (
+        "llamacpp:tokens_predicted_total 30\nllamacpp:tokens_predicted_seconds_total 0.6\n"
+        "llamacpp:spec_decode_num_draft_tokens_total 8\n"
+        "llamacpp:spec_decode_num_accepted_tokens_total 6\n"
+    )
+    assert parse_counters(page, DIALECTS["llamacpp"].counters) == TokenCounters(30, 0.6, 8, 6)
+
+
 @pytest.mark.parametrize(
     ("after", "rates"),
     [
