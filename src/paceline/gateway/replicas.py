@@ -84,6 +84,12 @@ class Replica:
         return None if self.num_restarts is None else self.num_restarts - self.num_planned_restarts
 
     @property
+    def may_end_early(self) -> bool:
+        """Whether the mark of the end may follow an incomplete answer. llama-cpp-python ends a
+        stream so when another request interrupts it; vLLM gives the reason "abort" instead."""
+        return self.dialect != "vllm"
+
+    @property
     def is_unix(self) -> bool:
         return self.address.startswith("/")
 

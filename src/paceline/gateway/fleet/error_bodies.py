@@ -18,6 +18,16 @@ _FIELDS_OF_TGI = {"max_new_tokens": "max_tokens", "inputs": "prompt"}
 """TGI's messages name the fields of its own API; OpenAI clients sent these instead. A message that
 names both is blamed on `max_tokens`, because the answer can be made shorter."""
 
+_TGI_STATUSES = (
+    ("Model is overloaded", 429),
+    ("Request failed during generation", 500),
+    ("Incomplete generation", 500),
+    ("Stream event serialization error", 500),
+)
+"""How messages of TGI's `InferError` begin, with the status that clients understand. TGI 3.3 sends
+424 for its own fault, and 422 with every error in a stream, its own faults and overload included:
+`impl From<InferError>` in its `router/src/server.rs`, `into_openai_event` in `infer/mod.rs`."""
+
 _CONTEXT_ERROR = re.compile(
     r"maximum context length|max_model_len|longer than the maximum model length"  # vLLM
     r"|longer than the model's context length"  # SGLang
@@ -49,6 +59,19 @@ def error_message_of(dialect: str, status: int, body: bytes) -> tuple[str, str |
             (ours for name, ours in _FIELDS_OF_TGI.items() if name in message), param
         )
     return message, param
+
+
+def status_meant(dialect: str, status: int, message: str) -> int:
+    """The status that the server means, where its status says something else.
+
+    >>> status_meant("tgi", 424, "Request failed during generation: Server error: transport error")
+    500
+    >>> status_meant("vllm", 424, "Request failed during generation: ...")
+    424
+    """
+    if dialect != "tgi":
+        return status
+    return next((meant for start, meant in _TGI_STATUSES if message.startswith(start)), status)
 
 
 def is_context_error(message: str) -> bool:

@@ -20,13 +20,16 @@ from typing import Protocol
 from paceline.gateway.delivered import NOTHING, AnswerPart
 from paceline.gateway.usage import MARK, Usage, usage_in
 
-DONE = b"data: [DONE]"
-ERROR = b'data: {"error"'
-_DATA = b"data: "
+DONE = (b"data: [DONE]", b"data:[DONE]")
+ERROR = (b'data: {"error"', b'data:{"error"')
+"""The blank is optional; TGI before 2.3 sends none."""
+_DATA = b"data:"
 _ABORTED_MARK = re.compile(rb'"finish_reason":\s?"abort"')
 """vLLM's engine core gives this reason to all its requests when it shuts down: the answer is
 incomplete."""
 ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
+_FINISHED = re.compile(rb'"finish_reason":\s?"')
+UNFINISHED = b'{"error":{"message":"the stream ended without a finish_reason","code":503}}'
 _USAGE_EVENT = re.compile(
     rb'^data:(?=[^\n]*"choices":\s?\[\])[^\n]*"usage":\s?\{[^\n]*\n\r?\n', re.MULTILINE
 )
@@ -39,9 +42,9 @@ _COMMENT = b":"
 class EventMarks:
     """Which events of a route mean what. A mark is the beginning of a line of the event."""
 
-    end: tuple[bytes, ...] = (DONE,)
+    end: tuple[bytes, ...] = DONE
     """The last event of a complete stream has a line that begins with one of these."""
-    error: tuple[bytes, ...] = (ERROR,)
+    error: tuple[bytes, ...] = ERROR
     """An event with a line that begins with one of these is an error from the engine."""
     before_tokens: tuple[bytes, ...] = ()
     """Events that begin with one of these carry no token; all others except comments do."""
@@ -103,10 +106,19 @@ class EventRelay(SplitterRelay):
     """Passes bytes unchanged, whole events at a time."""
 
     def __init__(
-        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
+        self,
+        max_event_bytes: int,
+        marks: EventMarks = OPENAI_MARKS,
+        *,
+        hides_usage: bool = False,
+        needs_reason: bool = False,
     ) -> None:
         """See `EventSplitter`."""
-        super().__init__(EventSplitter(max_event_bytes, marks, hides_usage=hides_usage))
+        super().__init__(
+            EventSplitter(
+                max_event_bytes, marks, hides_usage=hides_usage, needs_reason=needs_reason
+            )
+        )
 
     def feed(self, data: bytes) -> AnswerPart:
         """See `Relay`."""
@@ -121,13 +133,21 @@ class EventSplitter:
     """Cuts the bytes of a stream after the last whole event, and finds its marks."""
 
     def __init__(
-        self, max_event_bytes: int, marks: EventMarks = OPENAI_MARKS, *, hides_usage: bool = False
+        self,
+        max_event_bytes: int,
+        marks: EventMarks = OPENAI_MARKS,
+        *,
+        hides_usage: bool = False,
+        needs_reason: bool = False,
     ) -> None:
         """A longer event passes in parts; more than this before the first token is not held.
 
         `hides_usage` removes the event with the usage, which the client did not ask for.
+        With `needs_reason`, a stream that ends without a `finish_reason` was cut short, and its end
+        is an error: llama-cpp-python ends a stream so when another request interrupts it.
         """
         self._hides_usage = hides_usage
+        self._lacks_reason = needs_reason
         self._max_event_bytes = max_event_bytes
         self._marks = marks
         self._tokenless = (_COMMENT, *marks.before_tokens)
@@ -167,6 +187,8 @@ class EventSplitter:
                 data, self.error = split_at_error(data, self._marks.error)
             if b'"abort"' in data and (aborted := _ABORTED_MARK.search(data)):
                 data, self.error = _before_event_at(aborted.start(), data), ABORTED
+            if self._lacks_reason:
+                data = self._check_reason(data)
             self._note(data)
             if self._hides_usage and MARK in data:
                 data = _USAGE_EVENT.sub(b"", data)
@@ -182,8 +204,17 @@ class EventSplitter:
             self._find_token(data)
             data, self._before_tokens = self._before_tokens + data, b""
         self._is_inside_event = True
+        self._lacks_reason = False  # it may be split between two parts
         self._is_inside_last_event |= _has_line(data, self._marks.end)
         return data
+
+    def _check_reason(self, events: bytes) -> bytes:
+        """These events; those before the end if it comes without a reason, which is an error."""
+        if _FINISHED.search(events):
+            self._lacks_reason = False
+        elif _has_line(events, self._marks.end):
+            events, self.error = events[: _first_line(events, self._marks.end)], UNFINISHED
+        return events
 
     def _find_token(self, data: bytes) -> None:
         if self._is_inside_event:  # its beginning was searched when it was passed on
@@ -221,23 +252,22 @@ def are_comments(events: bytes) -> bool:
     )
 
 
-def has_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> bool:
+def has_error(events: bytes, marks: tuple[bytes, ...] = ERROR) -> bool:
     """Whether one of these events is an error of the engine."""
     return _has_line(events, marks)
 
 
-def split_at_error(events: bytes, marks: tuple[bytes, ...] = (ERROR,)) -> tuple[bytes, bytes]:
+def split_at_error(events: bytes, marks: tuple[bytes, ...] = ERROR) -> tuple[bytes, bytes]:
     """(events before the first error, the JSON of the error event).
 
     Call it only when `has_error` is true.
     """
-    starts = [(b"\n" + events).find(b"\n" + mark) for mark in marks]
-    start = min(start for start in starts if start >= 0)
+    start = _first_line(events, marks)
     json_start = events.find(_DATA, start)
     json_start = len(events) if json_start < 0 else json_start + len(_DATA)
     end = events.find(b"\n", json_start)
     end = len(events) if end < 0 else end
-    return events[:start], events[json_start:end].rstrip()
+    return events[:start], events[json_start:end].strip()
 
 
 def _has_line(events: bytes, marks: tuple[bytes, ...]) -> bool:
@@ -246,6 +276,12 @@ def _has_line(events: bytes, marks: tuple[bytes, ...]) -> bool:
         if mark in events and (events.startswith(mark) or b"\n" + mark in events):
             return True
     return False
+
+
+def _first_line(events: bytes, marks: tuple[bytes, ...]) -> int:
+    """Where the first line starts that begins with one of the marks; there must be one."""
+    starts = [(b"\n" + events).find(b"\n" + mark) for mark in marks]
+    return min(start for start in starts if start >= 0)
 
 
 def _before_event_at(at: int, events: bytes) -> bytes:

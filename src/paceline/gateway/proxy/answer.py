@@ -42,20 +42,22 @@ _MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
 class Answer:
     """The answer to one request."""
 
-    __slots__ = ("_context", "_reply", "_stream")
+    __slots__ = ("_context", "_reply", "_stream", "_why_not_tracked")
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._reply = context.reply
         self._stream: ResumableStream | None = None
         """None for an answer that cannot be continued."""
+        self._why_not_tracked: str | None = "it is no stream"
+        """Why there is none."""
 
     @property
     def why_not_continued(self) -> str | None:
         """Why the stream cannot be continued on another replica; None when it can."""
         if self._reply.delivered.is_inside_event:
             return "an event was cut in the middle"
-        return "it is no stream" if self._stream is None else self._stream.why_not
+        return self._why_not_tracked if self._stream is None else self._stream.why_not
 
     async def attempt(self, lease: Lease) -> AttemptEnd:
         """One attempt: from the beginning, or from the last token that the client has received."""
@@ -75,14 +77,22 @@ class Answer:
         context, request = self._context, self._context.request
         route, fields = request.route, self._fields_for(replica)
         self._stream = None
-        if request.is_stream and replica.reports_token_ids:
+        if request.is_stream and not replica.reports_token_ids:
+            self._why_not_tracked = "the engine does not report token ids"
+        elif request.is_stream:
             stream = ResumableStream(request.parsed, self._reply.delivered)
             if stream.is_tracked:
                 self._stream = stream
                 body = self._body({**fields, "return_token_ids": True})
                 return await attempt.run(route.path, body, stream.relay())
+            self._why_not_tracked = stream.why_not
         asked = usage_fields(request, replica.dialect)
-        relay = EventRelay(context.settings.max_event_bytes, route.marks, hides_usage=bool(asked))
+        relay = EventRelay(
+            context.settings.max_event_bytes,
+            route.marks,
+            hides_usage=bool(asked),
+            needs_reason=replica.may_end_early and not route.names_events,
+        )
         return await attempt.run(route.path, self._body({**fields, **asked}), relay)
 
     async def _continue(self, attempt: Attempt, lease: Lease) -> AttemptEnd:

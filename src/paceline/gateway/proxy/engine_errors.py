@@ -10,7 +10,11 @@ import re
 
 import msgspec
 
-from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
+from paceline.gateway.fleet.error_bodies import (
+    error_message_of,
+    is_context_error,
+    status_meant,
+)
 from paceline.gateway.http.errors import Problem, context_length_exceeded, unavailable
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.requests.routes import Route
@@ -68,6 +72,7 @@ def problem_of(
 ) -> Problem:
     """Translate one error answer. `fields` names the request fields that were sent with a value."""
     message, param = _read(dialect, status, body)
+    status = status_meant(dialect, status, message)
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)
     if status >= 500 and status != 501:
@@ -103,7 +108,8 @@ def outcome_of(problem: Problem) -> Outcome:
 
 def status_in(body: bytes) -> int:
     """The HTTP status that an error event inside a stream stands for; 500 when it names none."""
-    code = _error_object(body).get("code")
+    error = _error_object(body)
+    code = error.get("code", error.get("http_status_code"))  # the latter is TGI's
     return code if isinstance(code, int) and 400 <= code <= 599 else 500
 
 

@@ -57,7 +57,7 @@ RESPONSES = Route(
     read_response_input,
     marks=EventMarks(
         end=(b"event: response.completed", b"event: response.incomplete"),
-        error=(ERROR, b"event: error", b"event: response.failed"),
+        error=(*ERROR, b"event: error", b"event: response.failed"),
         # vLLM sends them before it computes the prompt
         before_tokens=(
             b"event: response.queued",

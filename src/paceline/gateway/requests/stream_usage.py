@@ -2,9 +2,9 @@
 
     "stream_options": {"include_usage": true}
 
-vLLM then sends one more event before the end, which the gateway reads and removes; the event before
-it has no `system_fingerprint` then. vLLM sends the usage of other answers, and of streams of the
-responses route, unasked. Streams whose token ids are recorded need no usage.
+The server then sends one more event before the end, which the gateway reads and removes; with vLLM
+the event before it has no `system_fingerprint` then. Servers send the usage of other answers, and
+of streams of the responses route, unasked. Streams whose token ids are recorded need no usage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.gateway.requests.routes import CHAT, COMPLETIONS
 from paceline.gateway.requests.validation import CheckedRequest
 
 FIELD = "stream_options"
-_DIALECTS = frozenset({"vllm"})
+_DIALECTS = frozenset({"vllm", "sglang", "llamacpp"})
 """Servers whose streams are known to differ by this event alone."""
 
 

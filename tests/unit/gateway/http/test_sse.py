@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.sse import ABORTED, EventMarks, EventSplitter, has_error, split_at_error
+from paceline.gateway.http.sse import (
+    ABORTED,
+    UNFINISHED,
+    EventMarks,
+    EventSplitter,
+    has_error,
+    split_at_error,
+)
 from paceline.gateway.usage import Usage
 
 USAGE = (
@@ -163,3 +171,49 @@ def test_an_error_before_the_first_token_leaves_nothing_for_the_client() -> None
     assert relay.feed(CREATED) == b""
     assert relay.feed(b'data: {"error":{"code":500}}\n\n') == b""
     assert (relay.error, relay.has_tokens) == (b'{"error":{"code":500}}', False)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_marks_are_found_without_a_blank_after_the_colon(size: int) -> None:
+    stream = b'data:{"choices":[]}\n\ndata:[DONE]\n\n'
+    relay = EventSplitter(max_event_bytes=10_000)
+    parts = [relay.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
+    assert b"".join(parts) == stream
+    assert relay.saw_done
+    events = b'data: 1\n\ndata:{"error": "x"}\r\n\r\n'
+    assert split_at_error(events) == (b"data: 1\n\n", b'{"error": "x"}')
+
+
+UNFINISHED_STREAM = (
+    b'data: {"choices":[{"text":"\\"finish_reason\\": \\"stop\\"","finish_reason":null}]}\n\n'
+)
+FINISHED = b'data: {"choices":[{"text":"","finish_reason": "stop"}]}\n\n'
+END = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("stream", [UNFINISHED_STREAM, b""])
+def test_an_end_without_a_reason_is_an_error(stream: bytes, size: int) -> None:
+    relay = EventSplitter(max_event_bytes=10_000, needs_reason=True)
+    all_bytes = stream + END
+    parts = [relay.feed(all_bytes[at : at + size]) for at in range(0, len(all_bytes), size)]
+    assert b"".join(parts) == stream
+    assert relay.error == UNFINISHED
+    assert not relay.saw_done
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_an_end_with_a_reason_is_none(size: int) -> None:
+    relay = EventSplitter(max_event_bytes=10_000, needs_reason=True)
+    stream = UNFINISHED_STREAM + FINISHED + END
+    parts = [relay.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
+    assert b"".join(parts) == stream
+    assert (relay.error, relay.saw_done) == (None, True)
+
+
+def test_a_reason_may_be_inside_an_event_that_passed_in_parts() -> None:
+    relay = EventSplitter(max_event_bytes=10, needs_reason=True)
+    relay.feed(b'data: {"choices":[{"text":"long","finish_rea')
+    relay.feed(b'son":"stop"}]}\n\n')
+    assert relay.feed(END) == END
+    assert relay.error is None

@@ -133,6 +133,7 @@ def test_a_5xx_is_an_error_of_the_engine(status: int, outcome: Outcome) -> None:
         (b'{"error":{"code":599}}', 599),
         (b'{"error":{"code":600}}', 500),
         (b'{"error":{"code":"404"}}', 500),
+        (b'{"error":{"http_status_code":422}}', 422),
         (b'{"error":{}}', 500),
         (b'{"error":"x"}', 500),
         (b'{"error":"x","code":404}', 500),

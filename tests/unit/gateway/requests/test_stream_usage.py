@@ -40,18 +40,20 @@ def fields(route: Route, body: dict[str, Any], dialect: str = "vllm") -> dict[st
         ({"include_usage": True, "continuous_usage_stats": True}, None),
     ],
 )
+@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llamacpp"])
 def test_the_engine_is_asked_unless_the_client_asked(
-    options: dict[str, Any] | None, asked: dict[str, Any] | None
+    dialect: str, options: dict[str, Any] | None, asked: dict[str, Any] | None
 ) -> None:
     body = chat(stream=True, stream_options=options)
-    assert fields(CHAT, body) == ({} if asked is None else {"stream_options": asked})
+    assert fields(CHAT, body, dialect) == ({} if asked is None else {"stream_options": asked})
 
 
 @pytest.mark.parametrize(
     ("route", "body", "dialect"),
     [
         (CHAT, chat(), "vllm"),
-        (CHAT, chat(stream=True), "sglang"),
+        (CHAT, chat(stream=True), "tgi"),
+        (CHAT, chat(stream=True), "openai"),
         (COMPLETIONS, {**PROMPT, "stream": False}, "vllm"),
         (EMBEDDINGS, {"model": MODEL, "input": "a"}, "vllm"),
         (RESPONSES, {"model": MODEL, "input": "a", "stream": True}, "vllm"),

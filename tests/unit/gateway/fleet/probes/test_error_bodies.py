@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error
+from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error, status_meant
 
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text())
 
@@ -55,3 +55,18 @@ def test_every_error_shape_gives_its_message(body: bytes, message: str, param: s
 def test_plain_text_with_a_5xx_is_ignored() -> None:
     """It comes from a proxy or is a stack trace."""
     assert error_message_of("tgi", 502, b"upstream connect error") == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "meant"),
+    [
+        (422, "Model is overloaded", 429),
+        (424, "Request failed during generation: Server error: transport error", 500),
+        (422, "Incomplete generation stream", 500),
+        (422, "Input validation error: `top_p` must be > 0.0 and < 1.0", 422),
+        (422, "the Model is overloaded", 422),
+    ],
+)
+def test_the_status_that_tgi_means_is_in_its_message(status: int, message: str, meant: int) -> None:
+    assert status_meant("tgi", status, message) == meant
+    assert status_meant("openai", status, message) == status

@@ -24,6 +24,7 @@ from unit.gateway.proxy.attempts.scripted_engines import (
 
 FIRST = completion_chunk("a", [97], prompt_ids=[120])
 LAST = completion_chunk("b", [98], "stop") + DONE
+SGLANG = Replica("b", "http://b", "m", "ready", dialect="sglang")
 
 
 async def test_a_stream_is_tracked_and_its_rest_requested_elsewhere() -> None:
@@ -121,17 +122,22 @@ async def test_a_stream_without_its_end_is_not_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replica", "fields"),
+    ("replica", "fields", "why_not"),
     [
-        (Replica("a", "http://a", "m", "ready", dialect="sglang"), {}),
-        (ONE, {"n": 2}),
-        (ONE, {"logprobs": 1}),
+        (SGLANG, {}, "the engine does not report token ids"),
+        (SGLANG, {"n": 2}, "the engine does not report token ids"),
+        (ONE, {"n": 2}, "n cannot be carried over"),
+        (ONE, {"logprobs": 1}, "logprobs cannot be carried over"),
+        (ONE, {"stream": False}, "it is no stream"),
+        (SGLANG, {"stream": False}, "it is no stream"),
     ],
 )
-async def test_other_streams_are_not_tracked(replica: Replica, fields: dict[str, object]) -> None:
+async def test_other_streams_are_not_tracked(
+    replica: Replica, fields: dict[str, object], why_not: str
+) -> None:
     exchange = Exchange(Response(FIRST), **fields)
     await exchange.attempt(replica)
-    assert exchange.answer.why_not_continued == "it is no stream"
+    assert exchange.answer.why_not_continued == why_not
     assert "return_token_ids" not in exchange.engines.sent[0][2]
 
 
@@ -144,8 +150,7 @@ async def test_a_stream_that_was_cut_inside_an_event_is_not_continued() -> None:
 
 async def test_a_stream_begun_again_elsewhere_is_tracked_no_more() -> None:
     """Its first attempt could have been continued; nothing of it has reached the client."""
-    untracked = Replica("b", "http://b", "m", "ready", dialect="sglang")
     exchange = Exchange(Response(), Response(FIRST))
     await exchange.attempt(ONE)
-    await exchange.attempt(untracked)
-    assert exchange.answer.why_not_continued == "it is no stream"
+    await exchange.attempt(SGLANG)
+    assert exchange.answer.why_not_continued == "the engine does not report token ids"
