@@ -27,7 +27,9 @@ CheckName = Literal[
     "vllm", "torch", "driver", "ray", "gpus", "split", "formats", "vocabulary", "memory", "nvlink",
     "shared-memory", "disk", "descriptors",
 ]  # fmt: skip
-DialectName = Literal["vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai"]
+DialectName = Literal[
+    "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"
+]
 
 BUNDLED = "bundled"
 """Value of `engine.model` that selects the bundled pair."""

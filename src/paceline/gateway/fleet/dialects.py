@@ -73,6 +73,8 @@ class Dialect:
     continuation needs them."""
     aborts_on_disconnect: bool | None = None
     """Whether closing the connection ends the generation; None when that is unknown."""
+    max_in_flight: int | None = None
+    """Requests that it computes at a time, whatever its settings; None when that depends."""
 
 
 _VLLM = Dialect(
@@ -197,10 +199,18 @@ _LLAMACPP = Dialect(
     aborts_on_disconnect=None,  # reports differ by release: llama.cpp #4911, #11720, #24496
 )
 
+_LLAMACPP_PYTHON = Dialect(
+    name="llamacpp-python",
+    # Any request that needs the model, /v1/models included, interrupts the stream that it computes,
+    # or waits for its end with --interrupt_requests false.
+    health_path="/docs",
+    metrics_path=None,
+    aborts_on_disconnect=True,
+    max_in_flight=1,
+)
+
 _OPENAI = Dialect(name="openai", health_path=MODELS_PATH, metrics_path=None)
 """Any other server: only what OpenAI's API reference specifies."""
 
-DIALECTS: Mapping[str, Dialect] = {
-    dialect.name: dialect
-    for dialect in (_VLLM, _SGLANG, _TRTLLM, _TRITON, _TGI, _LLAMACPP, _OPENAI)
-}
+_ALL = (_VLLM, _SGLANG, _TRTLLM, _TRITON, _TGI, _LLAMACPP, _LLAMACPP_PYTHON, _OPENAI)
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _ALL}

@@ -28,6 +28,9 @@ _TGI_STATUSES = (
 424 for its own fault, and 422 with every error in a stream, its own faults and overload included:
 `impl From<InferError>` in its `router/src/server.rs`, `into_openai_event` in `infer/mod.rs`."""
 
+_VALIDATION_ERROR = re.compile(r"\d+ validation errors?:")
+"""How llama-cpp-python's message about a wrong field begins; it sends it with a 500."""
+
 _CONTEXT_ERROR = re.compile(
     r"maximum context length|max_model_len|longer than the maximum model length"  # vLLM
     r"|longer than the model's context length"  # SGLang
@@ -69,6 +72,8 @@ def status_meant(dialect: str, status: int, message: str) -> int:
     >>> status_meant("vllm", 424, "Request failed during generation: ...")
     424
     """
+    if dialect == "llamacpp-python" and status == 500 and _VALIDATION_ERROR.match(message):
+        return 400
     if dialect != "tgi":
         return status
     return next((meant for start, meant in _TGI_STATUSES if message.startswith(start)), status)

@@ -175,7 +175,7 @@ class RemoteReplica:
             serves_undrafted=self.entry.drafts is None and self._speculation.is_governed,
             revision=self._revision(),
             key=self.entry.key,
-            max_in_flight=self.entry.max_in_flight,
+            max_in_flight=self.entry.max_in_flight or DIALECTS[self.entry.dialect].max_in_flight,
             max_tokens_in_flight=self.entry.max_tokens_in_flight,
         )
 

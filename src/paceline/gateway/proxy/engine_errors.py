@@ -71,8 +71,9 @@ def problem_of(
     dialect: str = "vllm",
 ) -> Problem:
     """Translate one error answer. `fields` names the request fields that were sent with a value."""
-    message, param = _read(dialect, status, body)
-    status = status_meant(dialect, status, message)
+    text, param = error_message_of(dialect, status, body)
+    status = status_meant(dialect, status, text)
+    message, param = _shown(text, param)
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)
     if status >= 500 and status != 501:
@@ -135,8 +136,8 @@ def _refused_under_speculation(fields: frozenset[str]) -> Problem:
     )
 
 
-def _read(dialect: str, status: int, body: bytes) -> tuple[str, str | None]:
-    text, param = error_message_of(dialect, status, body)
+def _shown(text: str, param: str | None) -> tuple[str, str | None]:
+    """Message and field for the client."""
     name = param.removeprefix("body.") if param else None
     details = [a or b for a, b in _PYDANTIC_MESSAGE.findall(text)]
     if details:

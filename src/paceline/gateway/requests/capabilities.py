@@ -12,10 +12,10 @@ from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.draft_cap import FIELD
 from paceline.gateway.requests.needs import Needs, NeedsKind
 
-_ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "tgi"})
-"""Servers that give one answer whatever `n` says: llama.cpp's answers 500 ("Only one completion
-choice is allowed"), TGI marks `n` as unused. vLLM, SGLang and TensorRT-LLM serve it, with and
-without drafts."""
+_ONE_CHOICE_DIALECTS = frozenset({"llamacpp", "llamacpp-python", "tgi"})
+"""Servers that give one answer whatever `n` says: llama.cpp's answered 500 until 2026 ("Only one
+completion choice is allowed"), llama-cpp-python and TGI ignore `n`. vLLM, SGLang and TensorRT-LLM
+serve it, with and without drafts."""
 
 
 def can_serve(replica: Replica, needs: Needs) -> bool:

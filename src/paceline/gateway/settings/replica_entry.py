@@ -10,7 +10,9 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-DIALECT_NAMES = ("vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "openai")
+DIALECT_NAMES = (
+    "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"
+)  # fmt: skip
 """Kinds of servers. `fleet.dialects` has one entry for each; a test compares the two."""
 
 _NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\-\[\]]{0,99}")

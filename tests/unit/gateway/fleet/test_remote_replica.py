@@ -29,6 +29,18 @@ def test_the_configured_model_wins_over_the_listed_ones() -> None:
         choose_model([], None)
 
 
+@pytest.mark.parametrize(
+    ("dialect", "configured", "max_in_flight"),
+    [("llamacpp-python", None, 1), ("llamacpp-python", 2, 2), ("openai", None, None)],
+)
+def test_a_server_that_computes_one_request_at_a_time_gets_one(
+    dialect: str, configured: int | None, max_in_flight: int | None
+) -> None:
+    entry = ReplicaEntry(url="http://a", name="r", dialect=dialect, max_in_flight=configured)
+    remote = RemoteReplica("r", "http://a", entry, FleetSettings(), abs, quotes_errors=True)
+    assert remote.replica.max_in_flight == max_in_flight
+
+
 async def test_polls_without_descriptors_do_not_take_a_replica_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_replica_serves_a_request_only_if_it_meets_its_needs(
     assert can_serve(replica(drafts=True, serves_undrafted=True), needs)
     assert can_serve(replica(), needs) is plain
     assert can_serve(replica(dialect="llamacpp"), needs) is llamacpp
+    assert can_serve(replica(dialect="llamacpp-python"), needs) is llamacpp
 
 
 def test_where_all_replicas_draft_the_field_is_named() -> None:

@@ -70,3 +70,11 @@ def test_plain_text_with_a_5xx_is_ignored() -> None:
 def test_the_status_that_tgi_means_is_in_its_message(status: int, message: str, meant: int) -> None:
     assert status_meant("tgi", status, message) == meant
     assert status_meant("openai", status, message) == status
+
+
+def test_llama_cpp_python_reports_a_wrong_field_with_a_500() -> None:
+    message = "1 validation error:\n  {'type': 'float_parsing', 'msg': 'should be a number'}"
+    assert status_meant("llamacpp-python", 500, message) == 400
+    assert status_meant("llamacpp-python", 500, "llama_decode returned -3") == 500
+    assert status_meant("llamacpp-python", 404, message) == 404
+    assert status_meant("openai", 500, message) == 500
