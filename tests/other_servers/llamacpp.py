@@ -34,7 +34,7 @@ _MISSING = (
 
 def find_llamacpp() -> Path:
     """The folder with both servers. Without it the test is skipped."""
-    if not (_INSTALLED / "llama_cpp" / "lib").exists():
+    if not (_INSTALLED / "llama_cpp" / "lib" / "llama-server").exists():
         pytest.skip(_MISSING)
     return _INSTALLED
 

@@ -90,7 +90,7 @@ def test_the_death_of_a_server_ends_its_stream_with_an_error_and_no_other(
 
 def test_a_server_that_dies_before_the_first_token_is_replaced_unseen(service: Service) -> None:
     """A prompt that takes seconds; the client waits for the whole answer."""
-    body = completion("def f(a, b, c):\n    return 0\n" * 60, 8)
+    body = completion("def f(a, b, c):\n    return 0\n" * 40, 8)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(post, service.gateway.url, COMPLETIONS, body)
         seconds_until(lambda: service.gateway.num_in_flight == 1, within_s=5)

@@ -196,7 +196,9 @@ _LLAMACPP = Dialect(
         drafted_tokens=(Series("llamacpp:spec_decode_num_draft_tokens_total"),),
         accepted_tokens=(Series("llamacpp:spec_decode_num_accepted_tokens_total"),),
     ),
-    aborts_on_disconnect=None,  # reports differ by release: llama.cpp #4911, #11720, #24496
+    # 0c1e570 (October 2026) ends a stream, and computes a whole answer to its end. Reports of other
+    # releases differ: llama.cpp #4911, #11720, #24496.
+    aborts_on_disconnect=None,
 )
 
 _LLAMACPP_PYTHON = Dialect(

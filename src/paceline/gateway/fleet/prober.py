@@ -208,10 +208,16 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
     models = []
     for item in data:
         if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]:
-            length = item.get("max_model_len")
+            length = item.get("max_model_len", _context_of_llamacpp(item))
             is_length = type(length) is int and length > 0
             models.append(ListedModel(item["id"], length if is_length else None))
     return models
+
+
+def _context_of_llamacpp(item: Mapping[str, Any]) -> object:
+    """The context of one slot of llama.cpp's server, which lists it under `meta`."""
+    meta = item.get("meta")
+    return meta.get("n_ctx") if isinstance(meta, dict) else None
 
 
 _REVISION = re.compile(

@@ -2,9 +2,10 @@
 
     "stream_options": {"include_usage": true}
 
-The server then sends one more event before the end, which the gateway reads and removes; with vLLM
-the event before it has no `system_fingerprint` then. Servers send the usage of other answers, and
-of streams of the responses route, unasked. Streams whose token ids are recorded need no usage.
+The server then sends one more event before the end, which the gateway reads and removes. With vLLM
+the event before it has no `system_fingerprint` then, with llama.cpp no `timings`. Servers send the
+usage of other answers, and of streams of the responses route, unasked. Streams whose token ids are
+recorded need no usage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from paceline.gateway.requests.validation import CheckedRequest
 
 FIELD = "stream_options"
 _DIALECTS = frozenset({"vllm", "sglang", "llamacpp"})
-"""Servers whose streams are known to differ by this event alone."""
+"""Servers whose streams are known to differ by this event alone, but for these extensions."""
 
 
 def usage_fields(request: CheckedRequest, dialect: str) -> Mapping[str, object]:

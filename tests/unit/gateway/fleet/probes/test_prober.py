@@ -26,6 +26,17 @@ def test_a_body_without_a_model_list_is_a_failed_probe(page: bytes) -> None:
         parse_models(page)
 
 
+def test_llama_cpp_lists_the_context_of_a_slot_under_meta() -> None:
+    """Recorded with llama.cpp 0c1e570, without fields that nothing here reads."""
+    page = (
+        b'{"object":"list","data":[{"id":"tiny","object":"model","meta":{"n_ctx":1024,'
+        b'"n_ctx_train":2048}},{"id":"b","max_model_len":7,"meta":{"n_ctx":9}},'
+        b'{"id":"c","meta":null},{"id":"d","meta":{"n_ctx":0}}]}'
+    )
+    lengths = [(model.id, model.max_model_len) for model in parse_models(page)]
+    assert lengths == [("tiny", 1024), ("b", 7), ("c", None), ("d", None)]
+
+
 async def test_a_poll_without_descriptors_says_nothing_about_the_replica() -> None:
     async with Prober("http://127.0.0.1:1", DIALECTS["vllm"]) as prober:
         with pytest.raises(ReplicaProbeFailed) as refused:
