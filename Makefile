@@ -44,9 +44,12 @@ PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh
 
 CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
 
+LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
+
 .PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
     unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
-    test-clients test-browser test-slow chaos soak fuzz mutation check-deploy lint check clean site
+    test-clients test-browser test-other-servers test-slow chaos soak fuzz mutation check-deploy lint \
+    check clean site
 
 help:
 	@sed -n '3,12s/^#   //p' Makefile
@@ -88,6 +91,11 @@ $(CHROMIUM):
 programs:
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@$(MAKE) --no-print-directory $(CHROMIUM)
+
+# Without it, the tests of other servers are skipped with that reason.
+$(LLAMACPP): $(DEV)
+	@mkdir -p $(CLIENTS)
+	@! VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-llamacpp.sh || touch $@
 
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
@@ -182,9 +190,16 @@ test-clients: $(DEV) $(CLIENTS_IN)
 test-browser: $(DEV) $(CHROMIUM)
 	@nice $(BIN)/python -m pytest -q tests/browser
 
+# The gateway and the tools before llama.cpp's server and llama-cpp-python's. The first time builds
+# them, which takes a quarter of an hour of processor time. One process: their time limits are tight.
+test-other-servers: $(DEV) $(LLAMACPP)
+	@$(BIN)/python -m pytest -q -m slow tests/other_servers
+
 # What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).
 test-slow: $(DEV) $(CLIENTS_IN)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests
+	@$(MAKE) --no-print-directory test-other-servers
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests \
+	    --ignore=tests/other_servers
 	@$(BIN)/python -m pytest -q --numprocesses 2 -m hypothesis --hypothesis-profile random tests/unit
 
 # Not part of `make test`. CASES=1000000 takes 11 to 28 minutes on two cores.

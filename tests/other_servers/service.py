@@ -30,8 +30,10 @@ class Service:
 
 
 @contextmanager
-def start_service(model: Path, folder: Path, num_servers: int) -> Iterator[Service]:
-    """Start all of it; ends it on exit."""
+def start_service(
+    model: Path, folder: Path, num_servers: int, **failures: float
+) -> Iterator[Service]:
+    """Start all of it, with these settings of `failures`; ends it on exit."""
     servers = [llama_server(model, folder, f"s{i}") for i in range(num_servers)]
     entries = [
         {"url": one.url, "name": f"s{i}", "dialect": "llamacpp", "max_in_flight": NUM_SLOTS}
@@ -40,7 +42,8 @@ def start_service(model: Path, folder: Path, num_servers: int) -> Iterator[Servi
     try:
         for server in servers:
             server.start()
-        with start_gateway(folder, {**QUICK, "replicas": entries}) as gateway:
+        changed = {"failures": {**QUICK["failures"], **failures}, "replicas": entries}
+        with start_gateway(folder, {**QUICK, **changed}) as gateway:
             gateway.wait_ready(num_servers, within_s=120)
             yield Service(gateway, servers)
     finally:

@@ -62,7 +62,7 @@ class Drafting:
 def drafting_of(readings: Sequence[EngineReading]) -> Drafting:
     """What the drafts did. Raises CannotJudge if the engine does not draft, or too little."""
     if readings[-1].drafts_total is None:
-        raise CannotJudge("the engine shows no drafts: it runs without speculation")
+        raise CannotJudge("the engine shows no drafts: it runs without speculation, or hides them")
     drafts = growth(readings, lambda one: one.drafts_total)
     drafted = growth(readings, lambda one: one.drafted_tokens_total)
     accepted = growth(readings, lambda one: one.accepted_tokens_total)

@@ -43,7 +43,8 @@ class ObservedServer:
         kind = page.kind
         if kind is None:
             raise DoctorError(
-                f"{page_url} shows no metric of vLLM or Paceline; of other servers nothing is known"
+                f"{page_url} shows no metric of vLLM or Paceline; the metrics of other servers are "
+                "read only through Paceline: give the admin port of a gateway before it"
             )
         self.kind = kind
 

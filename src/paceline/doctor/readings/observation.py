@@ -121,7 +121,7 @@ def gauge_values(
     """The values of a gauge that are shown. Raises CannotJudge without one."""
     values = [value for value in map(gauge, readings) if value is not None]
     if not values:
-        raise CannotJudge("the server does not show the load of its engines")
+        raise CannotJudge("the server does not show this figure of its engines")
     return values
 
 
