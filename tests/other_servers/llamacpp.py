@@ -110,6 +110,8 @@ def llama_server(model: Path, folder: Path, name: str) -> Server:
         *("--host", "127.0.0.1", "--port", str(port), "--metrics", "--no-webui"),
         *("--ctx-size", str(NUM_SLOTS * CONTEXT), "--parallel", str(NUM_SLOTS)),
         *("--threads", "1", "--threads-batch", "1", "--threads-http", "8"),
+        # the server shows nothing of its work during a batch
+        *("--batch-size", "64", "--ubatch-size", "64"),
     ]
     return Server(command, f"http://127.0.0.1:{port}", folder / f"{name}.log")
 

@@ -15,7 +15,7 @@ from other_servers.llamacpp import NUM_SLOTS, Server, llama_server
 QUICK: dict[str, Any] = {
     "engine": {"replicas": 0},
     "fleet": {"poll_period_s": 0.2, "poll_timeout_s": 2.0, "load_period_s": 0.3},
-    "failures": {"max_open_s": 1, "silence_s": 1.5, "first_silence_s": 2.0},
+    "failures": {"max_open_s": 1, "silence_s": 2.0, "first_silence_s": 30.0},
     "server": {"lame_duck_s": 0, "workers": 1},
 }
 """Settings with which the gateway notices within seconds that a server is gone or hangs."""

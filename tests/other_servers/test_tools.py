@@ -18,9 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def service(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The server shows nothing while it computes a prompt, so that it must not count as hung."""
-    folder = tmp_path_factory.mktemp("service")
-    with start_service(gguf_model, folder, num_servers=1, first_silence_s=60.0) as running:
+    with start_service(gguf_model, tmp_path_factory.mktemp("service"), num_servers=1) as running:
         yield running
 
 
@@ -42,7 +40,7 @@ def test_the_doctor_reads_it_through_the_gateway(service: Service, tmp_path: Pat
     assert result.exit_code in (0, 1), result.output
     document = json.loads(file.read_text())
     assert {"server-lost", "unavailable", "queue", "failing-requests"} <= set(document["passed"])
-    reasons = {one["id"]: one["reason"] for one in document["not_judged"]}
+    reasons = {one["check"]: one["reason"] for one in document["not_judged"]}
     assert "runs without speculation, or hides them" in reasons["draft-length"]
     assert "does not show this figure" in reasons["kv-cache-full"]
 
@@ -50,17 +48,19 @@ def test_the_doctor_reads_it_through_the_gateway(service: Service, tmp_path: Pat
 def test_bench_run_measures_it(service: Service, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     arguments = ("--workload", "predictable", "--num-requests", "4", "--concurrency", "2")
-    limits = ("--max-tokens", "16", "--max-dispatch-delay-ms", "1000")
+    limits = ("--max-tokens", "16")
     url = service.gateway.url
     result = _run("bench", "run", url, *arguments, *limits, "--json", str(file))
-    assert result.exit_code == 0, result.output
-    assert f"model {MODEL}" in result.output
-    assert json.loads(file.read_text())["workload"]["num_requests"] == 4
+    assert result.exit_code in (0, 1), result.output  # 1 where the machine is busy
+    document = json.loads(file.read_text())
+    assert document["config"]["model"] == MODEL
+    figures = ("num_requests", "num_errors", "output_tokens")
+    assert [document["summary"][name] for name in figures] == [4, 0, 64]
 
 
 def test_bench_quick_measures_it(service: Service, tmp_path: Path) -> None:
     file = tmp_path / "quick.json"
     arguments = ("--seconds", "15", "--max-concurrency", "2", "--max-tokens", "8", "--ttft", "5")
     result = _run("bench", "quick", service.gateway.url, *arguments, "--json", str(file))
-    assert result.exit_code == 0, result.output
+    assert result.exit_code in (0, 1), result.output  # 1 where the machine is busy
     assert "A chat alone gets its first token after" in result.output
