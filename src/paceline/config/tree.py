@@ -134,8 +134,9 @@ class EngineSettings(_Frozen):
     optional white space. Otherwise a small model may write blanks until its length limit. `false`
     leaves it to `--structured-outputs-config` in vllm_args."""
     replicas: int = Field(default=1, ge=0, le=64)
-    """Number of engines to start on this machine; they share its cores. 0 loads no model and
-    serves only the remote `replicas`."""
+    """Number of engines to start on this machine; they share its cores. Each has GPUs
+    of its own where there are enough; CUDA_VISIBLE_DEVICES chooses among which. 0 loads no model
+    and serves only the remote `replicas`."""
     dtype: DtypeName = "auto"
     """Number format of weights and arithmetic; `auto` chooses by processor."""
     max_model_len: int | None = Field(default=None, ge=16)

@@ -16,6 +16,7 @@ from paceline.config import BUNDLED, EngineSettings, Settings
 from paceline.engine.launch.command import (
     EngineCommand,
     EngineSpec,
+    chooses_gpus,
     max_num_seqs,
     num_workers,
     render_command,
@@ -114,6 +115,7 @@ def plan_engines(
         kv_cache_bytes=engine.kv_cache_bytes,
         weights_bytes=weights_bytes(model),
         num_workers=num_workers(engine.vllm_args),
+        chooses_gpus=chooses_gpus(engine.vllm_args),
         kernel_dtypes=formats.kernel_dtypes,
         kv_cache_dtype=engine.kv_cache_dtype,
     )

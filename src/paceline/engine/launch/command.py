@@ -212,6 +212,18 @@ def num_workers(vllm_args: tuple[str, ...]) -> int:
     return product
 
 
+_GPU_FLAGS = frozenset(
+    {"--device-ids", "--data-parallel-size", "-dp", "--nnodes", "-n", "--config"}
+)
+
+
+def chooses_gpus(vllm_args: tuple[str, ...]) -> bool:
+    """Whether the user's vLLM arguments may need other GPUs than `num_workers` on this machine."""
+    given = flags_of(vllm_args)
+    executor = last_value(vllm_args, "--distributed-executor-backend")
+    return executor == "ray" or any(flag in _GPU_FLAGS for flag in given)
+
+
 def max_num_seqs(vllm_args: tuple[str, ...]) -> int | None:
     """Return the limit on running requests in the user's vLLM arguments; None if they set none."""
     given = [text for _, text in _values_of(vllm_args, ("--max-num-seqs",)) if text.isdigit()]

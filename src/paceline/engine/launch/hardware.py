@@ -22,6 +22,7 @@ from paceline.engine.launch.visible_gpus import (
     QUERY,
     Capability,
     Gpu,
+    assignable_gpus,
     visible_capabilities,
     visible_gpus,
 )
@@ -52,6 +53,8 @@ class Hardware:
     """Version of the installed vLLM; empty if it is not installed."""
     gpus: tuple[Gpu, ...] = ()
     """The visible GPUs, in CUDA's order as far as it is known; empty like `gpu_capabilities`."""
+    assignable_gpus: tuple[Gpu, ...] = ()
+    """Those of them that an engine can be told to use by number; empty if that is not clear."""
 
     def __post_init__(self) -> None:
         if not self.cpu_ids:
@@ -80,7 +83,8 @@ class Hardware:
 def read_hardware() -> Hardware:
     """Read the machine that this process runs on."""
     is_cpu = _is_cpu_build()
-    gpus = () if is_cpu else _visible_gpus()
+    listing = "" if is_cpu else run_briefly(QUERY)[1]
+    gpus = visible_gpus(listing, os.environ)
     return Hardware(
         device="cpu" if is_cpu else "gpu",
         architecture=platform.machine(),
@@ -92,6 +96,7 @@ def read_hardware() -> Hardware:
         gpu_capabilities=visible_capabilities(gpus),
         vllm_release=_vllm_release(),
         gpus=gpus,
+        assignable_gpus=assignable_gpus(listing, os.environ),
     )
 
 
@@ -161,10 +166,6 @@ def _is_cpu_build() -> bool:
 
 def _vllm_release() -> str:
     return installed_vllm()[1]
-
-
-def _visible_gpus() -> tuple[Gpu, ...]:
-    return visible_gpus(run_briefly(QUERY)[1], os.environ)
 
 
 def _openmp_library() -> Path | None:

@@ -14,6 +14,7 @@ from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.engine.fixes import numba_pool
 from paceline.engine.launch.environment import for_engine_core
 from paceline.engine.launch.hardware import Hardware
+from paceline.engine.launch.visible_gpus import share_of_gpus, show_only
 
 _MIN_CORES_TO_SPARE_ONE = 8
 """Chosen empirically. The front end and the engine's own Python need part of a core. On two cores,
@@ -40,6 +41,8 @@ class LayoutSettings:
     """Size of the target on disk; None if unknown."""
     num_workers: int = 1
     """Worker processes of one engine: tensor times pipeline parallel size."""
+    chooses_gpus: bool = False
+    """Whether the user's vLLM arguments choose GPUs, or need others than `num_workers`."""
     kernel_dtypes: tuple[str, ...] = ()
     """What the kernel of the model's weights is compiled for; empty: any dtype."""
     kv_cache_dtype: str = "auto"
@@ -71,7 +74,7 @@ def choose_layout(
     Raises ValueError for a setting that this machine cannot meet; it says what is allowed.
     """
     if hardware.device == "gpu":
-        return _gpu_layout(settings)
+        return _gpu_layout(hardware, settings, replica, num_replicas)
     cpu_ids = _share_of_cores(hardware, replica, num_replicas, settings.num_threads)
     dtype, why_dtype = _choose_dtype(hardware, settings)
     kv_cache_bytes, why_kv = _choose_kv_cache(hardware, settings, num_replicas)
@@ -97,19 +100,30 @@ def choose_layout(
     )
 
 
-def _gpu_layout(settings: LayoutSettings) -> Layout:
+def _gpu_layout(
+    hardware: Hardware, settings: LayoutSettings, replica: int, num_replicas: int
+) -> Layout:
     vllm_args: list[str] = []
     if settings.dtype != "auto":
         vllm_args += ["--dtype", settings.dtype]
     if settings.kv_cache_bytes is not None:
         vllm_args += ["--kv-cache-memory-bytes", str(settings.kv_cache_bytes)]
     vllm_args += _kv_cache_dtype(settings)
+    has_its_own = num_replicas > 1 and not settings.chooses_gpus
+    share = (
+        share_of_gpus(hardware.assignable_gpus, replica, num_replicas, settings.num_workers)
+        if has_its_own
+        else ()
+    )
     return Layout(
         dtype=settings.dtype,
         vllm_args=tuple(vllm_args),
-        environment={},
+        environment=show_only(share),
         cpu_ids=(),
-        reasons=("GPU: vLLM's own defaults",),
+        reasons=(
+            "GPU: vLLM's own defaults",
+            *(("each engine has GPUs of its own",) if share else ()),
+        ),
     )
 
 

@@ -44,12 +44,17 @@ def visible_gpus(listing: str, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     Where an entry of CUDA_VISIBLE_DEVICES cannot be assigned to one GPU (a number while CUDA's
     order may not be that of the list, or a MIG instance), all GPUs of the machine count as visible.
     """
-    gpus = [gpu for gpu in map(_parse_gpu, listing.splitlines()) if gpu is not None]
-    chosen = environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        has_pci_order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        gpus = _choose(gpus, chosen, has_pci_order or are_alike(gpus))
-    return tuple(gpus)
+    gpus = _listed(listing)
+    chosen = _chosen(gpus, environ)
+    return tuple(gpus if chosen is None else chosen)
+
+
+def assignable_gpus(listing: str, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Return the visible GPUs that engines can be told to use, each by its number.
+
+    Empty where an entry of CUDA_VISIBLE_DEVICES cannot be assigned to one GPU.
+    """
+    return tuple(_chosen(_listed(listing), environ) or ())
 
 
 def visible_capabilities(gpus: Sequence[Gpu]) -> tuple[Capability, ...]:
@@ -72,7 +77,45 @@ def smallest_used(gpus: tuple[Gpu, ...], number: int) -> Gpu | None:
     return known[min(number, len(known)) - 1] if known else None
 
 
-def _choose(gpus: list[Gpu], chosen: str, has_pci_order: bool) -> list[Gpu]:
+def share_of_gpus(
+    gpus: Sequence[Gpu], replica: int, num_replicas: int, num_each: int
+) -> tuple[Gpu, ...]:
+    """Return the GPUs of one of several engines on this machine; empty if there are too few.
+
+    Neighbours on the PCI bus stay together: they are the most likely to be linked.
+    """
+    if len(gpus) < num_replicas * num_each:
+        return ()
+    by_index = sorted(gpus, key=lambda gpu: gpu.index)
+    return tuple(by_index[replica * num_each : (replica + 1) * num_each])
+
+
+def show_only(gpus: Sequence[Gpu]) -> Mapping[str, str]:
+    """Return the environment in which CUDA shows these GPUs; empty for none, which shows all.
+
+    By number, not by UUID: the numbers of the list are those of the PCI bus.
+    """
+    if not gpus:
+        return {}
+    numbers = ",".join(str(gpu.index) for gpu in gpus)
+    return {"CUDA_VISIBLE_DEVICES": numbers, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def has_gpus_of_its_own(environment: Mapping[str, str]) -> bool:
+    """Whether an engine's environment comes from `show_only`."""
+    return "CUDA_VISIBLE_DEVICES" in environment
+
+
+def _listed(listing: str) -> list[Gpu]:
+    return [gpu for gpu in map(_parse_gpu, listing.splitlines()) if gpu is not None]
+
+
+def _chosen(gpus: list[Gpu], environ: Mapping[str, str]) -> list[Gpu] | None:
+    """All without CUDA_VISIBLE_DEVICES, else those that it names; None if that is not clear."""
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return gpus
+    has_pci_order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or are_alike(gpus)
     found: list[Gpu] = []
     for entry in (part.strip() for part in chosen.split(",") if part.strip()):
         if entry.isdigit():
@@ -80,7 +123,7 @@ def _choose(gpus: list[Gpu], chosen: str, has_pci_order: bool) -> list[Gpu]:
         else:
             matches = [gpu for gpu in gpus if gpu.uuid.startswith(entry)]
         if len(matches) != 1:
-            return gpus
+            return None
         found += matches
     return found
 

@@ -89,6 +89,8 @@ class StartupFacts:
     """Whether engines of the server that is taken over hold memory and continue."""
     gpus: tuple[Gpu, ...] = ()
     """The visible ones."""
+    has_shared_gpus: bool = True
+    """Whether several engines would use the same GPUs."""
     links: Mapping[tuple[int, int], str] | None = None
     """How two GPUs are connected, by their indices, in the words of `nvidia-smi topo`."""
     tensor_parallel_sizes: tuple[int, ...] = ()

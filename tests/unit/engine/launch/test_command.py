@@ -11,6 +11,7 @@ import pytest
 from paceline.engine.launch.command import (
     EngineCommand,
     EngineSpec,
+    chooses_gpus,
     max_num_seqs,
     num_workers,
     render_command,
@@ -94,6 +95,22 @@ def test_workers_are_counted_from_vllms_own_arguments(
     vllm_args: tuple[str, ...], expected: int
 ) -> None:
     assert num_workers(vllm_args) == expected
+
+
+@pytest.mark.parametrize(
+    ("vllm_args", "expected"),
+    [
+        (("-tp=2", "--max-num-seqs", "8"), False),
+        (("--device-ids", "1"), True),
+        (("--data_parallel_size=2",), True),
+        (("--distributed-executor-backend", "ray"), True),
+        (("--distributed-executor-backend", "mp"), False),
+    ],
+)
+def test_gpus_are_left_to_arguments_that_choose_them(
+    vllm_args: tuple[str, ...], expected: bool
+) -> None:
+    assert chooses_gpus(vllm_args) is expected
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.engine.launch.visible_gpus import Gpu
 
 GIB = 1024**3
 IOMP = Path("/env/lib/libiomp5.so")
@@ -154,3 +155,41 @@ def test_a_gpu_is_left_to_vllm() -> None:
 
 def test_every_choice_has_a_reason() -> None:
     assert all(choose_layout(TWO_CORES, DEFAULTS).reasons)
+
+
+GPUS = tuple(Gpu(index, f"GPU-{index}", (9, 0)) for index in range(4))
+
+
+def gpu_environments(settings: LayoutSettings, gpus: tuple[Gpu, ...], number: int) -> list[str]:
+    """CUDA_VISIBLE_DEVICES of each engine; empty where it is left as it is."""
+    host = replace(TWO_CORES, device="gpu", gpus=gpus, assignable_gpus=gpus)
+    layouts = [
+        choose_layout(host, settings, replica=index, num_replicas=number) for index in range(number)
+    ]
+    for layout in layouts:
+        assert ("CUDA_VISIBLE_DEVICES" in layout.environment) == (
+            layout.environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        )
+    return [layout.environment.get("CUDA_VISIBLE_DEVICES", "") for layout in layouts]
+
+
+def test_each_engine_has_gpus_of_its_own() -> None:
+    assert gpu_environments(LayoutSettings(), GPUS, 4) == ["0", "1", "2", "3"]
+    assert gpu_environments(LayoutSettings(num_workers=2), GPUS, 2) == ["0,1", "2,3"]
+    chosen = (GPUS[3], GPUS[1])
+    assert gpu_environments(LayoutSettings(), chosen, 2) == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "number"),
+    [
+        (LayoutSettings(), GPUS, 1),
+        (LayoutSettings(num_workers=3), GPUS, 2),
+        (LayoutSettings(), (), 2),
+        (LayoutSettings(chooses_gpus=True), GPUS, 2),
+    ],
+)
+def test_engines_share_the_gpus_otherwise(
+    settings: LayoutSettings, gpus: tuple[Gpu, ...], number: int
+) -> None:
+    assert gpu_environments(settings, gpus, number) == [""] * number

@@ -72,3 +72,21 @@ def test_memory_that_the_driver_does_not_state_is_unknown() -> None:
 def test_numbers_choose_among_equal_gpus_in_the_given_order() -> None:
     assert [gpu.index for gpu in visible_gpus(TWO_L4, {"CUDA_VISIBLE_DEVICES": "1,0"})] == [1, 0]
     assert [gpu.index for gpu in visible_gpus(TWO_L4, {"CUDA_VISIBLE_DEVICES": "1"})] == [1]
+
+
+@pytest.mark.parametrize(
+    ("listing", "environ", "expected"),
+    [
+        (TWO_HOPPERS, {}, [0, 1]),
+        (TWO_HOPPERS, {"CUDA_VISIBLE_DEVICES": "1"}, [1]),
+        (VOLTA_AND_HOPPER, {"CUDA_VISIBLE_DEVICES": "GPU-b"}, [1]),
+        (VOLTA_AND_HOPPER, {"CUDA_VISIBLE_DEVICES": "1"}, []),
+        (TWO_HOPPERS, {"CUDA_VISIBLE_DEVICES": "MIG-1234"}, []),
+        (TWO_HOPPERS, {"CUDA_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_only_gpus_with_a_clear_number_are_assigned(
+    listing: str, environ: dict[str, str], expected: list[int]
+) -> None:
+    """Of two different GPUs, CUDA's number 1 may be the first of the list."""
+    assert [gpu.index for gpu in listed.assignable_gpus(listing, environ)] == expected

@@ -119,6 +119,10 @@ def test_two_engines_cannot_take_most_of_the_same_gpu() -> None:
     assert result.verdict is Verdict.REFUSED
     for part in ("engine.replicas is 2", "takes 0.92", "at most 0.5", "CUDA_VISIBLE_DEVICES"):
         assert part in result.text
+    own = replace(GPU, num_engines=2, has_shared_gpus=False)
+    assert judged(own).verdict is Verdict.PASSED
+    busy = (*gpus(1), replace(gpus(1, free_gib=10)[0], index=1))
+    assert judged(replace(own, gpus=busy)).verdict is Verdict.WARNING
     half = launched(gpu_memory_utilization=0.5)
     assert judged(replace(GPU, num_engines=2, launch=half)).verdict is Verdict.PASSED
 

@@ -55,13 +55,13 @@ def _judge_gpu(facts: StartupFacts) -> Found:
     launch, memory = facts.launch, facts.memory
     assert launch is not None
     share, sets_cache = launch.gpu_memory_utilization, launch.kv_cache_bytes is not None
-    if facts.num_engines * share > 1 and not sets_cache:
+    if facts.has_shared_gpus and facts.num_engines * share > 1 and not sets_cache:
         most = int(100 / facts.num_engines) / 100
         return refused(
             f"engine.replicas is {facts.num_engines} and each engine takes {share:g} of the same "
-            f"GPUs' memory. Set --gpu-memory-utilization after -- to at most {most:g}, or start "
-            "one paceline serve per GPU with CUDA_VISIBLE_DEVICES, and a gateway over them "
-            "(replicas)"
+            f"GPUs' memory: {facts.num_engines * launch.num_devices} are needed for GPUs of their "
+            f"own, and {len(facts.gpus)} are visible (CUDA_VISIBLE_DEVICES) or not known by number."
+            f" Set --gpu-memory-utilization after -- to at most {most:g}, or engine.replicas lower"
         )
     if memory is None:
         raise CannotJudge(facts.why_no_memory)
@@ -109,7 +109,8 @@ def _judge_estimates(
             "engine.max_model_len, use more GPUs, or quantize the model"
         )
     is_certain = are_alike(facts.gpus) and not facts.launch.names_devices
-    used = facts.gpus[: facts.launch.num_devices] if is_certain else ()
+    num_used = facts.launch.num_devices * (1 if facts.has_shared_gpus else facts.num_engines)
+    used = facts.gpus[:num_used] if is_certain else ()
     free = [one.free_bytes for one in used if one.free_bytes is not None]
     if free and min(free) < wanted and not facts.has_running_engines:
         return warning(

@@ -14,7 +14,7 @@ from pathlib import Path
 from paceline.engine.launch.brief_process import run_briefly
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit, PairFacts, read_pair
-from paceline.engine.launch.visible_gpus import smallest_used
+from paceline.engine.launch.visible_gpus import has_gpus_of_its_own, smallest_used
 from paceline.gateway.own_limits import descriptors_needed, raise_descriptor_limit
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
 from paceline.serve.plan import ServePlan
@@ -66,6 +66,7 @@ def gather_facts(
         available_bytes=hardware.available_memory_bytes,
         has_running_engines=has_running_engines,
         gpus=hardware.gpus,
+        has_shared_gpus=not all(has_gpus_of_its_own(e.command.environment) for e in plan.engines),
         links=_links() if is_gpu and launch is not None and launch.tensor_parallel > 1 else None,
         tensor_parallel_sizes=find_tensor_parallel_sizes(launch, catalogue),
         shared_memory_bytes=_shared_memory_bytes(),
