@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -138,14 +139,14 @@ def free_port_pair() -> int:
     """A free port whose successor is free too.
 
     The bench reads counters on the port after the data port, which must not be another server's.
+    The system gives none of these ports to a program that asks for any, before the server has it.
     """
     for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + 1))
-                return port
+        port = random.randrange(20_000, 32_000, 2)
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return port
     raise RuntimeError("no two consecutive ports of 127.0.0.1 are free")
 
 

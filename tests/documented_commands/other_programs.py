@@ -82,8 +82,12 @@ def _methods(root: Path) -> Mapping[str, set[str]]:
 
 
 def find_missing_paths(command: ShellCommand, root: Path) -> Iterator[str]:
-    """Files and folders of the repository that the command names and that do not exist."""
-    top = {entry.name for entry in root.iterdir() if entry.is_dir()} - {"build"}
+    """Files and folders of the repository that the command names and that do not exist.
+
+    `build` and hidden folders are made by `make` and are not part of it.
+    """
+    folders = (entry.name for entry in root.iterdir() if entry.is_dir())
+    top = {name for name in folders if name != "build" and not name.startswith(".")}
     words = [*command.words, *(word.partition("=")[2] for word in command.environment)]
     if command.output is not None:
         words.append(command.output)

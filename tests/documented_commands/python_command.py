@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
-OTHER_MODULES = frozenset({"json.tool", "pytest", "venv"})
+OTHER_MODULES = frozenset({"json.tool", "llama_cpp.server", "pytest", "venv"})
 """Modules of others, whose arguments are not checked."""
 
 

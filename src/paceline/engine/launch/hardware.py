@@ -54,7 +54,7 @@ class Hardware:
     gpus: tuple[Gpu, ...] = ()
     """The visible GPUs, in CUDA's order as far as it is known; empty like `gpu_capabilities`."""
     assignable_gpus: tuple[Gpu, ...] = ()
-    """Those of them that an engine can be told to use by number; empty if that is not clear."""
+    """Those of them that an engine can be given by number; empty if that is not clear."""
 
     def __post_init__(self) -> None:
         if not self.cpu_ids:

@@ -50,7 +50,7 @@ def visible_gpus(listing: str, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
 
 
 def assignable_gpus(listing: str, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """Return the visible GPUs that engines can be told to use, each by its number.
+    """Return the visible GPUs that engines can be given, each by its number.
 
     Empty where an entry of CUDA_VISIBLE_DEVICES cannot be assigned to one GPU.
     """
@@ -82,7 +82,7 @@ def share_of_gpus(
 ) -> tuple[Gpu, ...]:
     """Return the GPUs of one of several engines on this machine; empty if there are too few.
 
-    Neighbours on the PCI bus stay together: they are the most likely to be linked.
+    Those beside each other on the PCI bus stay together: they are the most likely to be linked.
     """
     if len(gpus) < num_replicas * num_each:
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -257,6 +258,7 @@ def test_reading_imports_neither_torch_nor_vllm(tmp_path: Path) -> None:
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
-    )
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -17,8 +17,8 @@ from unit.gateway.admission.simulated_loop import run_simulated
 from unit.gateway.continuation.streams import DONE, completion_chunk, text_in
 from unit.gateway.proxy.attempts.scripted_engines import Exchange, Response, text_of
 
-PLAIN = Replica("a", "http://a", "m", "ready", dialect="sglang")
-"""Its streams are not tracked."""
+PLAIN = Replica("a", "http://a", "m", "ready", dialect="openai")
+"""Its streams are not tracked, and may end without a finish_reason."""
 TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
 COMMENT = b": keep-alive\n\n"
 WHOLE = msgspec.json.encode(
