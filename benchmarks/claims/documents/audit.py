@@ -21,6 +21,7 @@ NOT_MEASURED = {
 STOCK = "audit-engine-stock-2026-11-23-2.json"
 STOCK_ENDED = "audit-engine-stock-2026-11-23.json"
 PACELINE = "audit-engine-paceline-2026-11-23.json"
+TWENTY = "audit-engine-paceline-2026-11-23.json.gz"
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
@@ -41,6 +42,21 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield claim("takes about {num_tokens:,} tokens", **two)
     yield claim("about {in_all_s} s in all at this rate", **two)
     yield from _ended(_figures(read(STOCK_ENDED)))
+    reports = [audit["report"] for audit in read(TWENTY)["audits"]]
+    undecided = [one["reasons"] for one in reports if one["verdict"] == "undecided"]
+    num_idle = sum("no drafts were seen" in " ".join(reasons) for reasons in undecided)
+    num_lossy, num_lossless = (
+        sum(one["verdict"] == verdict for one in reports) for verdict in ("lossy", "lossless")
+    )
+    yield claim(
+        "{num_lossy} were `lossy`, {num_lossless} `lossless`, and {num_undecided} `undecided`. "
+        "In {num_idle} of these",
+        num_lossy=num_lossy,
+        num_lossless=num_lossless,
+        num_undecided=len(undecided),
+        num_idle=num_idle,
+    )
+    yield claim("in {num_late} the minute was over", num_late=len(undecided) - num_idle)
 
 
 def _ended(figures: Mapping[str, Any]) -> Iterator[Claim]:

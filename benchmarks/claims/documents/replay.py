@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from benchmarks.claims.claim import Claim, ReadResult, claim
 
 DOCUMENT = "docs/how-to/replay.md"
-NOT_MEASURED = {"setting": ("a recording of its own of 400 requests",)}
+NOT_MEASURED = {
+    "setting": (
+        "a recording of its own of 400 requests",
+        "was raised from 2 % to 2.5 % for this reason",
+    )
+}
 _NEW_MACHINES = ("8b-l4", "1.5b-cpu-server")
 """Not used for the design."""
 _PERCENTS = (
@@ -25,7 +30,7 @@ _PERCENTS = (
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
-    result = read("plan-replay-2026-11-23-4.json")
+    result = read("plan-replay-2026-11-23-5.json")
     summary, cells = result["summary"], result["cells"]
     percent = {name: 100 * summary[name] for name in _PERCENTS}
     yield claim(
@@ -46,6 +51,9 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "by scenarios) and reaches {median_half_width:.1f} % to either side in the median",
         **percent,
     )
+    earlier = read("plan-replay-2026-11-23-4.json")["summary"]
+    yield claim("On {num_cells} other phases", num_cells=earlier["num_cells"])
+    yield claim("it covered {covered:.1f} %", covered=100 * earlier["covered"])
     new = [cell for cell in cells if cell["machine"] in _NEW_MACHINES]
     yield claim(
         "On these two machines it covers {covered:.0f} % of {num_cells} phases",
