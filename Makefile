@@ -58,18 +58,19 @@ install: $(RUNTIME)
 
 install-dev: $(DEV)
 
+# A failed installation leaves no mark: it may have changed a half of the packages.
 $(RUNTIME):
+	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
 	    bash scripts/install.sh requirements.lock
-	@rm -f $(VENV)/.installed-[0-9a-f]*
 	@touch $@
 
 # All locks at once: two processes of pip share the work, and everything is compiled once.
 $(DEV):
+	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
 	    bash scripts/install.sh requirements.lock requirements-dev.lock \
 	    requirements-benchmarks.lock --then requirements-suffix.lock
-	@rm -f $(VENV)/.installed-*
 	@touch $@ $(RUNTIME)
 
 $(CLIENTS_IN): $(DEV)

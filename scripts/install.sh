@@ -70,8 +70,9 @@ built=("${@:2}")
 # Two processes of pip, each with about half of the work: unpacking takes one core each.
 parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
-awk -v folder="$parts" '/^torch==/ { next } /^[A-Za-z0-9]/ { n++ } n { print > (folder "/" n % 2) }' \
-    "${wheels[@]}"
+awk -v folder="$parts" '/^torch==/ { keep = 0; next }
+    /^[A-Za-z0-9]/ { keep = !seen[$1]++; n += keep }
+    keep { print > (folder "/" n % 2) }' "${wheels[@]}"
 echo "Installing $(cat "${wheels[@]}" | grep -c '^[A-Za-z0-9]') packages from ${wheels[*]}" >&2
 torch=$(cat "${wheels[@]}" | grep -E '^torch==' || true)
 { install_torch "$torch" && install_hashed "$parts/1"; } &

@@ -137,7 +137,7 @@ class Times:
     """Longer than the readiness probe takes to fail: 2 probes, 5 s apart."""
     drain_s: int = 300
     dns_period_s: int = 10
-    margin_s: int = 30
+    margin_s: int = 60
     """Before Kubernetes kills what has not ended: chosen empirically."""
     start_s: int = 900
 

@@ -86,9 +86,9 @@ class Replica:
     @property
     def may_end_early(self) -> bool:
         """Whether the mark of the end may follow an incomplete answer, without a finish_reason.
-        llama-cpp-python ends a stream so when another request interrupts it; vLLM gives the reason
-        "abort" instead, and a server of the dialect `openai` may never give one."""
-        return self.dialect not in ("vllm", "openai")
+        llama-cpp-python ends a stream so when another request interrupts it. vLLM gives the reason
+        "abort" instead, and TGI gives none after a complete tool call."""
+        return self.dialect == "llamacpp-python"
 
     @property
     def is_unix(self) -> bool:

@@ -72,7 +72,7 @@ LIVE_VIEW_GOVERNOR_S = 0.8
 LIVE_VIEW_WORKER_S = 0.8
 """A worker process must send its metrics to a snapshot within this time; without them its last ones
 are used."""
-LIVE_VIEW_FIRST_S = 10.0
+LIVE_VIEW_FIRST_S = 5.0
 """A viewer waits this long for the first snapshot. Chosen empirically: it follows within a second
 of the start, and later only if snapshots fail."""
 LIVE_VIEW_SEND_TIMEOUT_S = 10.0

@@ -200,7 +200,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
         results = check(has_running_engines=take_over)
         run_folder.rmdir()
         click.echo(render_report(results))
-        return 1 if refusals(results) else 0
+        return 1 if refusals(results) or not results else 0
     taken: TakeOver | None = None
     try:
         if take_over:

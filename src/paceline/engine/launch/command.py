@@ -213,7 +213,10 @@ def num_workers(vllm_args: tuple[str, ...]) -> int:
 
 
 _GPU_FLAGS = frozenset(
-    {"--device-ids", "--data-parallel-size", "-dp", "--nnodes", "-n", "--config"}
+    {
+        *("--device-ids", "--data-parallel-size", "-dp", "--nnodes", "-n", "--config"),
+        *("--prefill-context-parallel-size", "-pcp"),
+    }
 )
 
 
@@ -221,7 +224,13 @@ def chooses_gpus(vllm_args: tuple[str, ...]) -> bool:
     """Whether the user's vLLM arguments may need other GPUs than `num_workers` on this machine."""
     given = flags_of(vllm_args)
     executor = last_value(vllm_args, "--distributed-executor-backend")
-    return executor == "ray" or any(flag in _GPU_FLAGS for flag in given)
+    return executor == "ray" or any(flag in _GPU_FLAGS or _abbreviates(flag) for flag in given)
+
+
+def _abbreviates(flag: str) -> bool:
+    """Whether vLLM reads it as a number of GPUs and `num_workers` does not."""
+    sizes = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+    return flag.startswith("--") and flag not in sizes and any(s.startswith(flag) for s in sizes)
 
 
 def max_num_seqs(vllm_args: tuple[str, ...]) -> int | None:

@@ -125,6 +125,12 @@ def parse_available_bytes(meminfo: str) -> int:
     return 0
 
 
+def parse_file_cache_bytes(memory_stat: str) -> int:
+    """Return the file cache in cgroup v2's `memory.stat`, which the kernel gives up when asked."""
+    fields = dict(line.split()[:2] for line in memory_stat.splitlines() if len(line.split()) == 2)
+    return sum(int(fields.get(name, 0)) for name in ("active_file", "inactive_file"))
+
+
 def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int, ...]:
     """Return the first logical CPU of each physical core: a second thread adds no compute speed."""
     first: dict[str, int] = {}
@@ -144,7 +150,8 @@ def _available_memory_bytes() -> int:
     limit = _read("/sys/fs/cgroup/memory.max").strip()
     if limit.isdigit():
         used = int(_read("/sys/fs/cgroup/memory.current").strip() or 0)
-        available = min(available, max(0, int(limit) - used))
+        used -= parse_file_cache_bytes(_read("/sys/fs/cgroup/memory.stat"))
+        available = min(available, max(0, int(limit) - max(0, used)))
     return available
 
 

@@ -80,11 +80,12 @@ def smallest_used(gpus: tuple[Gpu, ...], number: int) -> Gpu | None:
 def share_of_gpus(
     gpus: Sequence[Gpu], replica: int, num_replicas: int, num_each: int
 ) -> tuple[Gpu, ...]:
-    """Return the GPUs of one of several engines on this machine; empty if there are too few.
+    """Return the GPUs of one of several engines on this machine; empty if they share.
 
+    They do where there are too few, and where GPUs differ: an engine may need the larger one.
     Those beside each other on the PCI bus stay together: they are the most likely to be linked.
     """
-    if len(gpus) < num_replicas * num_each:
+    if len(gpus) < num_replicas * num_each or not are_alike(gpus):
         return ()
     by_index = sorted(gpus, key=lambda gpu: gpu.index)
     return tuple(by_index[replica * num_each : (replica + 1) * num_each])

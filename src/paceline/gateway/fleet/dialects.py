@@ -168,6 +168,7 @@ _TRITON = Dialect(
             Series("nv_trt_llm_kv_cache_block_metrics", ("kv_cache_block_type", "fraction")),
         ),
         generation_tokens_total=(Series("vllm:generation_tokens_total"),),  # the vLLM backend
+        activity=(Series("vllm:generation_tokens_total"),),  # it counts in every step
     ),
 )
 

@@ -42,8 +42,8 @@ class OfferedEngine(msgspec.Struct, frozen=True):
     num_restarts: int
     swapped_draft: str | None = None
     """See `EngineCommand`."""
-    num_planned_restarts: int = 0
-    """Of `num_restarts`. A process from before this field leaves it out; another one ignores it."""
+    num_planned_restarts: int | None = None
+    """Of `num_restarts`. None from a process before this field; such a process ignores it."""
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ _UNPLANNED_FLAGS = frozenset(
 )
 """Flags after which the memory of an engine is not what `paceline plan` computes."""
 
+_DTYPE_ALIASES = {"half": "float16", "float": "float32"}
+
 _SIZE_FLAGS = (
     "--max-model-len", "--kv-cache-memory-bytes", "--max-num-seqs", "--max-num-batched-tokens",
 )  # fmt: skip
@@ -77,11 +79,12 @@ def read_launch(arguments: tuple[str, ...]) -> EngineLaunch:
 
     A value that vLLM would refuse counts as not given: vLLM reports it.
     """
+    dtype = last_value(arguments, "--dtype") or "auto"
     utilization = _fraction(last_value(arguments, "--gpu-memory-utilization"))
     return EngineLaunch(
         model=last_value(arguments, "--model") or "",
         drafting=_drafting(arguments),
-        dtype=last_value(arguments, "--dtype") or "auto",
+        dtype=_DTYPE_ALIASES.get(dtype, dtype),
         kv_cache_dtype=last_value(arguments, "--kv-cache-dtype") or "auto",
         kv_cache_bytes=_number(last_value(arguments, "--kv-cache-memory-bytes")),
         max_model_len=_number(last_value(arguments, "--max-model-len")),

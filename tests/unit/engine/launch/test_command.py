@@ -101,6 +101,9 @@ def test_workers_are_counted_from_vllms_own_arguments(
     ("vllm_args", "expected"),
     [
         (("-tp=2", "--max-num-seqs", "8"), False),
+        (("--tensor-parallel", "2"), True),
+        (("--tensor-parallel-size", "2"), False),
+        (("-pcp=2",), True),
         (("--device-ids", "1"), True),
         (("--data_parallel_size=2",), True),
         (("--distributed-executor-backend", "ray"), True),

@@ -11,6 +11,7 @@ from paceline.engine.launch.hardware import (
     parse_available_bytes,
     parse_cpu_flags,
     parse_cpu_quota,
+    parse_file_cache_bytes,
     read_hardware,
 )
 
@@ -51,3 +52,9 @@ def test_the_class_is_that_of_the_oldest_visible_gpu() -> None:
     assert gpu.hardware_class == "gpu-ampere"
     assert gpu.hardware_classes == ("gpu-ampere", "gpu-hopper")
     assert replace(gpu, gpu_capabilities=()).hardware_classes == ("gpu-other",)
+
+
+def test_the_file_cache_of_a_control_group_is_given_up_when_asked() -> None:
+    stat = "anon 500\nfile 900\ninactive_file 300\nactive_file 400\nslab_reclaimable 7\n"
+    assert parse_file_cache_bytes(stat) == 700
+    assert parse_file_cache_bytes("") == 0

@@ -187,6 +187,7 @@ def test_each_engine_has_gpus_of_its_own() -> None:
         (LayoutSettings(num_workers=3), GPUS, 2),
         (LayoutSettings(), (), 2),
         (LayoutSettings(chooses_gpus=True), GPUS, 2),
+        (LayoutSettings(), (GPUS[0], Gpu(1, "GPU-1", (7, 5))), 2),
     ],
 )
 def test_engines_share_the_gpus_otherwise(

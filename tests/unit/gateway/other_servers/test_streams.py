@@ -45,6 +45,7 @@ def _answers(served: Served, dialect: str, stream: bytes) -> None:
         ("tgi", (TGI_CHAT + TGI_END + DONE).replace(b"data: ", b"data:")),
         ("triton", TRITON_CHAT + TRITON_END + DONE),
         ("openai", TRITON_CHAT + TRITON_END + DONE),
+        ("tgi", TGI_CHAT + DONE),  # after a complete tool call
     ],
 )
 async def test_a_complete_stream_passes_byte_for_byte(
@@ -75,7 +76,6 @@ async def test_a_completion_of_sglang_passes(served: Served) -> None:
     ("dialect", "begun", "rest", "status"),
     [
         ("sglang", SGLANG_CHAT, b"", 503),  # the connection is closed
-        ("sglang", SGLANG_CHAT, DONE, 503),
         ("sglang", SGLANG_CHAT, SGLANG_ABORTED + DONE, 503),
         ("sglang", SGLANG_CHAT, SGLANG_TIMED_OUT + DONE, 503),
         ("tgi", TGI_CHAT, b"", 503),
@@ -83,7 +83,7 @@ async def test_a_completion_of_sglang_passes(served: Served) -> None:
         ("tgi", TGI_CHAT, tgi_error_event(TGI_INCOMPLETE), 500),
         ("tgi", TGI_CHAT, tgi_error_event(TGI_FAULT).replace(b"data: ", b"data:"), 500),
         ("triton", TRITON_CHAT, b"", 503),
-        ("triton", TRITON_CHAT, DONE, 503),
+        ("llamacpp-python", TRITON_CHAT, DONE, 503),
     ],
 )
 async def test_a_stream_that_breaks_ends_with_an_error(

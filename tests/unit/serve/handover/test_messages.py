@@ -21,7 +21,7 @@ def test_an_offer_without_newer_fields_is_read() -> None:
         json.dumps({"type": "offer", "version": VERSION, "pid": 1, "engines": [_OFFERED]}).encode()
     )
     assert isinstance(offer, Offer)
-    assert (offer.engines[0].num_restarts, offer.engines[0].num_planned_restarts) == (3, 0)
+    assert (offer.engines[0].num_restarts, offer.engines[0].num_planned_restarts) == (3, None)
 
 
 def test_newer_fields_do_not_keep_an_earlier_version_from_reading() -> None:

@@ -1,7 +1,8 @@
 """Check that weights, KV cache and working memory fit this machine.
 
-An engine is refused only for what is certain: weights and KV cache, which are exact. Working memory
-is an estimate, so a lack of it is a warning.
+A start is refused only for weights that are larger than what vLLM may use of a GPU. The rest is a
+warning, also where the sizes are exact: how much memory is free changes, and vLLM takes formats and
+settings that the planner does not know.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ def check_memory(facts: StartupFacts) -> Found | None:
 
 def _judge_cpu(facts: StartupFacts, memory: EngineMemory) -> Found:
     assert memory.kv_cache_bytes is not None
+    if facts.has_running_engines:
+        raise CannotJudge("engines that are taken over hold memory")
     too_long = _judge_context(memory, memory.kv_cache_bytes, "engine.kv_cache_bytes")
     if too_long is not None:
         return too_long
-    if facts.has_running_engines or not facts.available_bytes:
-        raise CannotJudge("the free memory of this machine is not known, or engines hold some")
+    if not facts.available_bytes:
+        raise CannotJudge("the free memory of this machine is not known")
     number = facts.num_engines
     certain = memory.weights_bytes + memory.draft_weights_bytes + memory.kv_cache_bytes
     likely = certain + memory.working_bytes
@@ -45,7 +48,7 @@ def _judge_cpu(facts: StartupFacts, memory: EngineMemory) -> Found:
         "(paceline quantize), or free memory"
     )
     if number * certain > facts.available_bytes:
-        return refused(f"{engines}{size_text(certain)} ({parts}) do not fit: {free}. {advice}")
+        return warning(f"{engines}{size_text(certain)} ({parts}) do not fit: {free}. {advice}")
     if number * likely > facts.available_bytes:
         return warning(f"{engines}{size_text(likely)} ({estimated}) may not fit: {free}. {advice}")
     return passed(f"{engines}{size_text(likely)} ({estimated}); {free}")
@@ -55,9 +58,11 @@ def _judge_gpu(facts: StartupFacts) -> Found:
     launch, memory = facts.launch, facts.memory
     assert launch is not None
     share, sets_cache = launch.gpu_memory_utilization, launch.kv_cache_bytes is not None
+    if launch.uses_ray or "--config" in launch.unplanned_flags:
+        raise CannotJudge("Ray or the file of --config decides about GPUs and their memory")
     if facts.has_shared_gpus and facts.num_engines * share > 1 and not sets_cache:
         most = int(100 / facts.num_engines) / 100
-        return refused(
+        return warning(
             f"engine.replicas is {facts.num_engines} and each engine takes {share:g} of the same "
             f"GPUs' memory: {facts.num_engines * launch.num_devices} are needed for GPUs of their "
             f"own, and {len(facts.gpus)} are visible (CUDA_VISIBLE_DEVICES) or not known by number."
@@ -124,11 +129,11 @@ def _judge_estimates(
 
 
 def _judge_context(memory: EngineMemory, cache_bytes: int, setting: str) -> Found | None:
-    """Refuse a cache that cannot hold one request: vLLM does, once the weights are loaded."""
+    """A cache that cannot hold one request: vLLM refuses it, once the weights are loaded."""
     if memory.request_kv_bytes <= cache_bytes * _TOLERANCE:
         return None
     fitting = int(memory.max_model_len * cache_bytes / memory.request_kv_bytes)
-    return refused(
+    return warning(
         f"one request of {memory.max_model_len:,} tokens takes {size_text(memory.request_kv_bytes)}"
         f" of KV cache, which has {size_text(max(0, cache_bytes))}. Set engine.max_model_len "
         f"below {fitting:,}, or raise {setting}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paceline.engine.launch.brief_process import run_briefly
 from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.model_folder import ModelUnfit, PairFacts, read_pair
+from paceline.engine.launch.model_folder import PairFacts, read_pair
 from paceline.engine.launch.visible_gpus import has_gpus_of_its_own, smallest_used
 from paceline.gateway.own_limits import descriptors_needed, raise_descriptor_limit
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
@@ -102,6 +102,8 @@ def _memory(
         ), ""
     except CannotJudge as reason:
         return None, str(reason)
+    except Exception as error:  # noqa: BLE001 - of a configuration of any content
+        return None, f"the planner failed on this model: {error!r}"
 
 
 def _given_pair(launch: EngineLaunch | None) -> PairFacts | None:
@@ -113,7 +115,7 @@ def _given_pair(launch: EngineLaunch | None) -> PairFacts | None:
         return None
     try:
         return read_pair(target, draft)
-    except (ModelUnfit, OSError):
+    except Exception:  # noqa: BLE001 - of tokenizer files of any content: vLLM reports it
         return None
 
 

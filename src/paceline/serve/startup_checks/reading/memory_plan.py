@@ -133,7 +133,12 @@ def _find(name: str, launch: EngineLaunch, catalogue: Catalogue, *, is_cpu: bool
     return found
 
 
+_KNOWN_KV_FORMATS = frozenset({"auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"})
+
+
 def _limits(launch: EngineLaunch, hardware: Hardware, target: PlannedModel) -> EngineLimits:
+    if launch.kv_cache_dtype not in _KNOWN_KV_FORMATS:
+        raise CannotJudge(f"the planner does not know --kv-cache-dtype {launch.kv_cache_dtype}")
     longest = target.shape.max_context_tokens
     settings = LimitSettings(
         gpu_memory_utilization=launch.gpu_memory_utilization,

@@ -54,7 +54,6 @@ def test_the_load_is_read_from_the_page_of_each_server(
         ("vllm", "vllm-0.10", None),  # a cache alone stands still for many tokens
         ("sglang", "sglang", None),
         ("tgi", "tgi", None),
-        ("triton", "triton-vllm", None),
     ],
 )
 def test_figures_that_move_while_the_engine_works(
