@@ -247,7 +247,7 @@ COMPUTING := lint site unit-models unit-policies
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 $(DEV) programs
-	@$(MAKE) --no-print-directory --jobs 7 --output-sync=target ENGINE_AFTER="$(WAITING)" \
+	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target ENGINE_AFTER="$(WAITING)" \
 	    $(WAITING) $(COMPUTING) $(ENGINE_GROUPS)
 
 clean:
