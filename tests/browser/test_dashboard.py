@@ -25,6 +25,8 @@ from paceline.gateway.settings import KeySettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+HAS_FOCUS = "document.activeElement?.id === 'key'"
+"""What is typed before goes nowhere, on a page that is still being shown."""
 IS_LIVE = "document.querySelector('#status')?.classList.contains('live')"
 NUM_ROWS = "document.querySelectorAll('#replicas tr').length"
 WIDE, NARROW = 1280, 390
@@ -316,11 +318,12 @@ async def test_with_admin_keys_a_browser_logs_in_and_out(
     async with serve(keys=keys) as served:
         await page.open(f"{served.gateway.admin_url}/", width=NARROW, height=844)
         assert await page.evaluate("location.pathname") == "/dashboard/login"
-        assert await page.evaluate("document.activeElement.id") == "key"
+        await page.until(HAS_FOCUS)
         await page.type("pl-wrong-key")
         await page.press("Enter", code=13, text="\r")
         await page.until("document.querySelector('[role=alert]') !== null")
         assert "This key is unknown" in await page.text("main")
+        await page.until(HAS_FOCUS)
         await page.type(join_key("readaaaa", SECRET))
         await page.press("Enter", code=13, text="\r")
         await page.until(f"location.pathname === '/dashboard' && {IS_LIVE}")
@@ -330,6 +333,7 @@ async def test_with_admin_keys_a_browser_logs_in_and_out(
         await page.until("location.pathname === '/dashboard/login'", within_s=60)
         change_text(file, lambda _: line)
         await asyncio.sleep(1.2)  # until the gateway has read it
+        await page.until(HAS_FOCUS)
         await page.type(join_key("readaaaa", SECRET))
         await page.press("Enter", code=13, text="\r")
         await page.until(f"location.pathname === '/dashboard' && {IS_LIVE}")
