@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.demo import draft_path
+from paceline.serve.startup_checks import startup
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +175,11 @@ def test_check_reports_and_starts_nothing() -> None:
     assert wrong.returncode == 1
     assert "\nrefused     ray " in wrong.stdout
     assert " 1 refused" in wrong.stdout
+
+
+def test_checks_that_cannot_be_carried_out_are_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "gather_facts", lambda *_, **__: 1 // 0)
+    assert run("--check").exit_code == 1
 
 
 def test_a_warning_does_not_end_the_start(taken_port: int) -> None:

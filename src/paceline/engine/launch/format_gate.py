@@ -20,7 +20,7 @@ from paceline.engine.launch.command import last_value
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit
 
-_DTYPES = {"float": "float32", "half": "float16"}
+DTYPE_ALIASES = {"float": "float32", "half": "float16"}
 """Other names that vLLM has for a dtype."""
 _MIXED_GPUS = "the visible GPUs are of different classes, and one of them cannot serve this"
 
@@ -53,7 +53,7 @@ def choose_formats(
     not known which of them computes what: a format that one of them cannot serve is a caution.
     """
     given = last_value(vllm_args, "--dtype") or dtype
-    effective = _DTYPES.get(given, given)
+    effective = DTYPE_ALIASES.get(given, given)
     kv_format = last_value(vllm_args, "--kv-cache-dtype") or kv_cache_dtype
     release = hardware.vllm_release or "of an unknown release"
     classes = hardware.hardware_classes

@@ -45,6 +45,12 @@ class OfferedEngine(msgspec.Struct, frozen=True):
     num_planned_restarts: int | None = None
     """Of `num_restarts`. None from a process before this field; such a process ignores it."""
 
+    @property
+    def num_without_alarm(self) -> int:
+        """Restarts that were planned; all of them if their causes are not known."""
+        planned = self.num_planned_restarts
+        return self.num_restarts if planned is None else planned
+
 
 class Changes(msgspec.Struct, frozen=True):
     """What operators have changed at run time."""

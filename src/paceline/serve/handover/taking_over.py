@@ -191,9 +191,6 @@ def _running(engine: OfferedEngine, pipe: int) -> RunningEngine:
             engine.max_model_len,
             engine.revision,
             engine.num_restarts,
-            # Restarts of unknown cause raise no alarm.
-            engine.num_restarts
-            if engine.num_planned_restarts is None
-            else engine.num_planned_restarts,
+            engine.num_without_alarm,
         ),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine.launch.command import flags_of, last_value
+from paceline.engine.launch.format_gate import DTYPE_ALIASES
 
 VLLM_UTILIZATION = 0.92
 """vLLM 0.32's default of --gpu-memory-utilization (config/cache.py)."""
@@ -22,8 +23,6 @@ _UNPLANNED_FLAGS = frozenset(
     }
 )
 """Flags after which the memory of an engine is not what `paceline plan` computes."""
-
-_DTYPE_ALIASES = {"half": "float16", "float": "float32"}
 
 _SIZE_FLAGS = (
     "--max-model-len", "--kv-cache-memory-bytes", "--max-num-seqs", "--max-num-batched-tokens",
@@ -84,7 +83,7 @@ def read_launch(arguments: tuple[str, ...]) -> EngineLaunch:
     return EngineLaunch(
         model=last_value(arguments, "--model") or "",
         drafting=_drafting(arguments),
-        dtype=_DTYPE_ALIASES.get(dtype, dtype),
+        dtype=DTYPE_ALIASES.get(dtype, dtype),
         kv_cache_dtype=last_value(arguments, "--kv-cache-dtype") or "auto",
         kv_cache_bytes=_number(last_value(arguments, "--kv-cache-memory-bytes")),
         max_model_len=_number(last_value(arguments, "--max-model-len")),

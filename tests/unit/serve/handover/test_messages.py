@@ -21,7 +21,13 @@ def test_an_offer_without_newer_fields_is_read() -> None:
         json.dumps({"type": "offer", "version": VERSION, "pid": 1, "engines": [_OFFERED]}).encode()
     )
     assert isinstance(offer, Offer)
-    assert (offer.engines[0].num_restarts, offer.engines[0].num_planned_restarts) == (3, None)
+    (engine,) = offer.engines
+    assert (engine.num_restarts, engine.num_planned_restarts, engine.num_without_alarm) == (
+        3,
+        None,
+        3,
+    )
+    assert msgspec.structs.replace(engine, num_planned_restarts=2).num_without_alarm == 2
 
 
 def test_newer_fields_do_not_keep_an_earlier_version_from_reading() -> None:

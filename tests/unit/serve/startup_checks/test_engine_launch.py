@@ -32,6 +32,11 @@ def test_the_users_later_flags_win_in_all_spellings() -> None:
     assert (launch.max_num_seqs, launch.max_batched_tokens) == (16, 512)
 
 
+@pytest.mark.parametrize(("given", "dtype"), [("half", "float16"), ("float", "float32")])
+def test_a_dtype_has_two_names(given: str, dtype: str) -> None:
+    assert read_launch(("--dtype", given)).dtype == dtype
+
+
 @pytest.mark.parametrize("flags", [("--distributed-executor-backend", "ray"), ("-dpb", "ray")])
 def test_ray_is_asked_for_by_two_flags(flags: tuple[str, str]) -> None:
     assert read_launch(flags).uses_ray

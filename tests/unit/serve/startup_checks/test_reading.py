@@ -23,7 +23,7 @@ from paceline.plan.sources.catalogue import load_catalogue
 from paceline.serve.plan import make_plan
 from paceline.serve.startup_checks.engine_launch import EngineLaunch
 from paceline.serve.startup_checks.facts import StartupFacts, TorchBuild
-from paceline.serve.startup_checks.reading import installed_packages
+from paceline.serve.startup_checks.reading import gathering, installed_packages
 from paceline.serve.startup_checks.reading.gathering import gather_facts
 from paceline.serve.startup_checks.reading.installed_packages import (
     parse_torch_build,
@@ -247,6 +247,25 @@ def test_the_users_own_draft_model_is_compared(tmp_path: Path) -> None:
     facts = gathered(tmp_path, "--speculative-config", config, draft="none")
     assert facts.pair is not None
     assert facts.pair.num_embedded == (4096, 4096)
+
+
+def test_a_model_on_which_the_planner_fails_leaves_the_other_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("layers")
+
+    monkeypatch.setattr(gathering, "compute_memory", fail)
+    facts = gathered(tmp_path)
+    assert facts.memory is None
+    assert "KeyError('layers')" in facts.why_no_memory
+    assert facts.descriptors is not None
+
+
+def test_a_cache_format_that_the_planner_does_not_know_is_not_judged() -> None:
+    launch = EngineLaunch(str(target_path()), {}, kv_cache_dtype="turboquant_4bit_nc")
+    with pytest.raises(CannotJudge, match="turboquant_4bit_nc"):
+        compute_memory(launch, load_catalogue(), gpu=gpus(1)[0], available_bytes=GIB)
 
 
 def test_reading_imports_neither_torch_nor_vllm(tmp_path: Path) -> None:
