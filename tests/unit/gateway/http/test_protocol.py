@@ -195,10 +195,10 @@ async def test_the_framing_of_a_chunked_body_is_limited(served: Served, framing:
     answering = asyncio.create_task(reader.readuntil(b"}}"))
     writer.write(CHUNKED)
     for start in range(0, len(framing), 10_000):
+        if answering.done() or writer.is_closing():
+            break
         writer.write(framing[start : start + 10_000])
         await asyncio.sleep(0.002)
-        if answering.done():
-            break
     async with asyncio.timeout(60):
         answer = await answering
     assert answer.startswith(b"HTTP/1.1 400")
