@@ -3,11 +3,12 @@
     python -m benchmarks.audit_engines --engine stock
     python -m benchmarks.audit_engines --engine paceline
     python -m benchmarks.audit_engines --engine paceline --times 20 --smallest-bias 0.5 \\
-        --max-seconds 60
+        --max-seconds 60 --hold-draft-length 4
     python -m benchmarks.audit_engines … --resume benchmarks/results/audit-engine-paceline-….json.gz
 
 Both engines draft with the bundled draft model: stock vLLM, without plugins, 4 tokens; Paceline as
-many as its governor chooses. Each audit is the command `paceline audit`, with a seed of its own,
+many as its governor chooses, or always those of `--hold-draft-length`, so that an audit does not
+wait for drafts. Each audit is the command `paceline audit`, with a seed of its own,
 and its whole report is kept. The result is written after each audit; `--resume` completes one that
 Ctrl-C or `--minutes` ended. The exit code is 0 if all audits were made, whatever their verdicts,
 130 after Ctrl-C, and else 1.
@@ -27,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_resumable, begin_or_resume
@@ -55,6 +58,12 @@ def plan_server(engine: str) -> dict[str, Any]:
     words += ["--dtype", "float32", "--distributed-executor-backend", "uni"]
     words += ["--speculative-config", json.dumps(speculation)]
     return {"command": words, "env": {**env, "VLLM_PLUGINS": ""}}
+
+
+def hold_draft_length(admin_url: str, length: int) -> None:
+    """Have every step draft this many tokens. May raise `httpx.HTTPError`."""
+    change = {"draft_length": length}
+    httpx.patch(f"{admin_url}/admin/governor", json=change, timeout=60).raise_for_status()
 
 
 def audited(url: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -105,6 +114,8 @@ def summarise(audits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> int:
     """Audit as often as ordered; the exit code."""
     arguments = _parser().parse_args()
+    if arguments.hold_draft_length is not None and arguments.engine != "paceline":
+        _parser().error("--hold-draft-length needs --engine paceline: stock vLLM cannot change it")
     end_by_sigterm_too()
     environment = describe_environment(sys.argv)
     ending = ".json" if arguments.times <= _FEW else ".json.gz"
@@ -136,6 +147,8 @@ def _audit_all(
         tempfile.TemporaryDirectory(prefix="audit-engines-") as folder,
         running_server(settings["engine"], plan, Path(folder)) as server,
     ):
+        if settings["held_draft_length"] is not None:
+            hold_draft_length(server.admin_url, settings["held_draft_length"])
         while len(audits) < settings["times"] and time.monotonic() < deadline_s:
             one = audited(server.url, settings, len(audits))
             audits.append({"commit": commit, **one})
@@ -163,6 +176,7 @@ def _begin(arguments: argparse.Namespace, environment: Environment) -> dict[str,
             "times": arguments.times,
             "max_seconds": arguments.max_seconds,
             "smallest_bias": arguments.smallest_bias,
+            "held_draft_length": arguments.hold_draft_length,
         },
         "is_complete": False,
         "engine_errors": [],
@@ -179,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--max-seconds", type=float, default=300.0, help="of each audit")
     parser.add_argument("--smallest-bias", type=float, default=0.2)
+    parser.add_argument("--hold-draft-length", type=int, metavar="K", help="with Paceline only")
     add_resumable(parser, minutes=60.0, unit="audit")
     return parser
 

@@ -228,6 +228,6 @@ PUBLISHED = (
     ),
 )
 NOT_MEASURED_ROW = (
-    "quality after quantization: less than 2 % regression, AWQ perplexity +0.5 %. Not measured: "
-    "Paceline does not quantize models yet."
+    "quality after quantization: less than 2 % regression, AWQ perplexity +0.5 %. No server here "
+    "quantizes; [quality](../../docs/experiments/quality.md) has the losses of each scheme."
 )

@@ -58,6 +58,8 @@ class Replica:
     """Most sequences in flight at it; None for the gateway's own setting."""
     max_tokens_in_flight: int | None = None
     """Most tokens in flight at it, in the same way."""
+    reason: str = ""
+    """Why a local engine is not ready; empty when it is, and when unknown."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -84,7 +84,7 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
     state = queries.gauge("paceline_replica_state")
     breaker = queries.gauge_over("max_over_time", "paceline_breaker_state", "1m")
     running = queries.gauge("paceline_replica_load_requests_running")
-    tokens = queries.increase("paceline_replica_load_generation_tokens_total", "2m")
+    changes = queries.increase("paceline_replica_load_activity_changes_total", "2m")
     all_tokens = queries.counter("paceline_replica_load_generation_tokens_total")
     restarts = queries.increase("paceline_replica_unplanned_restarts_total", "15m")
     kv_usage = queries.gauge("paceline_replica_load_kv_usage_fraction")
@@ -119,15 +119,15 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
             "The other replicas of its model carry its load; without any, requests to it get "
             "a 503.",
             "GET /admin/replicas says why it is down. Start its server, or remove it with DELETE "
-            "/admin/replicas; the gateway restarts a local engine, whose log has the reason.",
+            "/admin/replicas; the gateway restarts a local engine.",
         ),
         *_burn_alerts(options, queries),
         Alert(
             "PacelineNoProgress", "paceline-serving",
-            # A replica that computes embeddings only never has tokens. Others have those of the
-            # warm-up.
-            f"{running} > 0 and {tokens} == 0 and {all_tokens} > 0", "3m", "critical",
-            "{{ $labels.replica }} has {{ $value }} running requests and produces no tokens.",
+            # Not by tokens: some servers count those of a request when it ends. A replica that
+            # computes embeddings only never has any; others have those of the warm-up.
+            f"{running} > 0 and {changes} == 0 and {all_tokens} > 0", "3m", "critical",
+            "{{ $labels.replica }} has {{ $value }} running requests and does not compute.",
             "These requests hold memory and their clients wait; the gateway sends new ones to "
             "other replicas, if there are any.",
             "The gateway restarts a local engine that hangs. Restart a remote one, and keep the "

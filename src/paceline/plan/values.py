@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from paceline.capacity.calibration import MeasuredSteps
@@ -36,6 +38,27 @@ class PlannedModel:
     weight_format: WeightFormat
     checkpoint_bytes: int | None = None
     """Of the tensors in the folder's safetensors files; None where there are none."""
+    converted_to: str | None = None
+    """The scheme that the stored weights have to be converted to first; None for as stored."""
+
+    @property
+    def served_name(self) -> str:
+        """What a server loads: the model, or the folder that the conversion writes."""
+        if self.converted_to is None:
+            return self.name
+        path = Path(self.name)
+        folder = path.parent if path.name == "config.json" else path
+        return f"./{folder.name}-{self.converted_to}"
+
+    @property
+    def conversion(self) -> str | None:
+        """The command that writes `served_name`; None where nothing is converted."""
+        if self.converted_to is None:
+            return None
+        path = Path(self.name)
+        source = str(path.parent) if path.name == "config.json" else self.name
+        words = ["paceline", "quantize", source, "--scheme", self.converted_to]
+        return shlex.join([*words, "--out", self.served_name])
 
 
 DrafterKind = Literal["model", "ngram", "suffix", "none"]

@@ -171,6 +171,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         address=str(supervisor.command.socket),
         model=supervisor.served_name,
         state=supervisor.status.state,
+        reason=supervisor.status.reason,
         control_socket=supervisor.command.control_socket,
         max_model_len=supervisor.status.max_model_len,
         num_restarts=supervisor.status.num_restarts,

@@ -19,15 +19,21 @@ HEALTHY_REPLICA = {
     "paceline_replica_load_preemptions_total": 0,
 }
 TOKENS = "paceline_replica_load_generation_tokens_total"
-Replicas = Mapping[str, Mapping[str, float]]
+CHANGES = "paceline_replica_load_activity_changes_total"
+Replicas = Mapping[str, Mapping[str, float | None]]
 
 
 def page(replicas: Replicas, second: int, extra: str = "") -> str:
-    """The page after some seconds; every replica gives 100 tokens a second."""
+    """The page after some seconds; every replica gives 100 tokens a second. None: not shown."""
     lines = []
     for name, changes in replicas.items():
-        figures = {**HEALTHY_REPLICA, TOKENS: 1000 + 100 * second, **changes}
-        lines += [f'{metric}{{replica="{name}"}} {value}' for metric, value in figures.items()]
+        counted = {TOKENS: 1000 + 100 * second, CHANGES: 50 + second}
+        figures = {**HEALTHY_REPLICA, **counted, **changes}
+        lines += [
+            f'{metric}{{replica="{name}"}} {value}'
+            for metric, value in figures.items()
+            if value is not None
+        ]
     return "\n".join(lines) + "\n" + extra
 
 

@@ -109,6 +109,40 @@ def test_the_written_files_start_a_server(tmp_path: Path) -> None:
     assert "--scheduler-cls paceline.engine.AdaptiveScheduler" in command
 
 
+def test_weights_that_are_to_be_quantized_are_named_by_the_folder_they_will_have(
+    tmp_path: Path,
+) -> None:
+    result = run_plan(LLAMA_70B, "--gpu", "h100", "--quantization", "awq",
+                      "--write", str(tmp_path))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    folder = "./Meta-Llama-3-70B-Instruct-awq"
+    text = (tmp_path / "paceline.yaml").read_text()
+    assert f"paceline quantize {LLAMA_70B} --scheme awq --out {folder}\n" in text
+    assert load_settings({}, {}, tmp_path / "paceline.yaml").settings.engine.model == folder
+    assert (tmp_path / "vllm-command.txt").read_text().startswith(f"vllm serve {folder} ")
+
+
+def test_weights_that_are_stored_quantized_are_not_converted(tmp_path: Path) -> None:
+    config = json.loads((target_path() / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "awq", "bits": 4, "group_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = run_plan(str(tmp_path), "--gpu", "l40s", "--quantization", "awq",
+                      "--write", str(tmp_path))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert load_settings({}, {}, tmp_path / "paceline.yaml").settings.engine.model == str(tmp_path)
+    assert "paceline quantize" not in (tmp_path / "paceline.yaml").read_text()
+
+
+@pytest.mark.parametrize("gpu", ["h100", "cpu"])
+def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None:
+    arguments = ("Qwen/Qwen2.5-0.5B", "--gpu", gpu, "--kv-cache-dtype", "fp8")
+    result = run_plan(*arguments, "--write", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    engine = load_settings({}, {}, tmp_path / "paceline.yaml").settings.engine
+    assert (engine.kv_cache_dtype, engine.vllm_args.count("--kv-cache-dtype")) == ("fp8", 0)
+    assert "--kv-cache-dtype fp8" in (tmp_path / "vllm-command.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "config"),
     [

@@ -44,6 +44,8 @@ class EngineReading:
     """(max_draft_length,)."""
     policy: str | None = None
     """The governor's policy; None without a governor."""
+    activity: tuple[float | None, ...] | None = None
+    """Figures of which at least one changes while the engine computes; None without any."""
 
     @property
     def chooses_its_length(self) -> bool:
@@ -66,16 +68,19 @@ def read_engines(
 
 def _of_vllm(page: MetricsPage, labels: Mapping[str, str], at_s: float) -> EngineReading:
     positions = sorted(map(int, filter(str.isdigit, page.label_values(_POSITIONS, "position"))))
+    tokens = page.total("vllm:generation_tokens_total", **labels)
+    preemptions = page.total("vllm:num_preemptions_total", **labels)
+    kv_usage = _first(
+        page.total("vllm:kv_cache_usage_perc", **labels),
+        page.total("vllm:gpu_cache_usage_perc", **labels),  # until 0.10
+    )
     return EngineReading(
         at_s=at_s,
         num_running=page.total(_VLLM_RUNNING, **labels),
         num_waiting=page.total("vllm:num_requests_waiting", **labels),
-        kv_usage_fraction=_first(
-            page.total("vllm:kv_cache_usage_perc", **labels),
-            page.total("vllm:gpu_cache_usage_perc", **labels),  # until 0.10
-        ),
-        preemptions_total=page.total("vllm:num_preemptions_total", **labels),
-        generation_tokens_total=page.total("vllm:generation_tokens_total", **labels),
+        kv_usage_fraction=kv_usage,
+        preemptions_total=preemptions,
+        generation_tokens_total=tokens,
         prompt_tokens_total=page.total("vllm:prompt_tokens_total", **labels),
         decode_s_total=page.total("vllm:inter_token_latency_seconds_sum", **labels),
         decode_steps_total=page.total("vllm:inter_token_latency_seconds_count", **labels),
@@ -86,6 +91,7 @@ def _of_vllm(page: MetricsPage, labels: Mapping[str, str], at_s: float) -> Engin
             page.total(_POSITIONS, position=str(position), **labels) or 0.0
             for position in positions
         ),
+        activity=None if tokens is None else (tokens, kv_usage, preemptions),
     )
 
 
@@ -97,6 +103,7 @@ def _of_replica(
 
     positions = governor.get("accepted_per_position_total")
     policy = governor.get("policy")
+    changes = load("activity_changes_total")
     return EngineReading(
         at_s=at_s,
         num_running=load("requests_running"),
@@ -115,6 +122,7 @@ def _of_replica(
             else ()
         ),
         policy=policy if isinstance(policy, str) else None,
+        activity=None if changes is None else (changes,),
     )
 
 

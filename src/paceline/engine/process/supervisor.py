@@ -55,7 +55,7 @@ class EngineStatus:
     num_planned_restarts: int = 0
     """Asked for by an operator or a draft swap."""
     reason: str = ""
-    """Why it is down; empty otherwise."""
+    """Why it is down, or starts once more; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class EngineSupervisor:
                 backoff = backoff.after_planned_restart(run.ready_for_s)
                 logger.warning("engine %s %s", self.name, run.reason)
             else:
-                self._to("down", run.reason)
+                self._to("down", _in_one_line(run.reason, last_errors, self.log))
                 backoff = backoff.after(run.ready_for_s)
                 _log_failure(_report(self.name, run.reason, last_errors, self.log), backoff)
                 await asyncio.sleep(backoff.delay_s)
@@ -314,7 +314,6 @@ class EngineSupervisor:
             state="starting",
             num_restarts=self.status.num_restarts + 1,
             num_planned_restarts=self.status.num_planned_restarts + is_planned,
-            reason="",
         )
 
 

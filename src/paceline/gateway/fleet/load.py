@@ -38,6 +38,9 @@ class ReplicaLoad:
 
     The numbers of requests are not among them: they also change where requests only arrive.
     """
+    num_activity_changes: int | None = None
+    """Readings whose `activity` differed from the one before, since the gateway's first reading of
+    this replica; None without `activity`. `LoadReading.followed_by` counts them."""
 
 
 def parse_load(page: str, names: LoadNames) -> ReplicaLoad:

@@ -60,7 +60,7 @@ class LocalEngines:
 
     def _reason(self, replica: Replica) -> str:
         if replica.state != "draining":
-            return ""
+            return replica.reason
         is_restarting = replica.name in self._restarting_names
         return "restarts after its requests" if is_restarting else "drained by an operator"
 

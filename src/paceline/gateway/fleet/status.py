@@ -34,7 +34,8 @@ class LoadReading:
     """Which revision of the model its metrics name."""
 
     def followed_by(self, newer: LoadReading) -> LoadReading:
-        """The newer reading, with the rates since this one."""
+        """The newer reading, with the rates and the number of changes since this one."""
+        newer = replace(newer, load=_count_change(self.load, newer.load))
         if self.counters is None or newer.counters is None:
             return newer
         return replace(newer, rates=rates_between(self.counters, newer.counters, self.rates))
@@ -59,6 +60,14 @@ class LoadReading:
             accepted_fraction=self.rates.accepted_fraction,
             seconds_per_token=self.rates.seconds_per_token,
         )
+
+
+def _count_change(before: ReplicaLoad | None, now: ReplicaLoad | None) -> ReplicaLoad | None:
+    if now is None or now.activity is None:
+        return now
+    num_before = (before.num_activity_changes or 0) if before is not None else 0
+    has_changed = before is not None and before.activity not in (None, now.activity)
+    return replace(now, num_activity_changes=num_before + has_changed)
 
 
 @dataclass(frozen=True, slots=True)

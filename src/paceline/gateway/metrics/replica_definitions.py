@@ -145,6 +145,12 @@ REPLICA_METRICS = (
         "Output tokens of the replica since its start.",
         from_load(lambda load: load.generation_tokens_total),
     ),
+    ReplicaMetric(
+        "paceline_replica_load_activity_changes_total",
+        "Readings of the replica's metrics that differed from the one before in a figure that "
+        "changes while it computes. No sample where the server has no such figure.",
+        from_load(lambda load: load.num_activity_changes),
+    ),
 )
 
 CATEGORY_METRICS = (

@@ -19,6 +19,9 @@ _MANY_GPUS = 64
 """From here on, the work of building TensorRT-LLM engines can pay. Chosen empirically."""
 _WORTHWHILE_GAIN = 1.1
 _VLLM_RELEASE = "0.32"
+_FP8_WITH_A_DRAFT = (
+    "a draft model with another head size, usually of another family, can end the engine"
+)
 _FORMATS = {"awq": "w4a16", "gptq": "w4a16", "w8a8": "w8a8-int8", "fp8": "fp8-channel"}
 """What `paceline quantize` makes of a scheme, as the table of number formats calls it."""
 
@@ -213,7 +216,8 @@ def _kv_cache(plan: Plan) -> Advice:
             "kv_cache_dtype",
             "fp8",
             f"memory holds {by_memory} requests of {plan.demand.load.context_tokens} tokens; fp8 "
-            "holds twice as many. Check quality on your own prompts",
+            "holds twice as many. Check quality on your own prompts"
+            + ("" if plan.demand.drafter.model is None else f"; {_FP8_WITH_A_DRAFT}"),
         )
     return Advice("kv_cache_dtype", "auto", "memory for the KV cache is not the limit here")
 

@@ -11,7 +11,7 @@ from paceline.plan.decisions.planner import Plan
 
 def vllm_args(plan: Plan) -> list[str]:
     """Return the arguments of `vllm serve MODEL` for one replica, MODEL first."""
-    return [plan.demand.model.name, *_engine_args(plan), *_speculation_args(plan)]
+    return [plan.demand.model.served_name, *_engine_args(plan), *_speculation_args(plan)]
 
 
 def render_vllm_command(plan: Plan) -> str:
@@ -25,13 +25,15 @@ def render_paceline_yaml(plan: Plan) -> str:
     replicas = min(plan.placement.num_replicas, max(1, machine // plan.placement.tensor_parallel))
     drafter = plan.demand.drafter
     engine: dict[str, Any] = {
-        "model": plan.demand.model.name,
+        "model": plan.demand.model.served_name,
         "draft": drafter.kind if drafter.model is None else drafter.model.name,
         "draft_length_max": plan.limits.max_draft_length,
         "replicas": replicas,
         "dtype": plan.demand.model.weight_format.dtype,
         "max_model_len": plan.limits.max_model_len,
     }
+    if plan.limits.kv_dtype == "fp8":
+        engine["kv_cache_dtype"] = "fp8"
     if plan.entry.hardware.is_cpu:
         engine["kv_cache_bytes"] = plan.memory.kv_cache_bytes
     else:
@@ -43,6 +45,8 @@ def render_paceline_yaml(plan: Plan) -> str:
         document["admission"] = {"max_in_flight": plan.point.num_requests * replicas}
     hardware = f"{plan.placement.num_gpus} x {plan.entry.hardware.name}"
     lines = [f"# Written by `paceline plan` for {plan.demand.model.name} on {hardware}."]
+    if plan.demand.model.conversion is not None:
+        lines.append(f"# Write the quantized model first: {plan.demand.model.conversion}")
     for section, values in document.items():
         lines.append(f"{section}:")
         # A JSON value is a YAML value.
@@ -57,6 +61,8 @@ def _engine_args(plan: Plan) -> list[str]:
         "--max-model-len",
         str(plan.limits.max_model_len),
     ]
+    if plan.limits.kv_dtype == "fp8":
+        args += ["--kv-cache-dtype", "fp8"]
     if plan.entry.hardware.is_cpu:
         return [*args, "--kv-cache-memory-bytes", str(plan.memory.kv_cache_bytes)]
     return [*args, *_own_args(plan)]
@@ -65,7 +71,7 @@ def _engine_args(plan: Plan) -> list[str]:
 def _own_args(plan: Plan) -> list[str]:
     """Arguments on a GPU that `paceline.yaml` has no setting for."""
     limits = plan.limits
-    args = [
+    return [
         "--tensor-parallel-size",
         str(plan.placement.tensor_parallel),
         "--gpu-memory-utilization",
@@ -75,9 +81,6 @@ def _own_args(plan: Plan) -> list[str]:
         "--max-num-batched-tokens",
         str(limits.max_batched_tokens),
     ]
-    if limits.kv_dtype == "fp8":
-        args += ["--kv-cache-dtype", "fp8"]
-    return args
 
 
 def _speculation_args(plan: Plan) -> list[str]:

@@ -49,18 +49,28 @@ def find_model(
         config, source = found, "the table of well-known models"
     try:
         shape = read_model_config(config)
-        weight_format = _weight_format(config, dtype or shape.dtype, quantization)
+        weight_format, converted_to = _planned_format(config, dtype or shape.dtype, quantization)
     except UnknownModelError as error:
         raise PlanError(f"{argument}: {error}") from None
     except ValueError as error:
         raise PlanError(f"{argument}: {error}") from None
-    return PlannedModel(argument, source, shape, weight_format, checkpoint_bytes)
+    return PlannedModel(argument, source, shape, weight_format, checkpoint_bytes, converted_to)
 
 
-def _weight_format(config: Mapping[str, Any], dtype: str, quantization: str | None) -> WeightFormat:
+def _planned_format(
+    config: Mapping[str, Any], dtype: str, quantization: str | None
+) -> tuple[WeightFormat, str | None]:
+    """The format to plan for, and the scheme that makes it of the stored weights."""
     if quantization is None:
-        return read_weight_format(config, dtype)
-    return named_format(quantization, dtype)
+        return read_weight_format(config, dtype), None
+    wanted = named_format(quantization, dtype)
+    try:
+        stored = read_weight_format(config, dtype)
+    except ValueError:  # unknown, and not what is planned
+        return wanted, quantization
+    if stored.name == wanted.name:
+        return stored, None
+    return wanted, quantization if wanted.is_quantized else None
 
 
 def _read_config(file: Path) -> Mapping[str, Any]:

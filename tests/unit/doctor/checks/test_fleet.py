@@ -8,7 +8,7 @@ import pytest
 
 from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
 from paceline.doctor.values import Basis, CannotJudge, Severity
-from unit.doctor.gateways import TOKENS, observe_gateway
+from unit.doctor.gateways import CHANGES, TOKENS, observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 _RUNNING = "paceline_replica_load_requests_running"
@@ -79,16 +79,24 @@ def test_an_open_breaker_and_no_other_replica_is_critical() -> None:
 
 
 def test_an_engine_that_computes_nothing_is_found() -> None:
-    (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77}, "r1": {}}))
+    (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {CHANGES: 77}, "r1": {}}))
     assert (finding.id, finding.subject) == ("engine-stalled", "r0")
 
 
 def test_an_idle_engine_does_not_stand_still() -> None:
-    assert not unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77, _RUNNING: 0}}))
+    assert not unavailable.CHECK.judge(observe_gateway({"r0": {CHANGES: 77, _RUNNING: 0}}))
+
+
+@pytest.mark.parametrize("changes", [{}, {CHANGES: None}])
+def test_an_engine_that_counts_tokens_when_a_request_ends_does_not_stand_still(
+    changes: dict[str, float | None],
+) -> None:
+    """llama.cpp and SGLang show their steps meanwhile, TGI nothing."""
+    assert not unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77, **changes}}))
 
 
 def test_a_gateway_is_observed_for_two_polls_before_an_engine_stands_still() -> None:
-    assert not unavailable.CHECK.judge(observe_gateway({"r0": {TOKENS: 77}}, seconds=11))
+    assert not unavailable.CHECK.judge(observe_gateway({"r0": {CHANGES: 77}}, seconds=11))
 
 
 def test_a_sleeping_engine_is_found() -> None:

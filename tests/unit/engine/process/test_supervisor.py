@@ -213,8 +213,10 @@ async def test_a_restart_refused_by_the_system_is_retried(folder: Path) -> None:
             patch.setattr(EngineProcess, "start", start)
             ((server, _),) = pids(folder)
             os.kill(server, signal.SIGKILL)
+            await until(lambda: "ended with exit code" in supervisor.status.reason)
             await until(lambda: "No space left" in supervisor.status.reason)
             await until(lambda: supervisor.status.state == "ready")
+        assert not supervisor.status.reason
         assert not task.done()
         assert supervisor.status.num_restarts == 2
 

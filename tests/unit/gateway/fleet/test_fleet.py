@@ -190,6 +190,12 @@ async def test_signals_are_the_rates_between_two_readings() -> None:
             assert (shown["accepted_fraction"], shown["seconds_per_token"]) == (0.5, 0.02)
 
 
+async def test_the_reason_why_a_local_engine_is_down_is_shown() -> None:
+    local = FixedReplicas([Replica("r0", "/tmp/no-socket", MODEL, "down", reason="exit code 1")])
+    async with running(local=local) as it:
+        assert _status(it, "r0").reason == "exit code 1"
+
+
 async def test_the_load_of_a_local_engine_is_read_over_its_socket() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with FakeEngine(Path(folder) / "e.sock") as engine:

@@ -32,6 +32,7 @@ NAMES = {
     "paceline_governor_safe_plan_steps_total", "paceline_governor_seconds_total",
     "paceline_governor_steps_total", "paceline_output_tokens_total",
     "paceline_prompt_tokens_total", "paceline_queue_seconds",
+    "paceline_replica_load_activity_changes_total",
     "paceline_replica_load_generation_tokens_total", "paceline_replica_load_kv_usage_fraction",
     "paceline_replica_load_preemptions_total", "paceline_replica_load_prefix_hit_fraction",
     "paceline_replica_load_requests_running", "paceline_replica_load_requests_waiting",

@@ -83,12 +83,10 @@ def _lost(name: str, why: str, reason: object, num_lost: int, num_replicas: int)
 def _stalled(
     name: str, readings: Sequence[EngineReading], observation: Observation
 ) -> Finding | None:
-    """Requests run, and neither tokens nor the use of the KV cache have changed."""
+    """Requests run, and no figure has changed that changes while the engine computes."""
     duration_s = observation.duration_s
-    busy = [one for one in readings if one.num_running and one.generation_tokens_total is not None]
-    figures = {
-        (one.generation_tokens_total, one.kv_usage_fraction, one.preemptions_total) for one in busy
-    }
+    busy = [one for one in readings if one.num_running and one.activity is not None]
+    figures = {one.activity for one in busy}
     if len(busy) < len(readings) or len(figures) > 1 or duration_s < _MIN_STALL_S[observation.kind]:
         return None
     return Finding(
@@ -97,7 +95,7 @@ def _stalled(
         summary=f"{name} has computed nothing for {duration_s:.0f} s while requests run.",
         evidence=(
             Evidence("requests running", readings[-1].num_running or 0),
-            Evidence("output tokens", 0),
+            Evidence("changes of its counters", 0),
             Evidence("observed for", round(duration_s, 1), "s"),
         ),
         cost=Cost(
