@@ -2,6 +2,7 @@
 
     naive                transformers `generate`, one request at a time, float32
     vllm[+layout][+K=N]  vLLM's own server and scheduler; K=N drafts N tokens in every step
+    vllm+layout+eager    the layout without compiling the model
     paceline             `paceline serve` with its defaults
 
 `#LABEL` distinguishes two arms that are otherwise equal: `vllm#again`. Without `+layout` vLLM runs
@@ -23,7 +24,7 @@ from typing import Any
 
 from paceline.engine.launch.command import find_server_module
 from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.engine.launch.layout import Layout, LayoutSettings, choose_layout
 from paceline.engine.launch.speculation import choose_drafter
 
 NAIVE = "naive"
@@ -40,7 +41,8 @@ DEFAULT_ARMS = (
     PACELINE,
 )
 _SPEC = re.compile(
-    r"(?P<kind>naive|vllm|paceline)(?P<layout>\+layout)?(?:\+K=(?P<length>\d+))?(?:#(?P<label>\w+))?"
+    r"(?P<kind>naive|vllm|paceline)(?P<layout>\+layout(?P<eager>\+eager)?)?"
+    r"(?:\+K=(?P<length>\d+))?(?:#(?P<label>\w+))?"
 )
 _NAIVE_SERVER = Path(__file__).with_name("naive_server.py")
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
@@ -56,12 +58,15 @@ class Arm:
     draft_length: int | None = None
     """Static; None without static speculation."""
     label: str = ""
+    is_eager: bool = False
+    """Whether the layout leaves the model uncompiled."""
 
     @property
     def name(self) -> str:
         return (
             self.kind
             + ("+layout" if self.has_layout else "")
+            + ("+eager" if self.is_eager else "")
             + ("" if self.draft_length is None else f"+K={self.draft_length}")
             + (f"#{self.label}" if self.label else "")
         )
@@ -87,13 +92,14 @@ def parse_arm(spec: str) -> Arm:
     match = _SPEC.fullmatch(spec)
     if match is None or (match["kind"] != PLAIN and (match["layout"] or match["length"])):
         raise ValueError(
-            f"the arm is {spec!r}; it must be naive, paceline or vllm[+layout][+K=N], each with an "
-            "optional #LABEL, as in vllm#again or vllm+layout+K=4"
+            f"the arm is {spec!r}; it must be naive, paceline or vllm[+layout[+eager]][+K=N], each "
+            "with an optional #LABEL, as in vllm#again or vllm+layout+K=4"
         )
     length = None if match["length"] is None else int(match["length"])
     if length == 0:
         raise ValueError(f"the arm {spec!r} drafts 0 tokens; leave +K=0 out")
-    return Arm(match["kind"], bool(match["layout"]), length, match["label"] or "")
+    is_eager = bool(match["eager"])
+    return Arm(match["kind"], bool(match["layout"]), length, match["label"] or "", is_eager)
 
 
 def parse_arms(specs: Sequence[str]) -> tuple[Arm, ...]:
@@ -128,7 +134,7 @@ def _vllm_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[st
     words = [sys.executable, "-m", find_server_module(), "--model", model.target]
     words += ["--host", "127.0.0.1", "--port", "{port}", "--disable-uvicorn-access-log"]
     words += (
-        list(choose_layout(read_hardware(), _sized(kv_cache_bytes)).vllm_args)
+        list(_layout(arm, kv_cache_bytes).vllm_args)
         if arm.has_layout
         else ["--kv-cache-memory-bytes", str(kv_cache_bytes)]
     )
@@ -140,9 +146,11 @@ def _vllm_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[st
 
 def _vllm_environment(arm: Arm, kv_cache_bytes: int) -> Mapping[str, str]:
     if arm.has_layout:
-        return choose_layout(read_hardware(), _sized(kv_cache_bytes)).environment
+        return _layout(arm, kv_cache_bytes).environment
     return {"VLLM_PLUGINS": ""}
 
 
-def _sized(kv_cache_bytes: int) -> LayoutSettings:
-    return LayoutSettings(kv_cache_bytes=kv_cache_bytes)
+def _layout(arm: Arm, kv_cache_bytes: int) -> Layout:
+    compiles = False if arm.is_eager else None
+    settings = LayoutSettings(kv_cache_bytes=kv_cache_bytes, compiles=compiles)
+    return choose_layout(read_hardware(), settings)

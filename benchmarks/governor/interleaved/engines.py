@@ -75,7 +75,7 @@ def layout_environment(layout: str) -> dict[str, str]:
     `served` is the layout of `paceline serve`: Intel's OpenMP where it is installed, with threads
     bound to cores. `unbound` is PyTorch's own OpenMP with one thread per core.
     """
-    chosen = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1))
+    chosen = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1, compiles=False))
     if layout == "unbound":
         return {
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

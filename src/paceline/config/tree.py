@@ -144,6 +144,10 @@ class EngineSettings(_Frozen):
     num_threads: int | None = Field(default=None, ge=1)
     """Compute threads per engine on a CPU; by default one per physical core that the engine may
     use."""
+    compile: bool | None = None
+    """Whether the model is compiled with torch.compile on a CPU, which makes every step faster and
+    the first start longer; by default where a C++ compiler and Python's headers are installed. On
+    GPUs vLLM compiles unless vllm_args has `--enforce-eager`."""
     kv_cache_bytes: int | None = Field(default=None, ge=1024 * 1024)
     """Memory for the KV cache of one engine, in bytes; by default a fraction of the free memory on
     a CPU, and vLLM's own rule on a GPU."""

@@ -20,6 +20,7 @@ def register() -> None:
         from vllm.platforms import current_platform
 
         from paceline.engine.fixes import (
+            compiled_model_cache,
             cpu_sampler,
             min_tokens,
             numba_pool,
@@ -41,6 +42,7 @@ def register() -> None:
         environment.unwrap_engine_core_variables()
         if current_platform.is_cpu():
             numba_pool.choose()
+            compiled_model_cache.apply()
         cpu_sampler.apply()
         seeded_generator.apply()
         thinking_budget.apply()

@@ -23,7 +23,7 @@ from paceline.engine.launch.command import (
 )
 from paceline.engine.launch.format_gate import ServedFormats, choose_formats
 from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.engine.launch.layout import EAGER, LayoutSettings, choose_layout
 from paceline.engine.launch.model_folder import (
     ModelUnfit,
     PairFacts,
@@ -118,6 +118,7 @@ def plan_engines(
         chooses_gpus=chooses_gpus(engine.vllm_args),
         kernel_dtypes=formats.kernel_dtypes,
         kv_cache_dtype=engine.kv_cache_dtype,
+        compiles=False if EAGER in engine.vllm_args else engine.compile,
     )
     engines, reasons = [], [drafter.why, *formats.reasons]
     for index in range(engine.replicas):

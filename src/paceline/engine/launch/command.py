@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.engine.compat.drafters import refused_everywhere
-from paceline.engine.launch.environment import SUPERVISED
+from paceline.engine.launch.environment import CONTROL_SOCKET, RECORDING_FILE, SUPERVISED
 from paceline.engine.launch.layout import Layout
 
 SCHEDULER = "paceline.engine.AdaptiveScheduler"
@@ -137,9 +137,10 @@ def render_command(
     """
     socket = run_folder / f"{name}.sock"
     control_socket = run_folder / f"{name}.control.sock"
-    governed: dict[str, Any] = {"policy": spec.policy, "control_socket": str(control_socket)}
+    paths = {CONTROL_SOCKET: str(control_socket)}
     if recording_folder is not None:
-        governed["recording_file"] = str(recording_folder / f"{name}.recording.jsonl")
+        paths[RECORDING_FILE] = str(recording_folder / f"{name}.recording.jsonl")
+    governed: dict[str, Any] = {"policy": spec.policy}
     if spec.policy_parameters:
         governed["policy_parameters"] = dict(spec.policy_parameters)
     if spec.draft_length is not None:
@@ -176,6 +177,7 @@ def render_command(
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             SUPERVISED: "1",
+            **paths,
             # vLLM leaves its internal sockets there when it is killed.
             "TMPDIR": str(run_folder),
             **layout.environment,

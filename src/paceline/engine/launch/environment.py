@@ -15,6 +15,12 @@ from collections.abc import Mapping, MutableMapping
 SUPERVISED = "PACELINE_SUPERVISED"
 """Set in the environment of engines that Paceline supervises."""
 
+CONTROL_SOCKET = "PACELINE_CONTROL_SOCKET"
+RECORDING_FILE = "PACELINE_RECORDING_FILE"
+"""Paths that differ between two engines or two starts of one. They are no part of
+`--additional-config`, because vLLM looks up compiled models by a hash of its configuration: with
+them in it, each start would compile the model anew."""
+
 ENGINE_CORE_PREFIX = "PACELINE_CORE_ENV_"
 """Prefix of variables that only the engine core receives under their own names."""
 

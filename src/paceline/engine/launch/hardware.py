@@ -10,8 +10,10 @@ import importlib.metadata
 import math
 import os
 import platform
+import shutil
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,6 +48,8 @@ class Hardware:
     """Free or reclaimable, within the control group's limit."""
     openmp_library: Path | None
     """Intel's OpenMP runtime for LD_PRELOAD; None where it is not installed."""
+    why_not_compiled: str = ""
+    """Why torch cannot compile a model for the CPU here; empty if it can."""
     gpu_capabilities: tuple[Capability, ...] = ()
     """The different CUDA compute capabilities of the visible GPUs, lowest first; empty without a
     GPU, or where they cannot be read."""
@@ -93,6 +97,7 @@ def read_hardware() -> Hardware:
         cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
         available_memory_bytes=_available_memory_bytes(),
         openmp_library=_openmp_library(),
+        why_not_compiled=why_not_compiled(os.environ, Path(sysconfig.get_path("include"))),
         gpu_capabilities=visible_capabilities(gpus),
         vllm_release=_vllm_release(),
         gpus=gpus,
@@ -137,6 +142,18 @@ def one_per_core(cpu_ids: list[int], core_of: Callable[[int], str]) -> tuple[int
     for cpu_id in cpu_ids:
         first.setdefault(core_of(cpu_id), cpu_id)
     return tuple(first.values())
+
+
+def why_not_compiled(environ: Mapping[str, str], python_headers: Path) -> str:
+    """Return why torch cannot compile here: it builds C++ extensions of Python. Empty if it can."""
+    if environ.get("TORCHDYNAMO_DISABLE", "0") != "0":
+        return "TORCHDYNAMO_DISABLE is set"
+    compiler = environ.get("CXX", "g++")
+    if shutil.which(compiler, path=environ.get("PATH")) is None:
+        return f"the C++ compiler {compiler} is not installed"
+    if not (python_headers / "Python.h").is_file():
+        return f"Python's headers are not installed in {python_headers} (package python3-dev)"
+    return ""
 
 
 def _core_of(cpu_id: int) -> str:

@@ -24,6 +24,7 @@ _OPENMP_SPIN_MS = 1
 """How long an idle compute thread spins before it sleeps (Intel's default is 200). On small
 machines the front end and the scheduler need the cores on which threads spin."""
 
+EAGER = "--enforce-eager"
 EAGER_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 """`--enforce-eager` leaves one function that vLLM compiles anyway, on the first request with log
 probabilities: the ranks of the chosen tokens. Inductor needs `g++`, 10 s or more of processor time
@@ -47,6 +48,8 @@ class LayoutSettings:
     """What the kernel of the model's weights is compiled for; empty: any dtype."""
     kv_cache_dtype: str = "auto"
     """Format of keys and values: `auto` is that of the arithmetic."""
+    compiles: bool | None = None
+    """Whether a model on a CPU is compiled; None: where the machine has what that needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +82,27 @@ def choose_layout(
     dtype, why_dtype = _choose_dtype(hardware, settings)
     kv_cache_bytes, why_kv = _choose_kv_cache(hardware, settings, num_replicas)
     environment, why_processes = _processes(hardware, cpu_ids, settings.num_workers)
+    compiles, why_compiled = _choose_compilation(hardware, settings)
     return Layout(
         dtype=dtype,
         vllm_args=(
             *("--dtype", dtype),
-            # Compiling takes 80 to 100 s at each first start and gains nothing on CPUs.
-            "--enforce-eager",
+            *(() if compiles else (EAGER,)),
             *("--kv-cache-memory-bytes", str(kv_cache_bytes)),
             *_kv_cache_dtype(settings),
         ),
-        environment={**environment, **numba_pool.ENVIRONMENT, **EAGER_ENVIRONMENT},
+        environment={
+            **environment,
+            **numba_pool.ENVIRONMENT,
+            **({} if compiles else EAGER_ENVIRONMENT),
+        },
         cpu_ids=cpu_ids,
         reasons=(
             why_dtype,
             f"compute threads on CPUs {', '.join(map(str, cpu_ids))}: one per physical core",
             why_processes,
             why_kv,
-            "eager: compiling takes over a minute at start and does not pay off on a CPU",
+            why_compiled,
         ),
     )
 
@@ -158,6 +165,14 @@ def _choose_dtype(hardware: Hardware, settings: LayoutSettings) -> tuple[str, st
     if settings.dtype != "auto":
         return settings.dtype, f"{settings.dtype}: as configured"
     return choose_cpu_dtype(hardware.cpu_flags, settings.kernel_dtypes)
+
+
+def _choose_compilation(hardware: Hardware, settings: LayoutSettings) -> tuple[bool, str]:
+    if settings.compiles is not None:
+        return settings.compiles, f"{'' if settings.compiles else 'not '}compiled: as configured"
+    if hardware.why_not_compiled:
+        return False, f"not compiled, so that steps are slower: {hardware.why_not_compiled}"
+    return True, "compiled: a first start takes longer, and every step is faster"
 
 
 def _kv_cache_dtype(settings: LayoutSettings) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,8 +56,13 @@ class PluginSettings:
 _KEYS = tuple(PluginSettings.__dataclass_fields__)
 
 
-def parse_settings(additional_config: object, *, max_draft_length: int) -> PluginSettings:
-    """Parse the key "paceline" of vLLM's additional_config; raise ValueError if it is wrong."""
+def parse_settings(
+    additional_config: object, *, max_draft_length: int, environ: Mapping[str, str] = os.environ
+) -> PluginSettings:
+    """Parse the key "paceline" of vLLM's additional_config; raise ValueError if it is wrong.
+
+    Paths that it leaves out may be in `environ`, where `paceline serve` gives them.
+    """
     given: Any = {}
     if isinstance(additional_config, Mapping):
         given = additional_config.get("paceline", {})
@@ -68,13 +74,17 @@ def parse_settings(additional_config: object, *, max_draft_length: int) -> Plugi
                 f'"paceline" has the unknown key {key!r}; allowed keys: {", ".join(_KEYS)}; '
                 f"{_WHERE}"
             )
+    paths = {
+        name: given.get(name, environ.get(f"PACELINE_{name.upper()}"))
+        for name in ("control_socket", "recording_file")
+    }
     load_policies()  # at start, so that switching the policy at run time imports nothing
     settings = PluginSettings(
         policy=_check_name(given.get("policy", DEFAULT_POLICY)),
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
         schedule=_check_schedule(given.get("schedule")),
-        control_socket=_check_socket_path(given.get("control_socket")),
-        recording_file=_check_recording_file(given.get("recording_file")),
+        control_socket=_check_socket_path(paths["control_socket"]),
+        recording_file=_check_recording_file(paths["recording_file"]),
         time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
         policy_parameters=_check_parameters(given),
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),

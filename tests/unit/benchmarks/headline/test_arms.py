@@ -10,6 +10,7 @@ import pytest
 from benchmarks.headline import arms
 from benchmarks.headline.arms import DEFAULT_ARMS, ModelFolders, parse_arm, parse_arms, server_plan
 from paceline import demo
+from paceline.engine.launch.hardware import read_hardware
 
 BUNDLED = ModelFolders("bundled", str(demo.target_path()), str(demo.draft_path()))
 
@@ -63,9 +64,16 @@ def test_static_speculation_drafts_its_length_in_the_layout_of_paceline(
     assert config["num_speculative_tokens"] == 4
     assert config["model"] == BUNDLED.draft
     assert words.count("--kv-cache-memory-bytes") == 1
-    assert "--enforce-eager" in words
+    assert ("--enforce-eager" in words) == bool(read_hardware().why_not_compiled)
     assert "--scheduler-cls" not in words
     assert "VLLM_PLUGINS" not in plan["env"]
+
+
+def test_an_eager_arm_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arms, "find_server_module", lambda: "vllm.server")
+    arm = parse_arm("vllm+layout+eager+K=2#b")
+    assert arm.name == "vllm+layout+eager+K=2#b"
+    assert "--enforce-eager" in server_plan(arm, BUNDLED, 2**28)["command"]
 
 
 def test_paceline_is_served_with_its_defaults_but_the_size_of_the_cache() -> None:

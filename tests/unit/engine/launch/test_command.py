@@ -42,12 +42,10 @@ def test_the_command_has_governor_drafter_and_sockets(tmp_path: Path) -> None:
     assert value("--uds") == str(tmp_path / "engine-0.sock")
     assert value("--scheduler-cls") == "paceline.engine.AdaptiveScheduler"
     assert json.loads(value("--additional-config")) == {
-        "paceline": {
-            "policy": "fixed",
-            "draft_length": 3,
-            "control_socket": str(tmp_path / "engine-0.control.sock"),
-        }
+        "paceline": {"policy": "fixed", "draft_length": 3}
     }
+    control_socket = str(tmp_path / "engine-0.control.sock")
+    assert command.environment["PACELINE_CONTROL_SOCKET"] == control_socket
     assert json.loads(value("--speculative-config"))["method"] == "ngram"
     assert value("--max-model-len") == "512"
     assert command.environment["OMP_NUM_THREADS"] == "2"
@@ -67,11 +65,25 @@ def test_recordings_go_to_a_file_of_the_engine(tmp_path: Path) -> None:
 
     def file(**folder: Path) -> object:
         command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module", **folder)
-        at = command.arguments.index("--additional-config") + 1
-        return json.loads(command.arguments[at])["paceline"].get("recording_file")
+        return command.environment.get("PACELINE_RECORDING_FILE")
 
     assert file(recording_folder=Path("/logs")) == "/logs/engine-0.recording.jsonl"
     assert file() is None
+
+
+def test_two_starts_of_an_engine_give_vllm_the_same_configuration(tmp_path: Path) -> None:
+    """vLLM finds a compiled model by a hash of its configuration, in which `--uds` is not."""
+    spec = EngineSpec("/m", "m", {"method": "ngram"}, policy="goodput")
+
+    def configuration(folder: str, name: str) -> list[str]:
+        command = render_command(
+            spec, LAYOUT, tmp_path / folder, name, "some.module", recording_folder=tmp_path / folder
+        )
+        words = list(command.arguments)
+        del words[words.index("--uds") : words.index("--uds") + 2]
+        return words
+
+    assert configuration("a", "engine-0") == configuration("b", "engine-1")
 
 
 def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from paceline.engine.launch.hardware import (
     parse_cpu_quota,
     parse_file_cache_bytes,
     read_hardware,
+    why_not_compiled,
 )
 
 
@@ -58,3 +60,18 @@ def test_the_file_cache_of_a_control_group_is_given_up_when_asked() -> None:
     stat = "anon 500\nfile 900\ninactive_file 300\nactive_file 400\nslab_reclaimable 7\n"
     assert parse_file_cache_bytes(stat) == 700
     assert parse_file_cache_bytes("") == 0
+
+
+def test_compiling_needs_a_compiler_and_pythons_headers(tmp_path: Path) -> None:
+    compiler, headers = tmp_path / "c++", tmp_path / "include"
+    headers.mkdir()
+    environ = {"PATH": str(tmp_path), "CXX": "c++"}
+    assert why_not_compiled(environ, headers) == "the C++ compiler c++ is not installed"
+    assert why_not_compiled({"PATH": str(tmp_path)}, headers).startswith("the C++ compiler g++ ")
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    assert why_not_compiled(environ, headers).startswith("Python's headers are not installed in")
+    (headers / "Python.h").touch()
+    assert why_not_compiled(environ, headers) == ""
+    disabled = {**environ, "TORCHDYNAMO_DISABLE": "1"}
+    assert why_not_compiled(disabled, headers) == "TORCHDYNAMO_DISABLE is set"

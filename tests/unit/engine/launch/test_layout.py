@@ -140,11 +140,27 @@ def test_otherwise_vllm_binds_its_own_workers_to_all_cores(
     assert ("VLLM_CPU_OMP_THREADS_BIND" in environment) == (num_workers == 1)
 
 
-def test_nothing_is_compiled_on_a_cpu() -> None:
+NO_COMPILER = replace(TWO_CORES, why_not_compiled="the C++ compiler g++ is not installed")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "setting", "reason"),
+    [
+        (TWO_CORES, None, "compiled: a first start takes longer"),
+        (NO_COMPILER, None, "not compiled, so that steps are slower: the C++ compiler g++ is"),
+        (NO_COMPILER, True, "compiled: as configured"),
+        (TWO_CORES, False, "not compiled: as configured"),
+    ],
+)
+def test_a_model_is_compiled_where_it_can_be(
+    hardware: Hardware, setting: bool | None, reason: str
+) -> None:
     """torch reads the variable where vLLM compiles a function in spite of the flag."""
-    layout = choose_layout(TWO_CORES, DEFAULTS)
-    assert "--enforce-eager" in layout.vllm_args
-    assert layout.environment["TORCHDYNAMO_DISABLE"] == "1"
+    layout = choose_layout(hardware, LayoutSettings(compiles=setting))
+    is_eager = reason.startswith("not")
+    assert ("--enforce-eager" in layout.vllm_args) == is_eager
+    assert ("TORCHDYNAMO_DISABLE" in layout.environment) == is_eager
+    assert layout.reasons[-1].startswith(reason)
 
 
 def test_a_gpu_is_left_to_vllm() -> None:

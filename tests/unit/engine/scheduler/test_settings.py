@@ -114,6 +114,20 @@ def test_a_socket_path_of_107_bytes_is_taken() -> None:
         parse(control_socket=7)
 
 
+def test_paths_may_come_from_the_environment() -> None:
+    environ = {"PACELINE_CONTROL_SOCKET": "/run/c.sock", "PACELINE_RECORDING_FILE": "/log/r.jsonl"}
+
+    def paths(**given: object) -> tuple[str | None, str | None]:
+        settings = parse_settings({"paceline": given}, max_draft_length=8, environ=environ)
+        return settings.control_socket, settings.recording_file
+
+    assert paths() == ("/run/c.sock", "/log/r.jsonl")
+    assert paths(control_socket="/own.sock") == ("/own.sock", "/log/r.jsonl")
+    environ["PACELINE_CONTROL_SOCKET"] = "relative"
+    with pytest.raises(ValueError, match="control_socket is 'relative'"):
+        paths()
+
+
 def test_a_policy_is_named_by_a_text() -> None:
     with pytest.raises(ValueError, match="policy is 7; it must be the name of a policy; set it in"):
         parse(policy=7)
