@@ -62,12 +62,17 @@ class Fleet:
         for mock_vllm in self.mock_vllms:
             mock_vllm.resume()
         self.clear_faults()
+        wait_until(self._all_are_ready, within_s=60)
+        wait_until(lambda: self.gateway.num_in_flight == 0)
+        wait_until(self._breakers_close, within_s=60)
+
+    def _all_are_ready(self) -> bool:
+        """Restarts dead replicas each time: one may have been dying when it was looked at."""
         for mock_vllm in self.mock_vllms:
             if mock_vllm.returncode is not None:
                 mock_vllm.start()
-        self.gateway.wait_ready(len(self.mock_vllms), within_s=60)
-        wait_until(lambda: self.gateway.num_in_flight == 0)
-        wait_until(self._breakers_close, within_s=60)
+        states = [replica["state"] for replica in self.gateway.replicas()]
+        return states.count("ready") >= len(self.mock_vllms)
 
     def _breakers_close(self) -> bool:
         states = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -142,5 +144,12 @@ def _environment() -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """A free port that the system gives no program that asks for any, also while the mock is down.
+
+    Raises `RuntimeError` if there is none.
+    """
+    for _ in range(100):
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("100 ports of 127.0.0.1 from 10000 to 20000 are in use")

@@ -29,11 +29,11 @@ REMOTES = {
         model="full", max_model_len=512, max_num_seqs=1, num_kv_blocks=33, tpot_ms=100
     ),
     "broken": MockVllmSettings(model="broken", tpot_ms=1),
-    "stuck": MockVllmSettings(model="stuck", prefill_tokens_per_s=20),
+    "stuck": MockVllmSettings(model="stuck", prefill_tokens_per_s=5),
 }
 _PROMPT_FOR_480_OF_528_TOKENS = [7] * 485
 """31 of 33 blocks of the replica `full`: 94 % of its KV cache."""
-_PROMPT_FOR_100_S = [7] * 2000
+_PROMPT_FOR_400_S = [7] * 2000
 """Of prefill, on the replica `stuck`."""
 
 
@@ -51,7 +51,7 @@ class MonitoredGateway:
         """Send a request and ignore how it ends."""
         body = {"model": model, "prompt": "x", "max_tokens": 20, "ignore_eos": True, **fields}
         with contextlib.suppress(httpx.HTTPError):
-            HTTP.post(f"{url or self.gateway.url}/v1/completions", json=body, timeout=60)
+            HTTP.post(f"{url or self.gateway.url}/v1/completions", json=body, timeout=400)
 
     def send_load(self, num_streams: int = 8) -> None:
         """Streams to the governed engine; returns when they have ended."""
@@ -67,7 +67,7 @@ class MonitoredGateway:
 
     def hold_a_request_in_prefill(self) -> None:
         url = self.remotes["stuck"]
-        self.threads.submit(self.send, "stuck", url, prompt=_PROMPT_FOR_100_S)
+        self.threads.submit(self.send, "stuck", url, prompt=_PROMPT_FOR_400_S)
 
     def fill_the_kv_cache(self) -> None:
         """Four requests of two seconds each for the one slot of `full`: three of them wait."""

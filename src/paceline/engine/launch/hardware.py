@@ -153,7 +153,20 @@ def why_not_compiled(environ: Mapping[str, str], python_headers: Path) -> str:
         return f"the C++ compiler {compiler} is not installed"
     if not (python_headers / "Python.h").is_file():
         return f"Python's headers are not installed in {python_headers} (package python3-dev)"
+    cache = Path(environ.get("VLLM_CACHE_ROOT") or Path(_cache_home(environ), "vllm"))
+    if not _is_writable(cache):
+        return f"{cache}, where vLLM keeps compiled models, cannot be written (VLLM_CACHE_ROOT)"
     return ""
+
+
+def _cache_home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/"), ".cache"))
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether files can be made in the folder, or the folder itself where it is missing."""
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
 
 
 def _core_of(cpu_id: int) -> str:

@@ -24,6 +24,8 @@ LINES = {
     "log-broken-install": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail",
     "log-kernels-missing": "WARNING 11-23 12:00:00 [cpu.py:652] Failed to import from "
     "vllm._C_AVX512: ImportError('/opt/vllm/_C_AVX512.abi3.so: cannot open shared object file')",
+    "log-compiling-failed": "ERROR 11-23 12:00:00 [core.py:1130] "
+    "torch._inductor.exc.InductorError: CppCompileError: C++ compile error",
     "log-vocabularies-differ": "ValueError: Target and draft model should have the same vocabulary "
     "size. Target model vocab_size=152064.",
     "log-all-reduce-slow": "WARNING Custom allreduce is disabled because it's not supported on "

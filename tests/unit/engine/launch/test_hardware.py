@@ -65,7 +65,7 @@ def test_the_file_cache_of_a_control_group_is_given_up_when_asked() -> None:
 def test_compiling_needs_a_compiler_and_pythons_headers(tmp_path: Path) -> None:
     compiler, headers = tmp_path / "c++", tmp_path / "include"
     headers.mkdir()
-    environ = {"PATH": str(tmp_path), "CXX": "c++"}
+    environ = {"PATH": str(tmp_path), "CXX": "c++", "HOME": str(tmp_path)}
     assert why_not_compiled(environ, headers) == "the C++ compiler c++ is not installed"
     assert why_not_compiled({"PATH": str(tmp_path)}, headers).startswith("the C++ compiler g++ ")
     compiler.write_text("#!/bin/sh\n")
@@ -73,5 +73,9 @@ def test_compiling_needs_a_compiler_and_pythons_headers(tmp_path: Path) -> None:
     assert why_not_compiled(environ, headers).startswith("Python's headers are not installed in")
     (headers / "Python.h").touch()
     assert why_not_compiled(environ, headers) == ""
+    (tmp_path / "file").touch()
+    blocked = {**environ, "HOME": str(tmp_path / "file")}
+    assert why_not_compiled(blocked, headers).startswith(f"{tmp_path}/file/.cache/vllm, where vLLM")
+    assert why_not_compiled({**blocked, "VLLM_CACHE_ROOT": str(tmp_path / "v")}, headers) == ""
     disabled = {**environ, "TORCHDYNAMO_DISABLE": "1"}
     assert why_not_compiled(disabled, headers) == "TORCHDYNAMO_DISABLE is set"
