@@ -158,6 +158,17 @@ LOG_PATTERNS = (
         "LimitNOFILE",
     ),
     _pattern(
+        "log-compiling-failed",
+        r"CppCompileError|BackendCompilerFailed|\bInductorError\b",
+        "The model could not be compiled.",
+        "The compiler that torch.compile calls failed: it was ended for lack of memory, its files "
+        "are incomplete, or it is too old.",
+        "Read the compiler's message in the log; serve without compiling meanwhile: "
+        "engine.compile: false, or --enforce-eager for vLLM",
+        "engine.compile",
+        "enforce_eager",
+    ),
+    _pattern(
         "log-engine-did-not-start",  # v1/engine/utils.py
         r"Engine core initialization failed|EngineCore failed to start",
         "The engine core did not start.",
@@ -177,17 +188,6 @@ ILLEGAL_ACCESS = _pattern(
     "enforce_eager",
     "kv_cache_dtype",
     "speculative_config",
-    _pattern(
-        "log-compiling-failed",
-        r"CppCompileError|BackendCompilerFailed|\bInductorError\b",
-        "The model could not be compiled.",
-        "The compiler that torch.compile calls failed: it was ended for lack of memory, its files "
-        "are incomplete, or it is too old.",
-        "Read the compiler's message in the log; serve without compiling meanwhile: "
-        "engine.compile: false, or --enforce-eager for vLLM",
-        "engine.compile",
-        "enforce_eager",
-    ),
 )
 
 FP8_KV_WITH_DRAFT = _pattern(
