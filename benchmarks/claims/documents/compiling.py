@@ -1,0 +1,30 @@
+"""The claims of docs/experiments/compiling.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.claims.claim import Claim, ReadResult
+from benchmarks.claims.documents.headline import shown_rows
+
+DOCUMENT = "docs/experiments/compiling.md"
+NOT_MEASURED = {
+    "setting": ("a static length of 4",),
+    "observed, without a raw result": (
+        "40 held-out chats, with the draft length held at 0, 4, 8, 2 and 0 again",
+    ),
+}
+SHOWN = (
+    "| `vllm#again` / `vllm` |",
+    "| `vllm+layout+eager` / `vllm` |",
+    "| `vllm+layout` / `vllm` |",
+    "| `paceline` / `vllm` |",
+    "| `vllm+layout+eager` / `vllm+layout` |",
+    "| `vllm+layout+K=4` / `vllm+layout` |",
+    "| `paceline` / `vllm+layout` |",
+)
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    yield from shown_rows(read, "headline-compiled-2026-11-23.json.gz", SHOWN)

@@ -1,0 +1,32 @@
+"""The claims of docs/experiments/headline.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.claims.claim import Claim, ReadResult
+from benchmarks.headline.tables import ratio_rows, read_models
+
+DOCUMENT = "docs/experiments/headline.md"
+NOT_MEASURED = {"target": ("the target is 0.98",)}
+SHOWN = (
+    "| `vllm#again` / `vllm` |",
+    "| `vllm+layout` / `vllm` |",
+    "| `paceline` / `vllm` |",
+    "| best static length / `vllm` |",
+    "| `paceline` / `vllm+layout` |",
+    "| `paceline` / best static length |",
+)
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    yield from shown_rows(read, "headline-bundled-2026-11-23.json.gz", SHOWN)
+
+
+def shown_rows(read: ReadResult, name: str, beginnings: Sequence[str]) -> Iterator[Claim]:
+    """The rows of ratios of a result of the headline benchmark that begin in one of these ways."""
+    (measured,) = read_models(read(name))
+    for row in ratio_rows(measured):
+        if row.template.startswith(tuple(beginnings)):
+            yield row
