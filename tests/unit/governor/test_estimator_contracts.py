@@ -33,6 +33,7 @@ _ARGUMENTS: dict[str, Callable[[], Any]] = {
     "acceptance": lambda: AcceptanceModel(MAX),
     "cost": CostModel,
     "objective_s": lambda: 0.05,
+    "lengths": lambda: (4, 1, 0),
 }
 
 

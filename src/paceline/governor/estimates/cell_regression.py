@@ -98,9 +98,13 @@ class CellRegression:
         cell = self._cells.get(shape)
         if cell is None or cell.num_samples < _KNOWN_SAMPLES:
             return None
-        fitted_s = float(self._solution @ step[:-1])
+        fitted_s = self.fitted_s(step)
         cell_s = float(self._solution @ cell.mean[:-1])
         return cell.mean_s * (fitted_s / cell_s if fitted_s > 0.0 < cell_s else 1.0)
+
+    def fitted_s(self, step: Floats) -> float:
+        """The duration of a step by the coefficients; 0 before there is a prior."""
+        return float(self._solution @ step[:-1])
 
     def num_samples(self, shape: Shape) -> float:
         """How many steps of a shape its cell averages over; 0 without a cell."""

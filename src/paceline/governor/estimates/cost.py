@@ -19,6 +19,7 @@ All coefficients except `prompt` are non-negative: more work never takes less ti
 All durations also have a common factor, the machine's slowness at the time (`machine_speed`): it is
 taken out of a duration before the coefficients are fitted, and put on again in a prediction. So a
 machine that slows down makes all lengths slower in the same proportion, also those not in use.
+Nothing is learned while other work takes the machine's time.
 
 `cell_regression` fits the coefficients. Prior: each coefficient lies near a proportion of the first
 step's time (`_PRIOR`), within a stated spread. Observations leave much undetermined: at one request
@@ -40,7 +41,7 @@ from operator import mul
 
 import numpy as np
 
-from paceline.governor.estimates.cell_regression import CellRegression, Floats
+from paceline.governor.estimates.cell_regression import CellRegression, Floats, Shape
 from paceline.governor.estimates.machine_speed import MachineSpeed
 from paceline.governor.estimates.prefill_mix import PrefillMix
 from paceline.governor.values import StepSample
@@ -130,10 +131,25 @@ class CostModel:
             self._set_unit(sample.duration_s / work)
             self._first_work = work
             self.is_ready = True
+        fits = self._watch_speed(shape, step)
+        if not self._speed.is_disturbed:
+            self._learn(shape, step, work, is_outlier=not fits)
+        factor = self._speed.factor
+        self._coefficients = [factor * value for value in self._fit.solve()]
+
+    def _watch_speed(self, shape: Shape, step: Floats) -> bool:
+        """Whether the step's duration fits the machine's speed, as far as is known."""
         expected_s = self._fit.expected_s(shape, step)
-        fits = expected_s is None or self._speed.add(sample.duration_s / expected_s)
+        if expected_s is not None:
+            return self._speed.add(step.item(-1) / expected_s)
+        fitted_s = self._fit.fitted_s(step)
+        if fitted_s > 0.0:
+            self._speed.glance(step.item(-1) / fitted_s)
+        return True
+
+    def _learn(self, shape: Shape, step: Floats, work: float, *, is_outlier: bool) -> None:
         step[-1] /= self._speed.factor
-        if self._fit.add(shape, step, is_outlier=not fits):
+        if self._fit.add(shape, step, is_outlier=is_outlier):
             shapes = list(self._fit.shapes)
             self._measured = {known[:2] for known in shapes if known[3] == 0}
             self._measured_mixed = {
@@ -141,8 +157,6 @@ class CostModel:
             }
         if work >= self._first_work:
             self._revise_unit(self._fit.mean_s(shape) / self._first_work)
-        factor = self._speed.factor
-        self._coefficients = [factor * value for value in self._fit.solve()]
 
     def predict_s(
         self,

@@ -7,12 +7,14 @@ where the drafter rested also needs a gain over `_DWELL_STEPS` that exceeds the 
 to catch up; or steps at length 0 whose forgone gain adds up to that time (as in the ski rental
 problem: the loss against knowing the dwell is then bounded by a factor of two).
 
-The first nine steps, at lengths 4, 1 and 0, teach the cost model its slopes. Afterwards exploration
-keeps the estimates of unused lengths current, all of it paid from one `ExplorationBudget`: replay
-scoring where the engine supports it, at any length; otherwise bursts while off, unless the engine
-reports first-token verdicts for free; single steps at an adjacent length (`adjacent_length_probe`),
-and steps without drafts (`undrafted_trial`). After a change of load the budget is granted more,
-and the next exploration need not wait (`load_change`).
+The first steps, at lengths 4, 1 and 0, teach the cost model its slopes (`first_profile`); the
+longest length is not among them, since it is expensive with many requests. The first step of a size
+says nothing about its cost (`first_uses`). Afterwards exploration keeps the estimates of unused
+lengths current, all of it paid from one `ExplorationBudget`: replay scoring where the engine
+supports it, at any length; otherwise bursts while off, unless the engine reports first-token
+verdicts for free; single steps at an adjacent length (`adjacent_length_probe`), and steps without
+drafts (`undrafted_trial`). After a change of load the budget is granted more, and the next
+exploration need not wait (`load_change`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
@@ -30,10 +32,12 @@ from dataclasses import replace
 from paceline.governor.estimates.acceptance import AcceptanceModel
 from paceline.governor.estimates.answer_length import AnswerLength
 from paceline.governor.estimates.cost import CostModel
+from paceline.governor.estimates.first_uses import FirstUses
 from paceline.governor.estimates.step_forecast import StepForecast, make_forecast
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
 from paceline.governor.exploration.bursts import Bursts
 from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
+from paceline.governor.exploration.first_profile import FirstProfile
 from paceline.governor.exploration.load_change import LoadChange
 from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
 from paceline.governor.exploration.undrafted_trial import UndraftedTrial
@@ -45,7 +49,6 @@ _COST_ERROR = 0.01
 """Relative standard error of the ratio of two lengths' step times."""
 _MAX_DOUBT = 0.036
 _DWELL_STEPS = 100.0
-_PROFILE_ROUNDS = 3
 
 
 class GoodputPolicy:
@@ -66,6 +69,7 @@ class GoodputPolicy:
             max_draft_length, uses_request_weights=self.uses_request_weights
         )
         self._cost = CostModel()
+        self._first_uses = FirstUses()
         self._answers = AnswerLength()
         self._budget = ExplorationBudget()
         self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
@@ -77,12 +81,13 @@ class GoodputPolicy:
         self._forgone_s = 0.0  # by staying at length 0 since it was last the best
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
-        self._profile = _profile_lengths(max_draft_length)
+        self._profile = FirstProfile(sorted({0, 1, min(4, max_draft_length)}, reverse=True))
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
         self._acceptance.observe(sample)
-        self._cost.observe(sample)
+        self._cost.observe(self._first_uses.without_cost(sample))
+        self._profile.observe(sample)
         self._answers.observe(sample)
         self._adjacent_probe.observe(sample)
         self._undrafted_trial.observe(sample)
@@ -95,9 +100,9 @@ class GoodputPolicy:
         if load.num_requests == 0 or ceiling == 0:
             length = load.longest_allowed(self._length)
             return DraftPlan(length, "no requests or no drafting allowed")
-        if self._profile:
-            length = load.longest_allowed(self._profile.pop())
-            return DraftPlan(length, "profile: learning the cost", is_exploring=True)
+        profiled = self._profile.next_length(load)
+        if profiled is not None:
+            return DraftPlan(profiled, "profile: learning the cost", is_exploring=True)
         if not self._cost.is_ready:
             return DraftPlan(load.longest_allowed(self._length), "prior: no clean step yet")
         forecast = make_forecast(
@@ -175,16 +180,6 @@ class GoodputPolicy:
             # Acceptance is reported for free; the cost of length 1 still needs a measurement.
             return self._adjacent_probe.probe(load, forecast, 0)
         return self._bursts.probe(load, forecast)
-
-
-def _profile_lengths(max_draft_length: int) -> list[int]:
-    """Lengths of the first steps, last one first. The ceiling is left out: it is expensive with
-    many requests.
-
-    Each length is used several times in a row, since a step whose length differs from the one
-    before may have to catch up, and the first use of anything is slow.
-    """
-    return sorted([*{0, 1, min(4, max_draft_length)}] * _PROFILE_ROUNDS)
 
 
 POLICY = PolicyDefinition(

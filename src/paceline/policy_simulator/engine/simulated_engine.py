@@ -57,6 +57,7 @@ class SimulatedEngine:
         self._now_s = 0.0
         self._is_back_to_back = False
         self._num_phases = 0
+        self._sizes: set[tuple[int, int, int]] = set()
 
     @property
     def now_s(self) -> float:
@@ -268,7 +269,9 @@ class SimulatedEngine:
         expected_s = self._expected_s(step, replay)
         replay_scoring_s = 0.0 if replay is None else expected_s - self._expected_s(step)
         started_s = self._now_s if self._is_back_to_back else step.scheduled_s
-        self._now_s += self._disturbance.disturb(expected_s, self._now_s, self._random)
+        self._now_s += self._disturbance.disturb(
+            expected_s, self._now_s, self._random, is_first=self._is_first_of_its_size(step)
+        )
         self._hand_out(slots[outputs > 0], slots[ended], log)
         self._show(step, accepted, remaining, int(np.count_nonzero(ended)), started_s, first_tokens)
         self._report = None if replay is None else replay.report(replay_scoring_s)
@@ -287,6 +290,12 @@ class SimulatedEngine:
                 step.catch_up_tokens,
             )
         )
+
+    def _is_first_of_its_size(self, step: SimulatedStep) -> bool:
+        size = (step.draft_length, len(step.slots), step.num_verified)
+        num_sizes = len(self._sizes)
+        self._sizes.add(size)
+        return len(self._sizes) > num_sizes
 
     def _replay(self, max_tokens: int) -> SimulatedReplay:
         # No pass takes more tokens than a step may.

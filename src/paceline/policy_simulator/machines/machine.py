@@ -108,6 +108,9 @@ class Machine:
         return self.drafter in ("ngram", "ngram_gpu")
 
 
+_BUSY_SPREAD = 0.6
+
+
 @dataclass(frozen=True, slots=True)
 class Disturbance:
     """Deviations of durations from the cost function; without stalls and slowdowns their mean is 1.
@@ -115,7 +118,10 @@ class Disturbance:
     Each step is multiplied by a log-normal with `noise_fraction` as its sigma and by 1 +
     drift_fraction * sin(2 pi (t + drift_offset_s) / drift_period_s), and with probability
     `stall_chance` lengthened by `stall_s`. From `slow_from_s` on, for `slow_for_s` seconds, the
-    machine takes `slow_factor` times as long for everything.
+    machine takes `slow_factor` times as long for everything. Every `busy_every_s` seconds other
+    work takes the machine's time for `busy_for_s` seconds, in which a step takes `busy_factor`
+    times as long, or more, or less: that much times a log-normal with `_BUSY_SPREAD` as its sigma.
+    The first step of a size takes `first_use_s` longer.
     """
 
     noise_fraction: float = 0.03
@@ -127,6 +133,10 @@ class Disturbance:
     slow_from_s: float = 0.0
     slow_for_s: float = 0.0
     drift_offset_s: float = 0.0
+    busy_factor: float = 1.0
+    busy_every_s: float = 1.0
+    busy_for_s: float = 0.0
+    first_use_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.stall_chance <= 1.0 and self.stall_s >= 0.0):
@@ -137,10 +147,18 @@ class Disturbance:
             )
         if not self.slow_factor > 0.0:
             raise ValueError(f"slow_factor is {self.slow_factor}; it must be positive")
+        if not (self.busy_factor >= 1.0 and 0.0 <= self.busy_for_s <= self.busy_every_s > 0.0):
+            raise ValueError(
+                "busy_factor must be at least 1, and busy_for_s from 0 to busy_every_s, above 0"
+            )
+        if not self.first_use_s >= 0.0:
+            raise ValueError(f"first_use_s is {self.first_use_s}; it must not be negative")
 
-    def disturb(self, seconds: float, now_s: float, random: np.random.Generator) -> float:
-        """The duration of a step that should take `seconds`. Makes the same number of random draws
-        every time."""
+    def disturb(
+        self, seconds: float, now_s: float, random: np.random.Generator, *, is_first: bool = False
+    ) -> float:
+        """The duration of a step that should take `seconds`, and is the first of its size or not.
+        Makes the same number of random draws every time."""
         normal, chance = random.standard_normal(), random.random()
         sigma = self.noise_fraction
         seconds *= math.exp(sigma * normal - 0.5 * sigma * sigma)
@@ -149,4 +167,8 @@ class Disturbance:
             seconds *= 1.0 + self.drift_fraction * math.sin(turn)
         if self.slow_from_s <= now_s < self.slow_from_s + self.slow_for_s:
             seconds *= self.slow_factor
+        if now_s % self.busy_every_s >= self.busy_every_s - self.busy_for_s:
+            seconds *= max(self.busy_factor * math.exp(_BUSY_SPREAD * normal), 1.0)
+        if is_first:
+            seconds += self.first_use_s
         return seconds + self.stall_s if chance < self.stall_chance else seconds

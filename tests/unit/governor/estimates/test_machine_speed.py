@@ -24,8 +24,68 @@ def test_a_machine_of_half_the_speed_is_known_after_four_steps() -> None:
     assert after(1.0, 1.0, 2.0, 2.0, 2.0, 2.0) == pytest.approx(2.0)
 
 
-def test_a_machine_that_recovers_is_known_after_four_steps() -> None:
-    assert after(*[2.0] * 4, *[1.0] * 4) == pytest.approx(1.0)
+def test_a_machine_that_recovers_from_a_small_slowdown_is_known_after_four_steps() -> None:
+    assert after(*[1.3] * 4, *[1.0] * 3) == pytest.approx(1.3)
+    assert after(*[1.3] * 4, *[1.0] * 4) == pytest.approx(1.0)
+
+
+def test_the_first_step_at_the_old_speed_ends_a_disturbance() -> None:
+    assert after(*[4.0] * 9, 1.0) == 1.0
+    assert after(*[4.0] * 9, 1.1) == pytest.approx(1.1**0.25)
+    assert after(*[4.0] * 9, 1.5) != pytest.approx(1.0, rel=0.5)
+
+
+def test_the_old_speed_is_that_before_the_disturbance() -> None:
+    """A machine that became slower by 30 % for good, and then by four for a while."""
+    assert after(*[1.3] * 4, *[5.2] * 9, 1.3) == pytest.approx(1.3)
+
+
+def test_nothing_is_learned_in_a_disturbance() -> None:
+    speed = MachineSpeed()
+    reports = [speed.add(4.0) for _ in range(30)]
+    assert reports == [False] * 30
+    assert speed.is_disturbed
+    assert not speed.is_settled
+    assert speed.factor == pytest.approx(4.0)
+    assert speed.add(1.0)
+    assert not speed.is_disturbed
+
+
+def test_a_disturbance_is_followed() -> None:
+    """A quarter of each deviation, of at most a factor of e."""
+    assert after(*[2.0] * 4, 4.0) == pytest.approx(2.0 * 2.0**0.25)
+    assert after(*[2.0] * 4, 200.0) == pytest.approx(2.0 * math.e**0.25)
+    assert after(*[8.0] * 4, 1.4) == pytest.approx(8.0 * math.e**-0.25)
+
+
+def test_after_128_steps_it_is_the_new_speed() -> None:
+    speed = MachineSpeed()
+    for _ in range(3 + 128):
+        speed.add(4.0)
+    assert speed.is_disturbed
+    speed.add(4.0)
+    assert not speed.is_disturbed
+    assert speed.factor == pytest.approx(4.0)
+    assert speed.add(4.0)
+    assert not speed.is_settled
+
+
+@pytest.mark.parametrize(("ratio", "is_over"), [(0.5, True), (1.34, True), (1.36, False)])
+def test_a_glance_at_the_old_speed_ends_a_disturbance(ratio: float, is_over: bool) -> None:
+    speed = MachineSpeed()
+    for _ in range(6):
+        speed.add(4.0)
+    speed.glance(ratio)
+    assert speed.is_disturbed is not is_over
+    assert speed.factor == pytest.approx(1.0 if is_over else 4.0)
+
+
+def test_a_glance_says_nothing_without_a_disturbance() -> None:
+    speed = MachineSpeed()
+    for ratio in (0.1, 1.0, 10.0) * 8:
+        speed.glance(ratio)
+    assert speed.factor == 1.0
+    assert not speed.is_disturbed
 
 
 def test_stalls_are_not_a_slow_machine() -> None:
@@ -39,7 +99,7 @@ def test_deviations_of_both_signs_confirm_nothing() -> None:
 
 def test_only_steps_that_fit_are_reported_as_fitting() -> None:
     speed = MachineSpeed()
-    assert [speed.add(ratio) for ratio in (1.0, 1.1, 2.0, 2.0, 2.0, 2.0, 2.0)] == [
+    assert [speed.add(ratio) for ratio in (1.0, 1.1, 1.3, 1.3, 1.3, 1.3, 1.3)] == [
         True,
         True,
         False,
@@ -92,8 +152,8 @@ def test_the_median_of_four_large_deviations_is_taken() -> None:
 
 
 def test_after_a_change_the_next_one_needs_four_steps_again() -> None:
-    assert after(*[2.0] * 4, *[4.0] * 3) == pytest.approx(2.0)
-    assert after(*[2.0] * 4, *[4.0] * 4) == pytest.approx(4.0)
+    assert after(*[1.3] * 4, *[1.7] * 3) == pytest.approx(1.3)
+    assert after(*[1.3] * 4, *[1.7] * 4) == pytest.approx(1.7)
 
 
 @pytest.mark.parametrize(("log_ratio", "counted"), [(0.1, 0.1), (-0.1, 0.1), (2.0, 0.15)])

