@@ -131,8 +131,9 @@ class CostModel:
             self._set_unit(sample.duration_s / work)
             self._first_work = work
             self.is_ready = True
+        was_disturbed = self._speed.is_disturbed
         fits = self._watch_speed(shape, step)
-        if not self._speed.is_disturbed:
+        if not (was_disturbed or self._speed.is_disturbed):
             self._learn(shape, step, work, is_outlier=not fits)
         factor = self._speed.factor
         self._coefficients = [factor * value for value in self._fit.solve()]

@@ -15,7 +15,9 @@ and will probably give it back. The factor has the slowdown, but nothing is lear
 What would be learned depends on where a disturbance begins and ends, which shows only afterwards: a
 shape first seen just after one would be entered as several times too cheap, and the shapes in use
 would confirm the factor that is wrong. Nothing makes a step faster than it is, so the first one at
-the old speed ends it. After `_LASTING` steps it is no disturbance but the machine's new speed.
+the old speed ends it. After `_LASTING` steps it is no disturbance but the machine's new speed. And
+it is taken to be over after `_UNWITNESSED` steps in a row of shapes that are hardly known: at
+another load nothing could tell, and nothing would be learned there.
 Measured on a shared machine with two cores: disturbances took a tenth of the time, for 0.1 to 10 s
 each, in which steps took 2 to 15 times as long.
 
@@ -51,6 +53,7 @@ _MEAN_TO_DEVIATION = math.sqrt(math.pi / 2.0)
 _MUCH = 0.3
 _AT_OLD_SPEED = 0.2
 _LASTING = 128
+_UNWITNESSED = 32
 
 
 class MachineSpeed:
@@ -60,6 +63,7 @@ class MachineSpeed:
         self._log_factor = 0.0  # without the slowdown of a disturbance
         self._log_slowdown = 0.0
         self._num_disturbed = 0  # steps since the disturbance was confirmed; 0 for none
+        self._num_glances = 0  # since a step of a shape that is well known
         self._large: deque[float] = deque(maxlen=_CONFIRMED)
         self._num_settled = 0  # steps since the last change
         self.factor = 1.0
@@ -84,6 +88,7 @@ class MachineSpeed:
         residual = math.log(ratio) - self._log_factor
         large = min(max(_LARGE, _LARGE_NOISES * self.noise), _MOST_LARGE)
         self._num_settled += 1
+        self._num_glances = 0
         if self.is_disturbed:
             if residual > max(large, _AT_OLD_SPEED):
                 self._follow(residual)
@@ -115,7 +120,11 @@ class MachineSpeed:
     def glance(self, ratio: float) -> None:
         """See whether a disturbance is over, in a step of a shape that is hardly known: its
         duration over its expectation at factor 1."""
-        if self.is_disturbed and math.log(ratio) - self._log_factor <= _MUCH:
+        if not self.is_disturbed:
+            return
+        self._num_glances += 1
+        is_at_old_speed = math.log(ratio) - self._log_factor <= _MUCH
+        if is_at_old_speed or self._num_glances >= _UNWITNESSED:
             self._recover()
 
     def _follow(self, residual: float) -> None:
@@ -129,7 +138,7 @@ class MachineSpeed:
         self._move(lasting)
 
     def _recover(self) -> None:
-        self._num_disturbed = self._num_settled = 0
+        self._num_disturbed = self._num_settled = self._num_glances = 0
         self._log_slowdown = 0.0
         self._move(0.0)
 

@@ -29,6 +29,10 @@ class FirstProfile:
         self._num_planned = 0  # of it
         self._last_s: float | None = None
 
+    @property
+    def is_finished(self) -> bool:
+        return not self._left
+
     def observe(self, sample: StepSample) -> None:
         """End the length in use when the step took as long as the one before."""
         is_of_length = sample.draft_length == sample.requested_draft_length == self._used

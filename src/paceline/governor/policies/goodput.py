@@ -8,9 +8,9 @@ to catch up; or steps at length 0 whose forgone gain adds up to that time (as in
 problem: the loss against knowing the dwell is then bounded by a factor of two).
 
 The first steps, at lengths 4, 1 and 0, teach the cost model its slopes (`first_profile`); the
-longest length is not among them, since it is expensive with many requests. The first step of a size
-says nothing about its cost (`first_uses`). Afterwards exploration keeps the estimates of unused
-lengths current, all of it paid from one `ExplorationBudget`: replay scoring where the engine
+longest length is not among them, since it is expensive with many requests. Afterwards the first
+step of a size says nothing about its cost (`first_uses`), and exploration keeps the estimates of
+unused lengths current, all of it paid from one `ExplorationBudget`: replay scoring where the engine
 supports it, at any length; otherwise bursts while off, unless the engine reports first-token
 verdicts for free; single steps at an adjacent length (`adjacent_length_probe`), and steps without
 drafts (`undrafted_trial`). After a change of load the budget is granted more, and the next
@@ -86,7 +86,8 @@ class GoodputPolicy:
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
         self._acceptance.observe(sample)
-        self._cost.observe(self._first_uses.without_cost(sample))
+        costed = self._first_uses.without_cost(sample)
+        self._cost.observe(costed if self._profile.is_finished else sample)
         self._profile.observe(sample)
         self._answers.observe(sample)
         self._adjacent_probe.observe(sample)

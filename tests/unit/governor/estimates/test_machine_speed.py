@@ -80,6 +80,21 @@ def test_a_glance_at_the_old_speed_ends_a_disturbance(ratio: float, is_over: boo
     assert speed.factor == pytest.approx(1.0 if is_over else 4.0)
 
 
+def test_without_a_witness_a_disturbance_is_over_after_32_steps() -> None:
+    """Steps of known shapes in between begin the count again."""
+    speed = MachineSpeed()
+    for _ in range(6):
+        speed.add(4.0)
+    for num_glances in (31, 31, 32):
+        assert speed.is_disturbed
+        for _ in range(num_glances):
+            speed.glance(9.0)
+        if num_glances == 31:
+            speed.add(4.0)
+    assert not speed.is_disturbed
+    assert speed.factor == 1.0
+
+
 def test_a_glance_says_nothing_without_a_disturbance() -> None:
     speed = MachineSpeed()
     for ratio in (0.1, 1.0, 10.0) * 8:

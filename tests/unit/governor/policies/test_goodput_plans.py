@@ -380,6 +380,8 @@ class Learner:
     """Keeps the samples that it is given."""
 
     seen: list[StepSample] = field(default_factory=list)
+    is_finished: bool = True
+    """As the first profile, whose end is that of the first costs."""
 
     def observe(self, sample: StepSample) -> None:
         self.seen.append(sample)
