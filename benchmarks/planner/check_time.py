@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from paceline.capacity.model.kv_layout import kv_layers
 from paceline.capacity.step_time import StepTime, model_time
 from paceline.demo import target_path
 from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.engine.launch.layout import EAGER, Layout, LayoutSettings, choose_layout
 from paceline.plan.sources.catalogue import CPU, load_catalogue
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import read_machine
@@ -52,8 +51,8 @@ def main() -> None:
         models["twin"] = arguments.twin
     for name, folder in models.items():
         layout = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=KV_CACHE_BYTES))
-        measured = measure(folder, layout.dtype, layout.environment)
-        rows.extend(compare(name, folder, layout.dtype, measured))
+        measured = measure(folder, layout)
+        rows.extend(compare(name, folder, layout, measured))
     for row in rows:
         print(json.dumps(row), flush=True)
     medians = {
@@ -79,20 +78,18 @@ def main() -> None:
     sys.exit(0 if is_close else 1)
 
 
-def measure(
-    folder: Path, dtype: str, environment: Mapping[str, str]
-) -> dict[int, dict[str, float]]:
+def measure(folder: Path, layout: Layout) -> dict[int, dict[str, float]]:
     """Decode steps of the real engine, by batch size."""
     llm = {
         "model": str(folder),
-        "dtype": dtype,
-        "enforce_eager": True,
+        "dtype": layout.dtype,
+        "enforce_eager": EAGER in layout.vllm_args,
         "kv_cache_memory_bytes": KV_CACHE_BYTES,
         "max_model_len": 2048,
         "enable_prefix_caching": False,
     }
     request = {"llm": llm, "decode_batches": BATCHES}
-    answer = load_in_child(request, environment=environment)
+    answer = load_in_child(request, environment=layout.environment)
     if "failed" in answer:
         sys.exit(f"Error: the engine exited: {answer['failed']}")
     steps = answer["decode_step_s"]
@@ -100,9 +97,10 @@ def measure(
 
 
 def compare(
-    name: str, folder: Path, dtype: str, measured: dict[int, dict[str, float]]
+    name: str, folder: Path, layout: Layout, measured: dict[int, dict[str, float]]
 ) -> list[dict[str, Any]]:
     """Measured and predicted steps, one row per batch size."""
+    dtype, is_compiled = layout.dtype, EAGER not in layout.vllm_args
     catalogue = load_catalogue()
     hardware = catalogue.find(CPU, read_machine(), None).hardware
     model = find_model(str(folder), catalogue, dtype=dtype)
@@ -126,7 +124,13 @@ def compare(
     )
     rows = []
     for batch, values in measured.items():
-        row = {"model": name, "dtype": dtype, "batch": batch, "measured_s": values}
+        row = {
+            "model": name,
+            "dtype": dtype,
+            "compiled": is_compiled,
+            "batch": batch,
+            "measured_s": values,
+        }
         for kind, times in (("uncalibrated", plain), ("calibrated", steps(fitted))):
             predicted = times.decode_s(batch, context)
             row[f"{kind}_s"] = predicted

@@ -84,7 +84,7 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
     advice, bills = advise(plan, alternatives), acceptance_bills(plan)
     if json_file is not None:
         _write_json(plan_document(plan, advice, alternatives, bills), json_file)
-    if folder is not None:
+    if folder is not None and plan.fits:
         command = render_vllm_command(plan) + "\n"
         files = {"paceline.yaml": render_paceline_yaml(plan), "vllm-command.txt": command}
         write_files(folder, files)
@@ -92,6 +92,8 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
         click.echo(render_report(plan, advice, bills))
     if plan.point is None:
         click.echo(_failure(plan), err=True)
+        if folder is not None and not plan.fits:
+            click.echo(f"Nothing was written to {folder}: no engine would start from it.", err=True)
         sys.exit(1)
 
 

@@ -56,6 +56,15 @@ def test_a_model_that_does_not_fit_ends_with_1_and_says_what_is_missing() -> Non
     assert "GiB more on each GPU" in result.stderr
 
 
+def test_a_model_that_does_not_fit_gets_no_files(tmp_path: Path) -> None:
+    """An engine that is told of a KV cache of 0 bytes refuses to start."""
+    folder = tmp_path / "deployment"
+    result = run_plan(LLAMA_70B, "--gpu", "cpu", "--write", str(folder))
+    assert result.exit_code == 1
+    assert f"Nothing was written to {folder}" in result.stderr
+    assert not folder.exists()
+
+
 def test_the_fewest_gpus_are_taken_where_no_number_is_given(tmp_path: Path) -> None:
     assert plan_json(tmp_path, QWEN_7B, "--gpu", "h100")["hardware"]["num_gpus"] == 1
     assert plan_json(tmp_path, LLAMA_70B, "--gpu", "h100")["hardware"]["num_gpus"] == 4
