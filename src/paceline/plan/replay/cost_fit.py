@@ -16,6 +16,9 @@ a run, both relative to the expected times, and the weights W of its cells,
 and the same with y in place of the last A. Hence the coefficients depend little on load that
 changed together with the speed, and a replicate draws runs rather than steps or blocks.
 
+Disturbed steps, several times as long as others, count little (`robust_fit`); the time that they
+take is in the level of all coefficients.
+
 The speed of another phase deviates from that of the recording as both deviate from the machine's
 mean. Where the blocks of a recording resemble the ones before them, it has fewer independent ones
 than blocks: with the correlation r of successive ones, n (1 - r) / (1 + r) of n (Bayley and
@@ -34,23 +37,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR, target_features
-from paceline.policy_simulator.machines.graphs import GraphSizes
-from paceline.recording.records import StepBlock, StepCell
+from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR
+from paceline.plan.replay.least_squares import solve
+from paceline.plan.replay.robust_fit import STEP_NOISE, fit_robustly
+from paceline.plan.replay.step_data import StepData
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_STEP_NOISE = 0.05
-"""Relative standard deviation of one step's time. Chosen empirically, as in the governor."""
-_CELL_NOISE = 0.005
-"""The same of a cell of many steps, whose shapes differ within the cell. Chosen empirically."""
 _LEAST_DRIFT = 0.01
 """Relative standard deviation of a machine's speed from phase to phase, at least."""
 _USUAL_DRIFT, _USUAL_FREEDOM = 0.025, 2.0
@@ -66,69 +65,6 @@ _NAMES = list(SHARED_PRIOR)
 _SHAPE = [_NAMES.index(name) for name in ("request", "judge", "mixed")]
 _TOKENS, _FIRST_DRAFT = _NAMES.index("token"), len(_NAMES)
 """Columns of the features; the passes of each drafter are every second one after the shared."""
-_MAX_RUN_BLOCKS = 6
-"""Of 5 s each. Chosen empirically: some answers long, so that the load changes within a run."""
-_MIN_RUNS = 8
-"""A recording with fewer blocks than this many runs of the full length has shorter runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepData:
-    """The clean cells of the recordings of one machine, one row each, in the order of time."""
-
-    features: Floats
-    """(num_cells, num_features): the shared ones, then two for every recording."""
-    seconds: Floats
-    """(num_cells,)"""
-    counts: Floats
-    squares: Floats
-    """Sums of squared deviations of the steps' times, seconds², (num_cells,)"""
-    block: Ints
-    """The block of each cell, (num_cells,), ascending."""
-    run: Ints
-    """The run of blocks, (num_cells,), ascending."""
-    recording: Ints
-    """(num_cells,), ascending."""
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with clean cells."""
-        return int(self.block.max(initial=-1)) + 1
-
-
-def gather_steps(
-    recordings: Sequence[tuple[Sequence[StepBlock], Callable[[int], int]]], graphs: GraphSizes
-) -> StepData:
-    """Gather the clean cells of each recording, given with its passes for a draft length."""
-    rows: list[tuple[float, ...]] = []
-    times: list[tuple[float, int, float]] = []
-    places: list[tuple[int, int, int]] = []
-    num_blocks = num_runs = 0
-    for index, (recorded, passes_of) in enumerate(recordings):
-        blocks = [cells for block in recorded if (cells := _clean_cells(block))]
-        run_blocks = min(_MAX_RUN_BLOCKS, max(len(blocks) // _MIN_RUNS, 1))
-        for number, cells in enumerate(blocks):
-            for cell in cells:
-                passes = float(passes_of(cell.draft_length))
-                drafts = [0.0] * (len(DRAFT_PRIOR) * len(recordings))
-                drafts[2 * index : 2 * index + 2] = [passes, passes * cell.num_requests]
-                shared = target_features(
-                    float(cell.num_requests),
-                    cell.verified_tokens,
-                    cell.prefill_tokens,
-                    cell.context_tokens,
-                    graphs,
-                )
-                rows.append((*shared, *drafts))
-                times.append((cell.seconds, cell.count, cell.squares))
-                places.append((num_blocks + number, num_runs + number // run_blocks, index))
-        num_blocks += len(blocks)
-        num_runs += -(-len(blocks) // run_blocks)
-    num_features = len(SHARED_PRIOR) + len(DRAFT_PRIOR) * len(recordings)
-    seconds, counts, squares = np.array(times, dtype=float).reshape(-1, 3).T
-    block, run, recording = np.array(places, dtype=np.int64).reshape(-1, 3).T
-    features = np.array(rows, dtype=float).reshape(-1, num_features)
-    return StepData(features, seconds, counts, squares, block, run, recording)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +77,9 @@ class CostFit:
 
     coefficients: Floats
     """The estimate, (num_features,)"""
+    level: float
+    """Time of all steps of the first recording / the same by the fit before it is multiplied by
+    this: disturbed steps count little in the fit, but they take time."""
     pace_deviation: float
     """Relative standard deviation of the machine's speed, from block to block. It is taken for that
     from phase to phase too, which is cautious: longer averages vary less."""
@@ -173,7 +112,7 @@ class CostFit:
         mean = self.prior_mean + self.prior_spread * random.standard_normal(len(self.prior_mean))
         num_features = len(self.coefficients)
         mean[:num_features] = np.maximum(mean[:num_features], 0.0)
-        return _solve(
+        return self.level * solve(
             (drawn[:, None, None] * self.information).sum(axis=0),
             drawn @ self.moments,
             mean,
@@ -191,16 +130,16 @@ def fit_cost(data: StepData) -> CostFit:
     prior = unit_s * np.array(
         [*SHARED_PRIOR.values(), *(list(DRAFT_PRIOR.values()) * num_drafters)]
     )
-    expected = data.features @ _rough_fit(data, prior)
+    rough = fit_robustly(data, prior[:, 0], prior[:, 1])
+    expected = rough.expected_s
     pace_deviation, num_independent = _drift(data, expected)
 
     is_of = data.recording[:, None] == np.arange(1, num_drafters)
     work = np.hstack([data.features / expected[:, None], is_of])
     times = data.seconds / expected
-    weights = 1.0 / (_STEP_NOISE**2 / data.counts + _CELL_NOISE**2)
     begins = np.flatnonzero(np.diff(data.run, prepend=-1)).tolist()
     runs = [
-        _of_run(work[begin:end], times[begin:end], weights[begin:end], pace_deviation)
+        _of_run(work[begin:end], times[begin:end], rough.weights[begin:end], pace_deviation)
         for begin, end in itertools.pairwise([*begins, len(times)])
     ]
     information = np.array([information for information, _ in runs])
@@ -209,40 +148,22 @@ def fit_cost(data: StepData) -> CostFit:
     # Each of the two paces that are compared deviates.
     prior_spread = np.append(prior[:, 1], np.full(num_paces, np.sqrt(2.0) * pace_deviation))
     prior_mean = np.append(prior[:, 0], np.zeros(num_paces))
-    coefficients = _solve(
+    coefficients = solve(
         information.sum(axis=0), moments.sum(axis=0), prior_mean, prior_spread, num_features
     )
+    level = _level(data, data.features @ coefficients[:num_features])
+    coefficients = level * coefficients
     return CostFit(
         coefficients=coefficients,
+        level=level,
         pace_deviation=pace_deviation,
         num_independent_blocks=num_independent,
-        misfit=_misfit(data, data.features @ coefficients),
+        misfit=_misfit(data, data.features @ coefficients, data.counts * rough.trust),
         prior_mean=prior_mean,
         prior_spread=prior_spread,
         information=information,
         moments=moments,
         recording=data.recording[begins],
-    )
-
-
-def _clean_cells(block: StepBlock) -> list[StepCell]:
-    return [
-        cell
-        for cell in block.cells
-        if cell.is_clean and cell.num_requests > 0 and cell.seconds > 0.0
-    ]
-
-
-def _rough_fit(data: StepData, prior: Floats) -> Floats:
-    """The coefficients where all steps deviate by themselves, (num_features,)."""
-    weights = 1.0 / (data.seconds**2 * (_STEP_NOISE**2 / data.counts + _CELL_NOISE**2))
-    weighted = data.features * weights[:, None]
-    return _solve(
-        weighted.T @ data.features,
-        weighted.T @ data.seconds,
-        prior[:, 0],
-        prior[:, 1],
-        data.features.shape[1],
     )
 
 
@@ -261,24 +182,28 @@ def _drift(data: StepData, expected: Floats) -> tuple[float, float]:
     return max(math.sqrt(variance), _LEAST_DRIFT), independent
 
 
-def _misfit(data: StepData, expected: Floats) -> float:
+def _level(data: StepData, expected_s: Floats) -> float:
+    """See `CostFit.level`."""
+    counts = np.where(data.recording == 0, data.counts, 0.0)
+    return float(counts @ data.seconds) / float(counts @ expected_s)
+
+
+def _misfit(data: StepData, expected: Floats, trusted: Floats) -> float:
     """See `CostFit.misfit`.
 
     The mean deviation of each shape, squared, less what the noise of its steps explains. A shape
-    weighs as its square is certain.
+    weighs as its square is certain. `trusted` counts the steps of a cell, outliers less.
     """
     deviations = data.seconds / expected - 1.0
-    weight_of_run = np.bincount(data.run, data.counts)
-    pace_of_run = np.bincount(data.run, data.counts * deviations) / weight_of_run
-    deviations = deviations - pace_of_run[data.run]
+    deviations = deviations - data.mean_of_run(deviations, trusted)
     freedom = float((data.counts - 1.0).sum())
-    noise = float((data.squares / data.seconds**2).sum()) / freedom if freedom else _STEP_NOISE**2
+    noise = float((data.squares / data.seconds**2).sum()) / freedom if freedom else STEP_NOISE**2
     tokens = np.log2(np.maximum(data.features[:, _TOKENS], 1.0)).astype(np.int64)
     shapes = np.column_stack([data.features[:, _SHAPE], data.features[:, _FIRST_DRAFT::2], tokens])
     _, shape = np.unique(shapes, axis=0, return_inverse=True)
-    counts = np.bincount(shape, data.counts)
+    counts = np.bincount(shape, trusted)
     of_noise = noise / counts
-    squares = (np.bincount(shape, data.counts * deviations) / counts) ** 2
+    squares = (np.bincount(shape, trusted * deviations) / counts) ** 2
     weights = 1.0 / (of_noise + _USUAL_MISFIT**2) ** 2
     variance = float(weights @ (squares - of_noise)) / float(weights.sum())
     return math.sqrt(max(variance, 0.0))
@@ -294,52 +219,3 @@ def _of_run(
     information = weighted.T @ work - share * np.outer(common, common)
     moment = weighted.T @ times - share * common * float(weights @ times)
     return information, moment
-
-
-def _solve(
-    information: Floats, moment: Floats, mean: Floats, spread: Floats, num_features: int
-) -> Floats:
-    """The features' coefficients, given what the steps say of all unknowns, and the prior."""
-    information = information + np.diag(1.0 / spread**2)
-    moment = moment + mean / spread**2
-    features, paces = slice(num_features), slice(num_features, None)
-    # The paces may be negative: eliminate them.
-    between = information[features, paces]
-    eliminated = np.linalg.solve(
-        information[paces, paces], np.column_stack([between.T, moment[paces]])
-    )
-    return _non_negative(
-        information[features, features] - between @ eliminated[:, :-1],
-        moment[features] - between @ eliminated[:, -1],
-    )
-
-
-def _non_negative(gram: Floats, moment: Floats) -> Floats:
-    """Minimise x' gram x / 2 - moment' x over x >= 0; `gram` is positive definite.
-
-    Active sets: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23.
-    """
-    scale = np.sqrt(np.diag(gram))
-    gram, moment = gram / np.outer(scale, scale), moment / scale
-    size = len(moment)
-    solution, is_free = np.zeros(size), np.zeros(size, dtype=bool)
-    for _ in range(3 * size):
-        gradient = np.where(is_free, -np.inf, moment - gram @ solution)
-        steepest = int(gradient.argmax())
-        if gradient[steepest] <= 1e-12 * np.abs(moment).max():
-            break
-        is_free[steepest] = True
-        while True:
-            wanted = np.zeros(size)
-            free = np.flatnonzero(is_free)
-            wanted[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
-            blocked = is_free & (wanted <= 0.0)
-            if not blocked.any():
-                solution = wanted
-                break
-            share = (solution[blocked] / (solution[blocked] - wanted[blocked])).min()
-            solution = solution + share * (wanted - solution)
-            is_free &= solution > 1e-14
-            solution[~is_free] = 0.0
-    result: Floats = solution / scale
-    return result

@@ -29,8 +29,9 @@ from paceline.plan.replay.acceptance import (
     verdicts_by_category,
 )
 from paceline.plan.replay.cost import cost_of
-from paceline.plan.replay.cost_fit import fit_cost, gather_steps
+from paceline.plan.replay.cost_fit import fit_cost
 from paceline.plan.replay.machine import drafter_kind, make_machine
+from paceline.plan.replay.step_data import gather_steps
 from paceline.plan.replay.traffic import make_phases, served_requests
 from paceline.plan.replay.values import (
     DEFAULT_REPLICATES,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from paceline.plan.replay.cost import cost_of
-from paceline.plan.replay.cost_fit import CostFit, fit_cost, gather_steps
+from paceline.plan.replay.cost_fit import CostFit, fit_cost
+from paceline.plan.replay.step_data import gather_steps
 from paceline.policy_simulator.machines.cost import LinearCost, StepShape
 from paceline.policy_simulator.machines.graphs import NO_GRAPHS
 from paceline.recording.records import StepBlock, StepCell
