@@ -57,7 +57,7 @@ def test_a_model_that_does_not_fit_ends_with_1_and_says_what_is_missing() -> Non
 
 
 def test_a_model_that_does_not_fit_gets_no_files(tmp_path: Path) -> None:
-    """An engine that is told of a KV cache of 0 bytes refuses to start."""
+    """An engine refuses to start with a KV cache of 0 bytes."""
     folder = tmp_path / "deployment"
     result = run_plan(LLAMA_70B, "--gpu", "cpu", "--write", str(folder))
     assert result.exit_code == 1
