@@ -15,6 +15,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
 PROMPT_TOKENS = 64
 DECODE_STEPS = 32
-REPEATS = 3
+REPEATS = 5
 
 
 def tensor_bytes(model: Any) -> dict[str, int]:
@@ -70,8 +71,31 @@ def kv_cache(llm: Any) -> dict[str, Any]:
     }
 
 
-def decode_step_s(llm: Any, batch: int) -> dict[str, float]:
-    """Seconds of a decode step: the median of runs that differ in the number of steps only."""
+def decode_steps(llm: Any, batches: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Seconds of a decode step by batch size: the median of runs that differ in the number of steps
+    only. The sizes take turns, so that a disturbance of the machine does not hit all runs of one.
+    """
+    for batch in batches:
+        run_s(llm, batch, 1 + DECODE_STEPS)
+    rounds = [
+        [
+            (run_s(llm, batch, 1 + DECODE_STEPS) - run_s(llm, batch, 1)) / DECODE_STEPS
+            for batch in batches
+        ]
+        for _ in range(REPEATS)
+    ]
+    return {
+        str(batch): {
+            "median": statistics.median(steps),
+            "lowest": min(steps),
+            "highest": max(steps),
+        }
+        for batch, steps in zip(batches, zip(*rounds, strict=True), strict=True)
+    }
+
+
+def run_s(llm: Any, batch: int, tokens: int) -> float:
+    """Seconds until all of `batch` requests have that many tokens."""
     from vllm import SamplingParams, TokensPrompt
 
     prompts = [
@@ -80,20 +104,10 @@ def decode_step_s(llm: Any, batch: int) -> dict[str, float]:
         )
         for row in range(batch)
     ]
-
-    def run(tokens: int) -> float:
-        params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-        began = time.perf_counter()
-        llm.generate(prompts, params, use_tqdm=False)
-        return time.perf_counter() - began
-
-    run(8)
-    steps = [(run(1 + DECODE_STEPS) - run(1)) / DECODE_STEPS for _ in range(REPEATS)]
-    return {
-        "median": statistics.median(steps),
-        "lowest": min(steps),
-        "highest": max(steps),
-    }
+    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    began = time.perf_counter()
+    llm.generate(prompts, params, use_tqdm=False)
+    return time.perf_counter() - began
 
 
 def main() -> None:
@@ -103,9 +117,7 @@ def main() -> None:
     answer = {
         "models": counts,
         "kv_cache": kv_cache(llm),
-        "decode_step_s": {
-            str(batch): decode_step_s(llm, batch) for batch in request.get("decode_batches", [])
-        },
+        "decode_step_s": decode_steps(llm, request.get("decode_batches", [])),
     }
     Path(sys.argv[2]).write_text(json.dumps(answer))
 
