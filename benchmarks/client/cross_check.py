@@ -4,7 +4,9 @@ All send the same number of requests with the same lengths in a closed loop. Eac
 its own, so that none is in the server's prefix cache. The server is a real one: vLLM with the model
 of `--target`, by default the bundled target, without speculation. The order of the tools changes
 from repeat to repeat. GuideLLM is measured where its program is given; it needs an environment of
-its own. `vllm bench serve` needs pandas, which is not among our requirements:
+its own. Each run is also seen on the wire, by `witness.py` between the tool and the server, and a
+ratio of two tools is that of their figures relative to their witness, so the machine's changes from
+run to run cancel. `vllm bench serve` needs pandas, which is not among our requirements:
 
     python3.11 -m venv .clients/guidellm && .clients/guidellm/bin/pip install guidellm==0.8.1
     pip install --no-deps --target .clients/pandas pandas==3.1.1 python-dateutil six
@@ -23,6 +25,7 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.client.tools import Load, ServedModel, Tool, guidellm_tool, run_paceline, run_vllm
+from benchmarks.client.witness import read_seen, witness_figures, witness_in_front
 from benchmarks.headline.arms import ModelFolders, parse_arm, server_plan
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import running_server
@@ -67,11 +71,13 @@ def main() -> None:
     plan = server_plan(parse_arm("vllm+layout"), ModelFolders("model", target, ""), _KV_CACHE_BYTES)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        with running_server("vllm", plan, folder) as server:
-            model = ServedModel(server.url, target, target)
-            runs = _measure(model, tools, folder, arguments)
+        with (
+            running_server("vllm", plan, folder) as server,
+            witness_in_front(server, folder) as (url, seen),
+        ):
+            runs = _measure(ServedModel(url, target, target), tools, folder, seen, arguments)
     document = {
-        "schema_version": 2,
+        "schema_version": 3,
         "kind": "bench cross-check",
         "environment": asdict(environment),
         "server": plan,
@@ -87,33 +93,50 @@ def main() -> None:
 
 
 def _measure(
-    model: ServedModel, tools: dict[str, Tool], folder: Path, arguments: argparse.Namespace
+    model: ServedModel,
+    tools: dict[str, Tool],
+    folder: Path,
+    seen: Path,
+    arguments: argparse.Namespace,
 ) -> list[dict[str, Any]]:
     runs = []
     names = list(tools)
     for repeat in range(-1, arguments.repeats):  # -1: a warm-up, which is dropped
-        found: dict[str, Any] = {"repeat": repeat}
+        run: dict[str, Any] = {"repeat": repeat}
         for name in names:
             requests = write_requests(
                 folder, f"{name}{repeat}", arguments.num_requests, arguments.max_prompt_chars
             )
             load = Load(requests, arguments.num_requests, arguments.concurrency)
-            found[name] = tools[name](model, load)
+            began_s = time.time()
+            figures = tools[name](model, load)
+            witnessed = witness_figures(read_seen(seen, began_s)[-arguments.num_requests :])
+            run[name] = {"figures": figures, "witness": witnessed}
         names = [*names[1:], names[0]]
         if repeat < 0:
             continue
-        runs.append(found)
+        runs.append(run)
         for name in tools:
-            shown = {k: f"{found[_OURS][k] / v - 1:+.2%}" for k, v in found[name].items()}
-            print(f"{repeat}: paceline against {name}: {shown}", flush=True)
+            shown = {
+                figure: f"{_against_witness(run[name], figure) - 1:+.2%}"
+                for figure in run[name]["figures"]
+            }
+            print(f"{repeat}: {name} against the wire: {shown}", flush=True)
     return runs
 
 
+def _against_witness(found: dict[str, dict[str, float]], figure: str) -> float:
+    return found["figures"][figure] / found["witness"][figure]
+
+
 def _ratios(runs: list[dict[str, Any]], other: str) -> dict[str, dict[str, float]]:
-    """Our figure divided by the other tool's, per figure, over the repeats."""
+    """Our figure divided by the other tool's, both relative to the wire, over the repeats."""
     found = {}
-    for figure in runs[0][other]:
-        ratios = [run[_OURS][figure] / run[other][figure] for run in runs]
+    for figure in runs[0][other]["figures"]:
+        ratios = [
+            _against_witness(run[_OURS], figure) / _against_witness(run[other], figure)
+            for run in runs
+        ]
         found[figure] = {
             "median": statistics.median(ratios),
             "min": min(ratios),

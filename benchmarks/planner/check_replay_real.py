@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--name", default="bundled", help="of the pair, in the result's name")
     parser.add_argument("--rate", type=float, default=3.0, help="recorded requests per second")
     parser.add_argument("--recorded-seconds", type=float, default=90.0)
+    parser.add_argument("--vary-draft-length", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seconds", type=float, default=25.0, help="of a held-out phase")
     parser.add_argument("--lengths", type=int, nargs="+", default=[0, 2, 4])
     parser.add_argument("--loads", type=int, nargs="+", default=[4, 12])
@@ -107,7 +108,8 @@ def record(server: Server, folder: Path, arguments: argparse.Namespace) -> Recor
     """Record a phase of Poisson arrivals under `goodput`."""
     _admin(server, "PATCH", "/admin/governor", {"policy": "goodput"})
     _load(server, arguments, {"concurrency": 4, "num_requests": 2 * NUM_WARMUP, "seed": 10_000})
-    _admin(server, "POST", "/admin/recording", {"action": "start"})
+    start = {"action": "start", "vary_draft_length": arguments.vary_draft_length}
+    _admin(server, "POST", "/admin/recording", start)
     _load(
         server,
         arguments,

@@ -3,9 +3,10 @@
     python benchmarks/planner/check_time.py --twin runs/twin --results benchmarks/results
 
 The bundled target and the twin run in vLLM on the CPU, in the layout of `paceline serve`; a step is
-the median of 5 runs, in which the batch sizes take turns. `uncalibrated` is the plan with the catalogue's figures for `cpu`;
-`calibrated` is fitted to the steps of 1 and 8 requests, as `--calibrate` does, and judged on the
-other batch sizes. The exit code is 1 above 25 % and 8 % in the median over the cells.
+the median of 5 runs, in which the batch sizes take turns. `uncalibrated` is the plan with the
+catalogue's figures for `cpu`; `calibrated` is fitted to the steps of 1 and 8 requests, as
+`--calibrate` does, and judged on the other batch sizes. The exit code is 1 above 25 % and 8 % in
+the median over the cells.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ Examples:
   paceline record start
       Every engine of the server on this machine, for an hour or 64 MiB at most
   paceline record start --max-seconds 600 --replica engine-0
+  paceline record start --vary-draft-length
+      To predict draft lengths that the governor seldom chooses
   paceline record status
   paceline record stop
   paceline plan replay ~/.local/state/paceline/8000/engine-0.recording.jsonl --draft-length 3
@@ -64,10 +66,22 @@ def record() -> None:
     show_default=True,
     help="Time after which it ends.",
 )
+@click.option(
+    "--vary-draft-length",
+    is_flag=True,
+    help="Use other draft lengths than the governor's in 3 % of the steps, so that the recording "
+    "holds what they take. Outputs stay the same.",
+)
 @_options
-def start(max_mib: float, max_seconds: float, **options: Any) -> None:
+def start(max_mib: float, max_seconds: float, *, vary_draft_length: bool, **options: Any) -> None:
     """Begin to record."""
-    body = {"action": "start", "max_bytes": int(max_mib * _MIB), "max_seconds": max_seconds}
+    body: dict[str, object] = {
+        "action": "start",
+        "max_bytes": int(max_mib * _MIB),
+        "max_seconds": max_seconds,
+    }
+    if vary_draft_length:  # an engine of an earlier version refuses the key
+        body["vary_draft_length"] = True
     _send("POST", body, **options)
 
 
@@ -117,7 +131,8 @@ def describe(state: Mapping[str, Any]) -> str:
     counted = f"{state['num_requests']} requests, {state['num_steps']} steps, {size}"
     if state["recording"]:
         limit = f"{state['seconds']:.0f} of {state['max_seconds']:.0f} s"
-        return f"recording for {limit}: {counted}, to {state['file']}"
+        varied = ", with other draft lengths" if state.get("varies_draft_length") else ""
+        return f"recording for {limit}{varied}: {counted}, to {state['file']}"
     if state["error"]:
         return f"not recording; the last one failed: {state['error']} ({state['file']})"
     if not state["exists"]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.engine.recording.bounded_file import BoundedFile
+from paceline.engine.recording.other_lengths import OtherLengths
 from paceline.engine.recording.session import RecordingSession
 from paceline.recording.records import End, EndReason, Header, Line, encode
 
@@ -35,7 +36,9 @@ _LIMITS = {
     "max_bytes": (DEFAULT_BYTES, MIN_BYTES, MAX_BYTES),
     "max_seconds": (DEFAULT_SECONDS, 1, MAX_SECONDS),
 }
-"""Parameters of a start: default, lowest, highest."""
+"""Numbers of a start: default, lowest, highest."""
+_VARY = "vary_draft_length"
+"""Whether a start asks for other draft lengths than the chosen ones in some steps."""
 _NO_FILE = (
     "this engine has no file for recordings; set recording_file in --additional-config "
     "'{\"paceline\": {…}}'"
@@ -58,6 +61,7 @@ class Recorder:
         self._clock = clock
         self._lock = threading.Lock()
         self._session: RecordingSession | None = None
+        self._other_lengths: OtherLengths | None = None
         self._output: BoundedFile | None = None
         self._started_s = self._ended_s = 0.0
         self._max_bytes, self._max_seconds = DEFAULT_BYTES, DEFAULT_SECONDS
@@ -76,16 +80,19 @@ class Recorder:
         action = command.get("action")
         if action not in ACTIONS:
             raise ValueError(f"action is {action!r}; it must be one of {', '.join(ACTIONS)}")
-        allowed = {"action", *(_LIMITS if action == "start" else ())}
+        allowed = {"action", *((*_LIMITS, _VARY) if action == "start" else ())}
         unknown = sorted(set(command) - allowed)
         if unknown:
             raise ValueError(f"{action} takes no key {unknown[0]!r}")
         limits = {name: _limit(command, name) for name in _LIMITS}
+        varies = command.get(_VARY, False)
+        if type(varies) is not bool:
+            raise ValueError(f"{_VARY} is {varies!r}; it must be true or false")
         with self._lock:
             was_recording = self._session is not None
             self._end_if_due()
             if action == "start":
-                self._start(int(limits["max_bytes"]), limits["max_seconds"])
+                self._start(int(limits["max_bytes"]), limits["max_seconds"], varies=varies)
             elif action == "stop":
                 if not was_recording:
                     raise ValueError("nothing is being recorded")
@@ -99,6 +106,13 @@ class Recorder:
         exists = self._file is not None and self._file.exists()
         with self._lock:
             return self._status(exists)
+
+    def other_length(self, latest: int) -> int | None:
+        """Return the draft length that the recording wants in the next step, whose forerunner had
+        `latest`; None to leave it to the policy."""
+        with self._lock:
+            lengths = self._other_lengths
+            return None if lengths is None else lengths.next(latest)
 
     def request_added(self, request: Any, cap: int | None) -> None:
         """Note a request that has arrived."""
@@ -137,7 +151,7 @@ class Recorder:
         if output is not None:
             output.wait_closed(_DISK_TIMEOUT_S)
 
-    def _start(self, max_bytes: int, max_seconds: float) -> None:
+    def _start(self, max_bytes: int, max_seconds: float, *, varies: bool) -> None:
         if self._session is not None:
             raise ValueError("a recording is under way; stop it first")
         if self._file is None:
@@ -154,7 +168,10 @@ class Recorder:
         self._max_bytes, self._max_seconds = max_bytes, max_seconds
         self._reason = self._error = None
         self._is_full = False
-        self._session = RecordingSession(self._header(), self._write)
+        header = self._header()
+        self._session = RecordingSession(header, self._write)
+        if varies:
+            self._other_lengths = OtherLengths(header.max_draft_length, header.allowed_lengths)
         logger.info("Recording: to %s, at most %d bytes", self._file, max_bytes)
 
     def _write(self, line: Line) -> None:
@@ -184,7 +201,7 @@ class Recorder:
         assert self._output is not None
         self._ended_s = self._started_s + self._now_s()
         self._num_requests, self._num_steps = self._session.num_requests, self._session.num_steps
-        self._session = None
+        self._session = self._other_lengths = None
         self._output.close(encode(End(at_s=round(self._now_s(), 6), reason=reason)))
         self._reason = reason
         logger.info("Recording: ended (%s)", self._error or reason)
@@ -221,6 +238,7 @@ class Recorder:
             "max_seconds": self._max_seconds,
             "num_requests": session.num_requests if session else self._num_requests,
             "num_steps": session.num_steps if session else self._num_steps,
+            "varies_draft_length": self._other_lengths is not None,
             "ended": self._reason,
             "error": failure,
         }

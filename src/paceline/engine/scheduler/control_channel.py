@@ -6,8 +6,8 @@ answer; a connection may send many:
     {"op": "state"}                                        → {"ok": true, "state": {…}}
     {"op": "set", "policy": …, "draft_length": …, "ceiling": …}
                                     → {"ok": true, "state": {…}} or {"ok": false, "error": "…"}
-    {"op": "record", "action": "start"|"status"|"stop"|"delete", "max_bytes": …, "max_seconds": …}
-                                    → the same, with the status of the recording as state
+    {"op": "record", "action": "start"|"status"|"stop"|"delete", "max_bytes": …, "max_seconds": …,
+     "vary_draft_length": …}        → the same, with the status of the recording as state
 
 Each connection has its own thread, so the channel answers while the engine is idle or busy. A
 change is guarded by the controller's lock and applies from the next planned step.

@@ -74,8 +74,11 @@ class DraftLengthController:
         self._safe_plan_steps_total = 0
         self._drafts = DraftCounters(max_draft_length)
 
-    def plan(self, load: EngineLoad) -> DraftPlan:
-        """Return the plan of the next step. Never raises: after any error it is the safe plan."""
+    def plan(self, load: EngineLoad, *, recorded_length: int | None = None) -> DraftPlan:
+        """Return the plan of the next step. Never raises: after any error it is the safe plan.
+
+        `recorded_length`: the length that a recording wants instead of the policy's.
+        """
         with self._lock:
             self._steps_total += 1
             try:
@@ -83,6 +86,8 @@ class DraftLengthController:
                 self._check(plan)
             except Exception as error:  # noqa: BLE001 - serving continues with the static setting
                 return self._take_safe_plan("plan", error)
+            if recorded_length is not None:
+                plan = DraftPlan(recorded_length, "other lengths, for the recording")
             ceiling = min(self._ceiling, load.max_draft_length)
             if plan.draft_length > ceiling:
                 plan = replace(

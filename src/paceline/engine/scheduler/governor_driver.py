@@ -19,7 +19,7 @@ from paceline.engine.scheduler.draft_length_controller import DraftLengthControl
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
 from paceline.engine.scheduler.worker_probes import WorkerProbes
-from paceline.governor.values import DraftPlan, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
 
@@ -150,7 +150,7 @@ class GovernorDriver:
                     output.num_scheduled_tokens, self._controller.ceiling()
                 ),
             )
-            plan = _NO_DRAFTS if self._drafts_dropped else self._controller.plan(load)
+            plan = _NO_DRAFTS if self._drafts_dropped else self._plan(load)
             self._observer.step_scheduled(
                 output,
                 load,
@@ -164,6 +164,12 @@ class GovernorDriver:
             self._lengths.note(output.num_scheduled_tokens, plan.draft_length)
         length = self._max_draft_length if self._trims_drafts else plan.draft_length
         output.num_spec_tokens_to_schedule = length
+
+    def _plan(self, load: EngineLoad) -> DraftPlan:
+        recorder, length = self._recorder, None
+        if recorder is not None and recorder.is_recording:
+            length = recorder.other_length(self._controller.draft_length())
+        return self._controller.plan(load, recorded_length=length)
 
     def after_schedule(self, scheduler: Any, output: Any) -> None:
         """Shorten the placeholders of capped requests, which asynchronous scheduling has set."""

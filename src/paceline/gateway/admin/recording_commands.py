@@ -10,7 +10,9 @@ from typing import Any
 
 from paceline.gateway.http.errors import invalid
 
-_FIELDS = {"start": ("action", "max_bytes", "max_seconds"), "stop": ("action",)}
+_LIMITS = ("max_bytes", "max_seconds")
+_VARY = "vary_draft_length"
+_FIELDS = {"start": ("action", *_LIMITS, _VARY), "stop": ("action",)}
 
 
 def recording_command(body: Mapping[str, Any] | None) -> dict[str, object]:
@@ -30,7 +32,9 @@ def recording_command(body: Mapping[str, Any] | None) -> dict[str, object]:
             unknown[0][:100],
             code="unknown_field",
         )
-    for name in ("max_bytes", "max_seconds"):
+    for name in _LIMITS:
         if name in body and type(body[name]) not in (int, float):
             raise invalid(f"{name} is {str(body[name])[:100]}; it must be a number.", name)
+    if type(body.get(_VARY, False)) is not bool:
+        raise invalid(f"{_VARY} is {str(body[_VARY])[:100]}; it must be true or false.", _VARY)
     return {"op": "record", **body}

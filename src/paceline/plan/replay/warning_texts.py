@@ -64,7 +64,7 @@ def _about_lengths(
     if len(lengths) == 1 and max_draft_length != lengths[0]:
         yield (
             f"only draft length {lengths[0]} was recorded, so the cost of other lengths is "
-            "uncertain: record under the policy goodput, or change the length while recording"
+            "uncertain: record with --vary-draft-length"
         )
     deepest = max((len(request.tried) for request in judged), default=0)
     if 0 < deepest < max_draft_length:

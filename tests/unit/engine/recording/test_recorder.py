@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.engine.recording.bounded_file import BoundedFile
+from paceline.engine.recording.other_lengths import PERIOD
 from paceline.engine.recording.recorder import MIN_BYTES, Recorder
 from paceline.recording.reading import Recording, read_recording
 from unit.engine.recording.requests import Request, sample
@@ -257,3 +258,25 @@ def test_the_caller_never_waits_for_the_disk(
     blocked.set()
     output.close(b"")
     output.wait_closed(5.0)
+
+
+def test_other_lengths_are_wanted_only_while_a_recording_that_asks_for_them_runs(
+    recorder: Recorder,
+) -> None:
+    def wanted() -> set[int | None]:
+        return {recorder.other_length(3) for _ in range(2 * PERIOD)}
+
+    assert wanted() == {None}
+    assert recorder.command({"action": "start", "vary_draft_length": True})["varies_draft_length"]
+    assert wanted() == {None, 0, 1}
+    assert not recorder.command({"action": "stop"})["varies_draft_length"]
+    assert wanted() == {None}
+    recorder.command({"action": "delete"})
+    recorder.command({"action": "start"})
+    assert wanted() == {None}
+
+
+def test_varying_must_be_true_or_false(recorder: Recorder) -> None:
+    with pytest.raises(ValueError, match="vary_draft_length is 1; it must be true or false"):
+        recorder.command({"action": "start", "vary_draft_length": 1})
+    assert not recorder.is_recording

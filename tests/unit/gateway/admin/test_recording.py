@@ -51,6 +51,7 @@ async def test_an_engine_may_refuse_with_its_reason(served: Served) -> None:
         ({"action": "start", "file": "/etc/passwd"}, "file"),
         ({"action": "stop", "max_bytes": 10**6}, "max_bytes"),
         ({"action": "start", "max_bytes": "1"}, "max_bytes"),
+        ({"action": "start", "vary_draft_length": "yes"}, "vary_draft_length"),
         ({"action": "start", "max_seconds": True}, "max_seconds"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paceline.engine.recording.other_lengths import PERIOD, TURN
 from paceline.engine.recording.recorder import Recorder
 from paceline.governor.values import DraftPlan
 from paceline.recording.reading import read_recording
@@ -102,3 +104,18 @@ def test_an_error_while_recording_is_counted_and_serving_continues(
     drive(driver)
     assert len(policy.samples) == 3
     assert driver.record({"action": "status"})["ended"] == "failed"
+
+
+def test_a_recording_may_take_other_lengths_up_to_the_ceiling(file: Path) -> None:
+    driver = make_driver(Planned(DraftPlan(3, "planted")), recorder=Recorder(file, lambda: HEADER))
+    driver.set({"ceiling": 2})
+    driver.record({"action": "start", "vary_draft_length": True})
+    scheduler = Scheduler(a=Recorded("a"))
+    lengths = []
+    for _ in range(4 * PERIOD):
+        output = Output({"a": 1})
+        driver.before_step(scheduler, output)
+        lengths.append(output.num_spec_tokens_to_schedule)
+    runs = [(length, len(list(group))) for length, group in groupby(lengths)]
+    assert [run for run in runs if run[0] != 2] == [(0, TURN), (1, TURN)]
+    assert driver.state()["reason"] == "other lengths, for the recording; limited by the ceiling"
