@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.planner.check_speculation import SWEEPS, judge, share_of, step_error
 
 DOCUMENT = "docs/plan.md"
-NOT_MEASURED = {"unit test": ("a table of 48 cells, where 46 are",)}
+NOT_MEASURED = {
+    "setting": ("twin with 1 to 16 requests", "steps of 1 and 8\nrequests"),
+    "unit test": ("a table of 48 cells, where 46 are",),
+}
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
@@ -21,6 +25,9 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         num_models=len(models),
         num_figures=len(errors),
         bound=max(1, math.ceil(max(errors) * 1e5)) / 1e3,
+    )
+    yield from _measured_here(
+        read("planner-memory-2026-11-24.json"), read("planner-decode-time-2026-11-24.json")
     )
     chosen_on, *held_out, lookup = (share_of(judge(one, read(one.file))) for one in SWEEPS)
     right, cells = sum(one.right for one in held_out), sum(one.cells for one in held_out)
@@ -48,3 +55,19 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "and {bundled:.0f} % too long for the [bundled target]",
         bundled=100 * step_error(read("served-rate-bundled-2026-11-21.json"), is_twin=False),
     )
+
+
+def _measured_here(memory: Mapping[str, Any], times: Mapping[str, Any]) -> Iterator[Claim]:
+    tokens = sorted(one["tokens_error"] for one in memory["configurations"])
+    assert max(tokens[:-1]) == 0.0
+    yield claim(
+        "the weights of {num_models} models and\nformats agree within {bound:.3f} %",
+        num_models=len(tokens),
+        bound=math.ceil(memory["worst"]["weights_error"] * 1e5) / 1e3,
+    )
+    yield claim("exactly ({apart:.2f} % apart", apart=100 * tokens[-1])
+    yield claim(
+        "the planned steps are {error:.0f} % off in the median",
+        error=100 * times["median_error"]["uncalibrated"],
+    )
+    yield claim("the others are {error:.1f} % off", error=100 * times["median_error"]["calibrated"])
