@@ -91,8 +91,10 @@ def run(traffic: PassageTraffic, seed: int) -> dict[str, Any]:
     """One reference, watched without a shift and with one in each direction."""
     random = np.random.default_rng(seed)
     watch = CategoryWatch()
-    for request in requests(traffic, REFERENCE_REQUESTS, random):
+    for request in requests(traffic, 2 * REFERENCE_REQUESTS, random):  # short ones are joined
         watch.add(request)
+        if watch.reference is not None:
+            break
     assert watch.reference is not None
     return {
         "seed": seed,

@@ -116,7 +116,7 @@ async def _finish_or_stop(work: Sequence[asyncio.Task[None]], stop: asyncio.Even
     finally:
         for task in (stopping, *work):
             task.cancel()
-        await asyncio.gather(stopping, *work, return_exceptions=True)
+        await asyncio.gather(stopping, everything, *work, return_exceptions=True)
 
 
 async def _run_phases(

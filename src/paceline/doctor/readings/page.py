@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from paceline.doctor.readings.histogram import Histogram, sum_histograms
 
-_PREFIXES = {"paceline": "paceline_", "vllm": "vllm:"}
+_PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
+"""In this order: with Paceline's plugin, a vLLM server shows paceline_engine_* too."""
 
 
 class PageUnreadable(Exception):

@@ -107,8 +107,8 @@ def read_counters(page: str) -> Counters | None:
     except ValueError as error:
         raise Violation(f"the metrics page is no Prometheus text: {error}") from error
     for dialect, prefix, sources in (
+        ("vllm", "vllm:", _VLLM),  # first: with Paceline's plugin, vLLM shows paceline_engine_* too
         ("paceline", "paceline_", _PACELINE),
-        ("vllm", "vllm:", _VLLM),
     ):
         if any(name.startswith(prefix) for name in samples):
             return Counters(dialect, _values(samples, sources))

@@ -32,6 +32,8 @@ def test_the_kind_follows_from_the_names() -> None:
     assert parse_page("vllm:num_requests_running 1\n").kind == "vllm"
     assert parse_page('paceline_replica_state{replica="r0"} 2\n').kind == "paceline"
     assert parse_page("sglang:num_running_reqs 1\n").kind is None
+    with_plugin = "paceline_engine_honours_draft_caps 1\nvllm:num_requests_running 1\n"
+    assert parse_page(with_plugin).kind == "vllm"
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:

@@ -10,7 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from paceline.validate.target.answers import read_answer
-from paceline.validate.target.counters import read_counters
+from paceline.validate.target.counters import MetricFamily, read_counters
 from paceline.validate.target.exchange import Reply
 from paceline.validate.target.target import Addresses, Target
 from paceline.validate.values import Violation
@@ -46,6 +46,14 @@ async def test_the_admin_key_goes_to_the_admin_port_only(
     finally:
         await server.cleanup()
     assert seen == [expected]
+
+
+def test_a_vllm_server_with_pacelines_plugin_is_read_as_vllm() -> None:
+    page = "paceline_engine_honours_draft_caps 1\nvllm:num_requests_running 2\n"
+    counters = read_counters(page)
+    assert counters is not None
+    assert counters.dialect == "vllm"
+    assert counters[MetricFamily.RUNNING] == 2
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
