@@ -1,8 +1,10 @@
 """Watch the acceptance of one category of requests.
 
-The first `REFERENCE_REQUESTS` requests are the reference: their mean acceptance, how much requests
-differ, and the acceptance by draft position. Further requests go to a `ShiftDetector`. After a flag
-the requests that follow are the next reference.
+The first `FIRST_REFERENCE` requests are the reference: their mean acceptance, how much requests
+differ, and the acceptance by draft position. Further requests go to a `ShiftDetector`. While it
+sees no shift they are added to the reference, which is settled anew at every doubling up to
+`FULL_REFERENCE`: the error of a small one is what most false flags come from. After a flag the
+requests that follow are the next reference.
 
 A request is one value, however long it is: its verdicts come in runs and are no independent draws.
 Requests with few verdicts are joined with the next of the category.
@@ -17,9 +19,12 @@ from statistics import fmean
 from paceline.engine.drift.shift_detector import ShiftDetector, long_run_variance
 from paceline.engine.drift.text_acceptance import AcceptanceSums
 
-REFERENCE_REQUESTS = 400
-"""So that the error of the reference's mean is small against a shift of 0.1: 0.01 where requests
-differ by 0.2."""
+FIRST_REFERENCE = 400
+"""Requests of the first reference: an error of 0.01 where requests differ by 0.2."""
+FULL_REFERENCE = 1600
+"""Requests of the last one: an error of 0.005."""
+_QUIET_EVIDENCE = 0.001
+"""Below it nothing points to a shift, and the reference may take in the requests since."""
 LEAST_VERDICTS = 8
 """Verdicts of a value. With fewer, the edges of a text count for too much. Chosen empirically."""
 _RECENT_KEEP = 0.98
@@ -94,21 +99,30 @@ class CategoryWatch:
     def _learn_anew(self) -> None:
         self._learned: list[float] = []
         self._learned_sums = AcceptanceSums()
+        self._settles_at = FIRST_REFERENCE
         self._reference = None
         self._detector: ShiftDetector | None = None
         self._since_rise, self._since_fall = _Since(), _Since()
 
     def _learn(self, value: AcceptanceSums) -> None:
+        if self._settles_at > FULL_REFERENCE:
+            return
         self._learned.append(value.acceptance)
         self._learned_sums.add(value)
-        if len(self._learned) < REFERENCE_REQUESTS:
-            return
+        if len(self._learned) >= self._settles_at and (self.evidence or 0.0) < _QUIET_EVIDENCE:
+            self._settle()
+
+    def _settle(self) -> None:
         mean, variance = fmean(self._learned), long_run_variance(self._learned)
+        num_requests = len(self._learned)
         self._reference = AcceptanceLevel(
-            mean, variance, len(self._learned), self._learned_sums.hazards()
+            mean, variance, num_requests, self._learned_sums.hazards()
         )
-        self._detector = ShiftDetector(mean, variance, len(self._learned))
-        self._learned = []
+        self._detector = ShiftDetector(mean, variance, num_requests)
+        self._since_rise, self._since_fall = _Since(), _Since()
+        self._settles_at *= 2
+        if self._settles_at > FULL_REFERENCE:
+            self._learned = []
 
     def _watch(self, value: AcceptanceSums, detector: ShiftDetector) -> AcceptanceShift | None:
         assert self._reference is not None
@@ -122,6 +136,7 @@ class CategoryWatch:
         else:
             self._since_fall = _Since()
         if detector.evidence < 1.0:
+            self._learn(value)
             return None
         since = self._since_rise if detector.rises else self._since_fall
         shift = AcceptanceShift(self._reference, since.level(self._reference.variance))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from paceline.engine.drift.category_watch import (
-    REFERENCE_REQUESTS,
+    FIRST_REFERENCE,
     AcceptanceShift,
     CategoryWatch,
 )
@@ -39,8 +39,8 @@ def learned(
 ) -> tuple[CategoryWatch, np.random.Generator]:
     random = np.random.default_rng(seed)
     watch = CategoryWatch()
-    requests = simulate(traffic, REFERENCE_REQUESTS, random, constant(length))
-    assert add_until_shift(watch, requests) == (REFERENCE_REQUESTS, None)
+    requests = simulate(traffic, FIRST_REFERENCE, random, constant(length))
+    assert add_until_shift(watch, requests) == (FIRST_REFERENCE, None)
     assert watch.reference is not None
     return watch, random
 
@@ -90,7 +90,7 @@ def test_after_a_flag_the_reference_is_learned_anew() -> None:
     drifted = TRAFFIC.shifted(-0.15)
     add_until_shift(watch, simulate(drifted, 200, random, constant(4)))
     assert (watch.num_shifts, watch.reference, watch.evidence) == (1, None, None)
-    again = simulate(drifted, REFERENCE_REQUESTS + 400, random, constant(4))
+    again = simulate(drifted, FIRST_REFERENCE + 400, random, constant(4))
     assert add_until_shift(watch, again)[1] is None
     number, shift = add_until_shift(watch, simulate(TRAFFIC, 200, random, constant(4)))
     assert shift is not None, number

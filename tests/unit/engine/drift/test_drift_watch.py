@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.engine.drift import drift_watch
-from paceline.engine.drift.category_watch import REFERENCE_REQUESTS
+from paceline.engine.drift.category_watch import FIRST_REFERENCE
 from paceline.engine.drift.drift_watch import MAX_FOLLOWED, DriftWatch
 from paceline.governor.values import ReplayScores, StepSample
 from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
@@ -62,7 +62,7 @@ class Engine:
 def drifted_engine(**given: Any) -> Engine:
     """An engine whose acceptance has fallen by 0.2."""
     engine = Engine(DriftWatch(clock=lambda: 1_800_000_000.0), **given)
-    engine.serve_traffic(TRAFFIC, REFERENCE_REQUESTS, 1)
+    engine.serve_traffic(TRAFFIC, FIRST_REFERENCE, 1)
     engine.serve_traffic(TRAFFIC.shifted(-0.2), 100, 2)
     return engine
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.engine.drift.category_watch import REFERENCE_REQUESTS
+from paceline.engine.drift.category_watch import FIRST_REFERENCE
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.governor.values import DraftPlan
 from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
@@ -33,7 +33,7 @@ def drifted_driver() -> object:
     """A governor's driver that has seen the acceptance of `code` fall by 0.4."""
     driver = make_driver(Recorder(DraftPlan(LENGTH, "planted")))
     random = np.random.default_rng(1)
-    for traffic, num in ((TRAFFIC, REFERENCE_REQUESTS), (TRAFFIC.shifted(-0.4), 60)):
+    for traffic, num in ((TRAFFIC, FIRST_REFERENCE), (TRAFFIC.shifted(-0.4), 60)):
         for number, mean in enumerate(traffic.means(random, num)):
             request = Request()
             assert request.sampling_params is not None
