@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, variance
 
 from paceline.engine.drift.shift_detector import ShiftDetector, long_run_variance
 from paceline.engine.drift.text_acceptance import AcceptanceSums
@@ -113,12 +113,12 @@ class CategoryWatch:
             self._settle()
 
     def _settle(self) -> None:
-        mean, variance = fmean(self._learned), long_run_variance(self._learned)
+        mean, spread = fmean(self._learned), long_run_variance(self._learned)
         num_requests = len(self._learned)
-        self._reference = AcceptanceLevel(
-            mean, variance, num_requests, self._learned_sums.hazards()
+        self._reference = AcceptanceLevel(mean, spread, num_requests, self._learned_sums.hazards())
+        self._detector = ShiftDetector(
+            mean, spread, num_requests, excess_variance=spread - variance(self._learned)
         )
-        self._detector = ShiftDetector(mean, variance, num_requests)
         self._since_rise, self._since_fall = _Since(), _Since()
         self._settles_at *= 2
         if self._settles_at > FULL_REFERENCE:

@@ -23,8 +23,8 @@ capital grows by at most about (D - s)² / 2V per value, so a flag takes some 20
 or more.
 
 The bound assumes that each value's mean, given those before it, is within the slack. Where
-adjacent values resemble each other it is not; the smaller bets that follow from a larger V make up
-for that, approximately.
+adjacent values resemble each other it is not; smaller bets make up for that, approximately
+(`EXCESS_SLACK`).
 
 A CUSUM of the bets on the smallest shift runs beside it: the values since it was last 0 are those
 after the change (`num_since_change`).
@@ -47,6 +47,10 @@ LEAST_MARGIN = 0.02
 """Least difference of shift and slack that is bet on, for references that vary a great deal."""
 MOST_LOSS = 0.9
 """A bet never loses more than this fraction of its capital at once."""
+EXCESS_SLACK = 1.5
+"""On values that resemble their neighbours, a bet b gains b (b E / 2 - s) per value while nothing
+has shifted, with the excess variance E and the slack s. So it must stay below 2 s / E; less, as
+the reference has an error. Chosen empirically."""
 BATCH = 20
 """Adjacent values whose mean shows how much they resemble each other."""
 MIN_VARIANCE = 1e-4
@@ -55,11 +59,17 @@ MIN_VARIANCE = 1e-4
 class ShiftDetector:
     """Watches one mean. Start another one after a flag."""
 
-    def __init__(self, mean: float, variance: float, num_values: int) -> None:
-        """`mean` and long-run `variance` of a reference of `num_values` values."""
+    def __init__(
+        self, mean: float, variance: float, num_values: int, excess_variance: float = 0.0
+    ) -> None:
+        """`mean` and long-run `variance` of a reference of `num_values` values.
+
+        `excess_variance` is how much more it is than the variance of one value.
+        """
         slack = max(MIN_SLACK, SLACK_ERRORS * math.sqrt(variance / num_values))
-        self._rise = _Side(1.0, min(mean + slack, 1.0), variance, slack)
-        self._fall = _Side(-1.0, max(mean - slack, 0.0), variance, slack)
+        most = EXCESS_SLACK * slack / max(excess_variance, MIN_VARIANCE)
+        self._rise = _Side(1.0, min(mean + slack, 1.0), variance, slack, most)
+        self._fall = _Side(-1.0, max(mean - slack, 0.0), variance, slack, most)
 
     def add(self, value: float) -> None:
         """Add a value from 0 to 1."""
@@ -84,13 +94,15 @@ class ShiftDetector:
 class _Side:
     """The bets on one direction."""
 
-    def __init__(self, sign: float, bound: float, variance: float, slack: float) -> None:
+    def __init__(
+        self, sign: float, bound: float, variance: float, slack: float, most_bet: float
+    ) -> None:
         self._sign = sign
         self._bound = bound
         most_lost = bound if sign > 0.0 else 1.0 - bound
         margins = [max(shift - slack, LEAST_MARGIN) for shift in SHIFTS]
         self._bets = [
-            min(margin / (variance + margin**2), MOST_LOSS / max(most_lost, MIN_SLACK))
+            min(margin / (variance + margin**2), most_bet, MOST_LOSS / max(most_lost, MIN_SLACK))
             for margin in margins
         ]
         self._sums = [0.0] * len(SHIFTS)
