@@ -48,7 +48,7 @@ LEAST_MARGIN = 0.02
 MOST_LOSS = 0.9
 """A bet never loses more than this fraction of its capital at once."""
 EXCESS_SLACK = 1.5
-"""On values that resemble their neighbours, a bet b gains b (b E / 2 - s) per value while nothing
+"""On values that resemble adjacent ones, a bet b gains b (b E / 2 - s) per value while nothing
 has shifted, with the excess variance E and the slack s. So it must stay below 2 s / E; less, as
 the reference has an error. Chosen empirically."""
 BATCH = 20
