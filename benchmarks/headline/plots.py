@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.drawing import GRID, colour, draw_legend, new_figure, render_svg
 from benchmarks.headline.measured import Measured
-from benchmarks.headline.published import PUBLISHED
+from benchmarks.headline.published import PUBLISHED, published_columns
 from benchmarks.headline.tables import SERVER_COLUMNS, TIMES
 
 _INK = "#333333"
@@ -41,25 +41,26 @@ def plot_servers(measured: Measured) -> str:
 
 
 def plot_published(models: Sequence[Measured]) -> str:
-    """A line per published ratio: the ratio as a mark, and the mean and range of each model."""
+    """A line per published ratio: the ratio as a mark, and the mean and range of each column."""
     rows = [row for row in PUBLISHED if not row.is_fraction]
     figure = new_figure(11.0, 0.42 * len(rows) + 1.0)
     panel = figure.subplots()
     places = np.arange(len(rows))[::-1]
     targets = [row.target for row in rows]
     panel.scatter(targets, places, marker="|", s=260, color=_INK, label="published, at least")
-    for number, measured in enumerate(models):
-        shift = 0.0 if len(models) == 1 else 0.18 - 0.36 * number / (len(models) - 1)
+    shown = published_columns(models)
+    for number, column in enumerate(shown):
+        shift = 0.0 if len(shown) == 1 else 0.18 - 0.36 * number / (len(shown) - 1)
         means: list[float] = []
         heights: list[float] = []
         for place, row in zip(places, rows, strict=True):
-            values = row.measure(measured)
+            values = row.measure(column)
             if values is not None:
                 means.append(float(values.mean()))
                 heights.append(place + shift)
                 ends = (float(values.min()), float(values.max()))
                 panel.hlines(heights[-1], *ends, color=colour(number), linewidth=1.8, zorder=2)
-        name = f"{measured.model}, mean and range"
+        name = f"{column.title}, mean and range"
         panel.scatter(means, heights, s=22, color=colour(number), label=name, zorder=3)
     panel.axvline(1.0, color=_INK, linewidth=0.8)
     panel.set_xscale("log")

@@ -1,17 +1,18 @@
 """Published figures of the same kind of stack, and what this benchmark measures beside each.
 
 The published figures come from larger models on GPUs. Only ratios are compared, each against a
-baseline of its own run. A row that falls short names the cause and what would close the gap.
+baseline of its own run. A row that falls short names the cause and what would close the gap. Every
+row is measured for `paceline`, and for each arm of Paceline with quantized weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.headline.arms import NAIVE, PACELINE, PLAIN
+from benchmarks.headline.arms import LAYOUT, NAIVE, PACELINE, PLAIN, with_scheme
 from benchmarks.headline.cells import SATURATED
 from benchmarks.headline.comparisons import (
     USER_LEVELS,
@@ -30,8 +31,8 @@ from benchmarks.headline.measured import (
     Floats,
     Measured,
 )
+from paceline.quantize.schemes import SCHEMES
 
-LAYOUT = "vllm+layout"
 SINGLE = "mixed-1"
 CACHED, NEW = "system-cached", "system-new"
 _BY_ARITHMETIC = (
@@ -59,7 +60,7 @@ class Published:
     """Stack and figures of the publication."""
     target: float
     """The published ratio, or the fraction for `is_fraction`; the lowest end of a range."""
-    measure: Callable[[Measured], Floats | None]
+    measure: Callable[[Column], Floats | None]
     """The ratio by repeat, (num_repeats,); None if an arm or a cell of it was not measured."""
     why: str
     """The likely cause where the ratio is lower than the target."""
@@ -67,57 +68,95 @@ class Published:
     """What would close the gap."""
     is_fraction: bool = False
     """Whether the figure is a fraction of one, not a ratio."""
+    quantizing_helps: bool = False
+    """Whether quantized weights, too, would bring the unquantized server closer."""
 
 
-def _gain(figure: Figure, base: str, cell: str) -> Callable[[Measured], Floats | None]:
-    def measure(measured: Measured) -> Floats | None:
-        if not measured.has(cell, PACELINE, base):
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The figures of one model as one arm of Paceline serves it."""
+
+    measured: Measured
+    scheme: str | None = None
+    """Of the weights; None for `paceline`."""
+
+    @property
+    def arm(self) -> str:
+        return with_scheme(PACELINE, self.scheme)
+
+    @property
+    def title(self) -> str:
+        model = self.measured.model
+        return model if self.scheme is None else f"{model} with {self.scheme} weights"
+
+
+def published_columns(models: Sequence[Measured]) -> list[Column]:
+    """Per model a column for `paceline`, measured or not, and one for each measured scheme."""
+    return [
+        Column(measured, scheme)
+        for measured in models
+        for scheme in (None, *measured_schemes(measured))
+    ]
+
+
+def measured_schemes(measured: Measured) -> list[str]:
+    """The schemes of the weights with which Paceline was measured."""
+    return [scheme for scheme in SCHEMES if with_scheme(PACELINE, scheme) in measured.arms]
+
+
+def _gain(figure: Figure, base: str, cell: str) -> Callable[[Column], Floats | None]:
+    def measure(column: Column) -> Floats | None:
+        if not column.measured.has(cell, column.arm, base):
             return None
-        return measured.gain(figure, PACELINE, base, cell)
+        return column.measured.gain(figure, column.arm, base, cell)
 
     return measure
 
 
-def measure_acceptance(measured: Measured) -> Floats | None:
+def measure_acceptance(column: Column) -> Floats | None:
     """Of Paceline over the cells of answers."""
-    cells = throughput_cells(measured)
-    if not cells or not measured.has(cells[0], PACELINE):
+    cells = throughput_cells(column.measured)
+    if not cells or not column.measured.has(cells[0], column.arm):
         return None
-    found = acceptance(measured, PACELINE, cells)
+    found = acceptance(column.measured, column.arm, cells)
     return None if np.isnan(found).any() else found
 
 
-def measure_floor(measured: Measured) -> Floats | None:
+def measure_floor(column: Column) -> Floats | None:
     """Output tokens/s of Paceline over vLLM without speculation, in the cell with the lowest mean.
 
-    Both have the same layout, so that only speculation and the gateway differ.
+    Both have the same layout and the same weights, so that only speculation and the gateway differ.
     """
+    measured, base = column.measured, with_scheme(LAYOUT, column.scheme)
     cells = throughput_cells(measured)
-    if not cells or not measured.has(cells[0], PACELINE, LAYOUT):
+    if not cells or not measured.has(cells[0], column.arm, base):
         return None
-    by_cell = [measured.gain(TOKENS_PER_S, PACELINE, LAYOUT, cell) for cell in cells]
+    by_cell = [measured.gain(TOKENS_PER_S, column.arm, base, cell) for cell in cells]
     return min(by_cell, key=lambda found: float(found.mean()))
 
 
-def _prefix_caching(measured: Measured) -> Floats | None:
-    if not measured.has(CACHED, PACELINE) or NEW not in measured.cells:
+def _prefix_caching(column: Column) -> Floats | None:
+    measured, arm = column.measured, column.arm
+    if not measured.has(CACHED, arm) or NEW not in measured.cells:
         return None
-    found: Floats = measured.of(TTFT_P50, PACELINE, NEW) / measured.of(TTFT_P50, PACELINE, CACHED)
+    found: Floats = measured.of(TTFT_P50, arm, NEW) / measured.of(TTFT_P50, arm, CACHED)
     return found
 
 
-def _users(measured: Measured) -> Floats | None:
-    if not set(USER_LEVELS) <= set(measured.cells) or not measured.has(SINGLE, PACELINE, NAIVE):
+def _users(column: Column) -> Floats | None:
+    measured, arm = column.measured, column.arm
+    if not set(USER_LEVELS) <= set(measured.cells) or not measured.has(SINGLE, arm, NAIVE):
         return None
-    found: Floats = users(measured, PACELINE) / users(measured, NAIVE)
+    found: Floats = users(measured, arm) / users(measured, NAIVE)
     return None if np.isnan(found).any() else found
 
 
-def _price(measured: Measured) -> Floats | None:
-    if not measured.has(SATURATED, PACELINE, NAIVE):
+def _price(column: Column) -> Floats | None:
+    measured, arm = column.measured, column.arm
+    if not measured.has(SATURATED, arm, NAIVE):
         return None
     # The price of the hour cancels.
-    mine, naive = (usd_per_million_tokens(measured, arm, 1.0) for arm in (PACELINE, NAIVE))
+    mine, naive = (usd_per_million_tokens(measured, one, 1.0) for one in (arm, NAIVE))
     found: Floats = naive / mine
     return found
 
@@ -175,7 +214,8 @@ PUBLISHED = (
         7.4,
         _gain(REQUESTS_PER_S, NAIVE, SATURATED),
         _SMALL_BATCH_GAIN,
-        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+        "a machine with more arithmetic per byte of memory bandwidth",
+        quantizing_helps=True,
     ),
     Published(
         "P50 latency with 16 requests in flight, naive serving over Paceline",
@@ -183,7 +223,8 @@ PUBLISHED = (
         5.2,
         _gain(LATENCY_P50, NAIVE, SATURATED),
         _SMALL_BATCH_GAIN,
-        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+        "a machine with more arithmetic per byte of memory bandwidth",
+        quantizing_helps=True,
     ),
     Published(
         "P50 time to first token after a shared system prompt, naive serving over Paceline",
@@ -216,7 +257,8 @@ PUBLISHED = (
         8.0,
         _price,
         _SMALL_BATCH_GAIN,
-        "a machine with more arithmetic per byte of memory bandwidth, and quantized weights",
+        "a machine with more arithmetic per byte of memory bandwidth",
+        quantizing_helps=True,
     ),
     Published(
         "P50 time to first token of Paceline, new system prompt over one in the prefix cache",
@@ -227,7 +269,27 @@ PUBLISHED = (
         "a longer shared prompt or a larger model",
     ),
 )
-NOT_MEASURED_ROW = (
-    "quality after quantization: less than 2 % regression, AWQ perplexity +0.5 %. No server here "
-    "quantizes; [quality](../../docs/experiments/quality.md) has the losses of each scheme."
-)
+_QUALITY = "quality after quantization: less than 2 % regression, AWQ perplexity +0.5 %."
+
+
+def quality_note(models: Sequence[Measured]) -> str:
+    """The published quality, and the page with that of this project; the run measures none."""
+    if any(map(measured_schemes, models)):
+        return (
+            f"{_QUALITY} This run compares speed only; "
+            "[quantize](../../docs/how-to/quantize.md#measured) has the measured perplexity of "
+            "each format."
+        )
+    return (
+        f"{_QUALITY} No server here quantizes; [quality](../../docs/experiments/quality.md) has "
+        "the losses of each scheme."
+    )
+
+
+def why_short(row: Published, short: Sequence[Column]) -> str:
+    """The likely cause in these columns, and what it would take."""
+    helps = row.quantizing_helps and all(column.scheme is None for column in short)
+    return (
+        f"Likely cause: {row.why}. It would take {row.closes}"
+        f"{', and quantized weights' if helps else ''}."
+    )

@@ -10,7 +10,13 @@ from benchmarks.headline import tables
 from benchmarks.headline.cells import SATURATED
 from benchmarks.headline.comparisons import MAX_TPOT_MS, MAX_TTFT_MS, best_static
 from benchmarks.headline.measured import Measured
-from benchmarks.headline.published import NOT_MEASURED_ROW, PUBLISHED
+from benchmarks.headline.published import (
+    PUBLISHED,
+    measured_schemes,
+    published_columns,
+    quality_note,
+    why_short,
+)
 from paceline.bench.results.distribution import MIN_REQUESTS_FOR_P99
 
 _TWIN = (
@@ -58,26 +64,34 @@ def _head(document: Mapping[str, Any]) -> str:
 
 def _published(models: Sequence[Measured]) -> str:
     header = ["figure", "published", "at least"]
-    header += [f"{m.model} (n = {m.num_repeats})" for m in models]
+    header += [f"{one.title} (n = {one.measured.num_repeats})" for one in published_columns(models)]
     text = (
         "The published figures come from larger models on GPUs, so only ratios are compared. Mean "
         "(lowest to highest) over the repeats."
     )
+    if any(map(measured_schemes, models)):
+        text += (
+            " The columns with quantized weights show `paceline+SCHEME`. Its baselines `naive` and "
+            "plain vLLM serve the unquantized model; its baseline in the same layout serves the "
+            "same quantized weights."
+        )
     rows = _table(header, tables.published_rows(models))
-    return f"## Against published figures\n\n{text}\n\n{rows}\n\nAlso published: {NOT_MEASURED_ROW}"
+    also = f"Also published: {quality_note(models)}"
+    return f"## Against published figures\n\n{text}\n\n{rows}\n\n{also}"
 
 
 def _short_rows(models: Sequence[Measured]) -> str:
     """Why rows fall short, and what would close the gap."""
     lines = []
     for row in PUBLISHED:
-        verdicts = {m.model: tables.verdict(row, row.measure(m)) for m in models}
-        short = [model for model, found in verdicts.items() if found in tables.NOT_REACHED]
+        short = [
+            column
+            for column in published_columns(models)
+            if tables.verdict(row, row.measure(column)) in tables.NOT_REACHED
+        ]
         if short:
-            lines.append(
-                f"- **{row.what}** ({', '.join(short)}). Likely cause: {row.why}. It would take "
-                f"{row.closes}."
-            )
+            titles = ", ".join(column.title for column in short)
+            lines.append(f"- **{row.what}** ({titles}). {why_short(row, short)}")
     body = "\n".join(lines) if lines else "No measured row falls short."
     return f"## Where it falls short\n\n{body}"
 

@@ -10,9 +10,10 @@ alike. `vllm#again` is a second plain vLLM; its ratio to the first is the noise.
     python benchmarks/headline/run.py --render FILE.json.gz
     python benchmarks/headline/run.py --dry-run --results /tmp
 
-The twin is made in `--twin` if that folder does not exist. The result is saved after every repeat,
-with a report and plots beside it. `--dry-run` uses mock servers and tiny cells: it checks the
-course of a run, and its figures mean nothing.
+The twin is made in `--twin` if that folder does not exist, and the weights of quantized arms in
+folders beside it, such as `runs/twin-w8a8`. The result is saved after every repeat, with a report
+and plots beside it. `--dry-run` uses mock servers and tiny cells: it checks the course of a run,
+and its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from paceline.bench.results.environment import describe_environment
 MODELS = ("bundled", "twin")
 PRICE_SOURCE = "AWS m7i.large, on demand, N. Virginia, Linux, 2025-07-01"
 USD_PER_HOUR = 0.1008
+_QUANTIZE = (sys.executable, "-c", "from paceline.cli import main; main()", "quantize")
 _TIMEOUT_S = 900.0
 """Of a request; the last of a queue at the naive server waits for all before it."""
 
@@ -153,16 +155,37 @@ def _run_model(
 
 
 def model_folders(model: str, arguments: argparse.Namespace) -> ModelFolders:
-    """The pair of this model; makes the twin if its folder does not exist."""
+    """The models that the arms serve; makes the twin and quantized folders that do not exist."""
     target, draft = demo.target_path(), str(demo.draft_path())
-    if model == "bundled" or arguments.dry_run:
+    if arguments.dry_run:
         return ModelFolders(model, str(target), draft)
-    if not (arguments.twin / "config.json").is_file():
-        print(f"making the twin in {arguments.twin}", flush=True)
+    name = model
+    if model == "twin":
+        _make_twin(target, arguments.twin)
+        target, name = arguments.twin, arguments.twin.name
+    schemes = dict.fromkeys(arm.scheme for arm in arguments.parsed_arms if arm.scheme)
+    quantized = {scheme: arguments.twin.with_name(f"{name}-{scheme}") for scheme in schemes}
+    for scheme, out in quantized.items():
+        _quantize(target, scheme, out)
+    return ModelFolders(
+        model, str(target), draft, {scheme: str(out) for scheme, out in quantized.items()}
+    )
+
+
+def _make_twin(target: Path, out: Path) -> None:
+    if not (out / "config.json").is_file():
+        print(f"making the twin in {out}", flush=True)
         recipe = "paceline.demo.recipe.deepen"
-        command = [sys.executable, "-m", recipe, str(target), str(arguments.twin)]
-        subprocess.run(command, check=True)
-    return ModelFolders(model, str(arguments.twin), draft)
+        subprocess.run([sys.executable, "-m", recipe, str(target), str(out)], check=True)
+
+
+def _quantize(target: Path, scheme: str, out: Path) -> None:
+    """SystemExit if `paceline quantize` refuses or fails; it has printed why."""
+    if not (out / "config.json").is_file():
+        print(f"making {scheme} weights in {out}", flush=True)
+        command = [*_QUANTIZE, str(target), "--scheme", scheme, "--out", str(out)]
+        if subprocess.run(command, check=False).returncode != 0:
+            raise SystemExit(f"paceline quantize made no {scheme} weights of {target}")
 
 
 def _without_paths(argv: Sequence[str], arguments: argparse.Namespace) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.claims.claim import Claim, claim
 from benchmarks.governor.interleaved.analysis import Range, range_of
-from benchmarks.headline.arms import PACELINE, PLAIN
+from benchmarks.headline.arms import LAYOUT, PACELINE, PLAIN, with_scheme
 from benchmarks.headline.cells import OFFERED, SATURATED
 from benchmarks.headline.comparisons import (
     BestStatic,
@@ -34,7 +34,15 @@ from benchmarks.headline.measured import (
     Measured,
     read_measured,
 )
-from benchmarks.headline.published import CACHED, LAYOUT, PUBLISHED, SINGLE, Published
+from benchmarks.headline.published import (
+    CACHED,
+    PUBLISHED,
+    SINGLE,
+    Published,
+    measured_schemes,
+    published_columns,
+)
+from paceline.quantize.schemes import SCHEMES
 
 SERVER_COLUMNS: tuple[tuple[str, Figure, str, str], ...] = (
     ("tokens/s, 1 in flight", TOKENS_PER_S, SINGLE, ".0f"),
@@ -81,12 +89,12 @@ def published_head(row: Published) -> str:
 
 
 def published_rows(models: Sequence[Measured]) -> Iterator[Claim]:
-    """One row per published figure, with a column per model."""
+    """One row per published figure, with the columns of `published_columns`."""
     for row in PUBLISHED:
         text = published_head(row)
         figures: dict[str, object] = {}
-        for number, measured in enumerate(models):
-            values = row.measure(measured)
+        for number, column in enumerate(published_columns(models)):
+            values = row.measure(column)
             if values is None:
                 text += f" {_UNKNOWN} |"
                 continue
@@ -119,15 +127,24 @@ def ratio_header(measured: Measured) -> list[str]:
 
 
 def ratio_rows(measured: Measured) -> Iterator[Claim]:
-    """Output tokens/s over plain vLLM, the same layout undrafted, and the best static length."""
+    """Output tokens/s over other arms of the run.
+
+    These are plain vLLM, the layout with the same weights undrafted, Paceline with the unquantized
+    weights, and the best static length.
+    """
     cells = throughput_cells(measured)
     for arm in measured.arms:
         if arm != PLAIN:
             yield _gain_row(measured, arm, PLAIN, cells)
-    if LAYOUT in measured.arms:
-        for arm in measured.arms:
-            if arm == PACELINE or arm.startswith(f"{LAYOUT}+"):
-                yield _gain_row(measured, arm, LAYOUT, cells)
+    for scheme in (None, *SCHEMES):
+        base, full = with_scheme(LAYOUT, scheme), with_scheme(PACELINE, scheme)
+        if base in measured.arms:
+            for arm in measured.arms:
+                if arm == full or arm.startswith(f"{base}+"):
+                    yield _gain_row(measured, arm, base, cells)
+    if PACELINE in measured.arms:
+        for scheme in measured_schemes(measured):
+            yield _gain_row(measured, with_scheme(PACELINE, scheme), PACELINE, cells)
     best = best_static(measured)
     if best is not None:
         yield from _static_rows(measured, best, cells)

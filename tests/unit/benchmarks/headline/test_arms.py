@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,17 @@ import pytest
 from benchmarks.headline import arms
 from benchmarks.headline.arms import DEFAULT_ARMS, ModelFolders, parse_arm, parse_arms, server_plan
 from paceline import demo
+from paceline.config import load_settings
 from paceline.engine.launch.hardware import read_hardware
+from paceline.quantize.own.compression import quantization_config
+from paceline.quantize.schemes import SCHEMES
+from paceline.serve.plan import make_plan
 
 BUNDLED = ModelFolders("bundled", str(demo.target_path()), str(demo.draft_path()))
+QUANTIZED = ("vllm+layout+w8a8", "vllm+layout+eager+fp8+K=2#b", "paceline+awq", "paceline+gptq#b")
 
 
-@pytest.mark.parametrize("name", [*DEFAULT_ARMS, "vllm+K=3", "paceline#b"])
+@pytest.mark.parametrize("name", [*DEFAULT_ARMS, *QUANTIZED, "vllm+K=3", "paceline#b"])
 def test_an_arm_keeps_its_name(name: str) -> None:
     assert parse_arm(name).name == name
 
@@ -25,6 +32,15 @@ def test_an_arm_keeps_its_name(name: str) -> None:
 )
 def test_an_unknown_arm_is_refused_by_name(spec: str) -> None:
     with pytest.raises(ValueError, match="the arm"):
+        parse_arm(spec)
+
+
+@pytest.mark.parametrize(
+    "spec", ["naive+w8a8", "vllm+w8a8", "paceline+w8", "paceline+w8a8+K=2", "vllm+layout+K=2+awq"]
+)
+def test_quantized_weights_elsewhere_are_refused_with_what_is_allowed(spec: str) -> None:
+    allowed = r"paceline\[\+SCHEME\].*\[\+SCHEME\]\[\+K=N\].*SCHEME is one of awq, gptq, w8a8, fp8"
+    with pytest.raises(ValueError, match=allowed):
         parse_arm(spec)
 
 
@@ -81,6 +97,62 @@ def test_paceline_is_served_with_its_defaults_but_the_size_of_the_cache() -> Non
     assert plan["command"][:5] == ["paceline", "serve", BUNDLED.target, "--draft", BUNDLED.draft]
     settings = [name for name in plan["env"] if name.startswith("PACELINE")]
     assert settings == ["PACELINE_ENGINE__KV_CACHE_BYTES"]
+
+
+def test_a_quantized_arm_serves_its_folder_and_the_draft_as_it_is() -> None:
+    folders = replace(BUNDLED, quantized={"w8a8": "/runs/w8a8"})
+    words = server_plan(parse_arm("paceline+w8a8"), folders, 2**28)["command"]
+    assert words[:5] == ["paceline", "serve", "/runs/w8a8", "--draft", BUNDLED.draft]
+
+
+@pytest.mark.parametrize(
+    ("flags", "scheme", "dtype"),
+    [
+        ({"avx512f", "avx512_vnni"}, "w8a8", "float32"),
+        ({"avx512f", "avx512_vnni"}, "awq", "bfloat16"),
+        ({"avx512f", "avx512_vnni", "avx512_bf16"}, "w8a8", "bfloat16"),
+    ],
+)
+def test_the_quantized_layout_is_what_paceline_serve_chooses(
+    flags: set[str], scheme: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without native bfloat16, INT8 is computed in float32, and 4 bits in 16 bits by its kernel."""
+    folder = quantized_folder(tmp_path / scheme, scheme)
+    hardware = replace(read_hardware(), device="cpu", cpu_flags=frozenset(flags))
+    monkeypatch.setattr(arms, "find_server_module", lambda: "vllm.server")
+    monkeypatch.setattr(arms, "read_hardware", lambda: hardware)
+    folders = replace(BUNDLED, quantized={scheme: str(folder)})
+    plan = server_plan(parse_arm(f"vllm+layout+{scheme}+K=4"), folders, 2**28)
+    words = plan["command"]
+    assert words[words.index("--model") + 1] == str(folder)
+    assert words[words.index("--dtype") + 1] == dtype
+    assert json.loads(words[words.index("--speculative-config") + 1])["model"] == BUNDLED.draft
+
+    given = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(2**28), "PACELINE_ENGINE__MODEL": str(folder)}
+    served = make_plan(
+        load_settings({}, {**given, "PACELINE_ENGINE__DRAFT": BUNDLED.draft}).settings,
+        hardware,
+        server_module="vllm.server",
+        run_folder=tmp_path,
+        log_folder=tmp_path,
+        environ={},
+    )
+    (engine,) = served.engines
+    for option in ("--dtype", "--kv-cache-memory-bytes"):
+        of_engine = engine.command.arguments[engine.command.arguments.index(option) + 1]
+        assert words[words.index(option) + 1] == of_engine
+    assert ("--enforce-eager" in words) == ("--enforce-eager" in engine.command.arguments)
+    threads = [env.get("OMP_NUM_THREADS") for env in (plan["env"], engine.command.environment)]
+    assert threads[0] == threads[1]
+
+
+def quantized_folder(folder: Path, scheme: str) -> Path:
+    """The bundled target with the configuration that `paceline quantize` writes."""
+    shutil.copytree(demo.target_path(), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = quantization_config(SCHEMES[scheme], 32)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 def test_the_naive_server_is_a_program_of_its_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from benchmarks.headline import run
 from benchmarks.results_file import encode_result, read_result
 from paceline import demo
 
-ARMS = ["naive", "vllm", "vllm+K=2", "paceline"]
+ARMS = ["naive", "vllm", "vllm+K=2", "paceline", "paceline+w8a8"]
 CELLS = ["mixed-1", "mixed-16", "offered", "system-cached"]
 WORDS = ["--dry-run", "--models", "bundled", "--arms", *ARMS, "--cells", *CELLS]
 WORDS += ["--max-tokens", "8", "--slices", "1"]
@@ -31,10 +33,11 @@ def test_a_run_writes_its_result_and_its_page_and_ends_its_servers(tmp_path: Pat
     assert len(document["runs"]) == len(CELLS) * len(ARMS)
     assert not any(turn["num_errors"] for turn in document["runs"])
     drafting = {turn["arm"] for turn in document["runs"] if "drafted_tokens" in turn}
-    assert drafting == {"vllm+K=2", "paceline"}
+    assert drafting == {"vllm+K=2", "paceline", "paceline+w8a8"}
     report = path.with_name(path.name.replace(".json.gz", ".md")).read_text()
     assert "Dry run with mock servers: the figures mean nothing." in report
     assert "| `paceline` / best static length |" in report
+    assert "| `paceline+w8a8` / `paceline` |" in report
     plots = sorted(plot.name for plot in tmp_path.glob("*.svg"))
     assert [name.split("-")[-1] for name in plots] == ["bundled.svg", "published.svg"]
     assert all(f"]({name})" in report for name in plots)
@@ -102,6 +105,51 @@ def test_the_twin_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run.model_folders("twin", arguments)
     assert run.model_folders("bundled", arguments).target == str(demo.target_path())
     assert len(commands) == 1
+
+
+def test_quantized_folders_are_made_once_beside_the_twin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both w8a8 arms share a folder; each model has its own."""
+    commands: list[list[str]] = []
+
+    def make(words: list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
+        commands.append([word for word in words if word != sys.executable])
+        folder = Path(words[-1])
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(run.subprocess, "run", make)
+    arms = ["vllm", "vllm+layout+w8a8", "paceline", "paceline+w8a8", "paceline+awq"]
+    words = ["--twin", str(tmp_path / "twin"), "--results", str(tmp_path), "--arms", *arms]
+    arguments = run._parse(words)
+    found = run.model_folders("twin", arguments)
+    assert found.quantized == {
+        "w8a8": str(tmp_path / "twin-w8a8"),
+        "awq": str(tmp_path / "twin-awq"),
+    }
+    assert commands[0][1] == "paceline.demo.recipe.deepen"
+    assert [words[-6:] for words in commands[1:]] == [
+        ["quantize", found.target, "--scheme", scheme, "--out", found.quantized[scheme]]
+        for scheme in ("w8a8", "awq")
+    ]
+    assert run.model_folders("twin", arguments) == found
+    assert len(commands) == 3
+    bundled = run.model_folders("bundled", arguments)
+    assert bundled.quantized["w8a8"] == str(tmp_path / "bundled-w8a8")
+    assert commands[3][-5] == str(demo.target_path())
+
+
+def test_a_run_ends_if_the_weights_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: subprocess.CompletedProcess[str] = subprocess.CompletedProcess([], 2)
+    monkeypatch.setattr(run.subprocess, "run", lambda words, check: refused)
+    words = ["--twin", str(tmp_path / "twin"), "--results", str(tmp_path)]
+    arguments = run._parse([*words, "--arms", "vllm", "paceline+nvfp4"])
+    with pytest.raises(SystemExit, match="paceline quantize made no nvfp4 weights of"):
+        run.model_folders("bundled", arguments)
 
 
 @pytest.mark.parametrize(
