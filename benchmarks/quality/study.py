@@ -178,6 +178,7 @@ class Study:
             seed=seed,
             checker=check_reference,
             limits=LIMITS,
+            ends_at_fault=True,
         )
         baseline = Baseline(options, WorkFolder(folder / "scores"), self._progress, self._stop)
         baseline.measure()

@@ -57,7 +57,7 @@ def check_candidate(baseline: Baseline, folder: Path) -> CandidateReport:
         if not faults:
             candidate = _Candidate(baseline, folder, form)
             fidelity, faults = candidate.fidelity()
-            if fidelity is not None:
+            if fidelity is not None and not (fidelity.faults and baseline.options.ends_at_fault):
                 outcomes = candidate.outcomes()
                 acceptance = candidate.acceptance()
     except NotComputed as error:

@@ -32,6 +32,8 @@ class CompareOptions:
     seed: int
     checker: Checker
     limits: Limits
+    ends_at_fault: bool = False
+    """Whether a candidate that tier 2 rejects gets no task score: it costs most of the time."""
 
     @property
     def num_after_end(self) -> int:

@@ -15,9 +15,18 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
 from paceline.bench.results import files
+from paceline.draft.interruption import StopRequest
+from paceline.draft.progress import draft_progress
+from paceline.draft.values import Sampling
 from paceline.engine.model_revision import revision_of_folder
 from paceline.quality import baseline, candidate, command
+from paceline.quality.baseline import Baseline
+from paceline.quality.candidate import check_candidate
 from paceline.quality.command import quality
+from paceline.quality.decisions import Limits, Verdict
+from paceline.quality.integrity import Target
+from paceline.quality.options import CompareOptions
+from paceline.quality.stored_scores import WorkFolder
 
 FLAGS = ("--max-tokens", "4", "--temperature", "0")
 
@@ -78,6 +87,27 @@ def test_a_faulty_candidate_is_rejected(tiny: Path, prompts: Path, tmp_path: Pat
     assert result.exit_code == 1, "the worst verdict decides"
     assert f"{faulty}: rejected (tier 2)" in result.stdout
     assert "times that of plain rounding" in result.stdout
+
+
+@pytest.mark.parametrize("ends_at_fault", [True, False])
+def test_a_rejected_candidate_may_go_without_task_scores(
+    tiny: Path, prompts: Path, tmp_path: Path, ends_at_fault: bool
+) -> None:
+    name = "model.layers.1.mlp.down_proj.weight"
+    faulty = with_changed(tiny, tmp_path / "faulty", name, 3.0)
+    options = CompareOptions(
+        baseline=tiny, draft=None, prompts_file=prompts,
+        target=Target("cpu-avx512-vnni", "0.32", "auto"), dtype=torch.float32,
+        device=torch.device("cpu"), samplings=(Sampling(0.0),), max_tokens=4,
+        max_draft_length=1, limit=None, seed=0, checker=lambda prompt, answer: 1.0, limits=Limits(),
+        ends_at_fault=ends_at_fault,
+    )  # fmt: skip
+    with draft_progress() as progress:
+        measured = Baseline(options, WorkFolder(tmp_path / "work"), progress, StopRequest())
+        measured.measure()
+        report = check_candidate(measured, faulty)
+    assert (report.decision.verdict, report.decision.tier) == (Verdict.REJECTED, 2)
+    assert (report.outcomes is None) is ends_at_fault
 
 
 def test_weights_that_are_no_numbers_are_rejected(
