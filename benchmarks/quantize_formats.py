@@ -2,6 +2,7 @@
 
     python benchmarks/quantize_formats.py
     python benchmarks/quantize_formats.py --model runs/twin --variants w8a8 awq gptq fp8 kv-fp8
+    python benchmarks/quantize_formats.py --model runs/twin --compile --only-load float32 fp8
     python benchmarks/quantize_formats.py --resume benchmarks/results/quantize-formats-….json.gz
 
 Per model: (1) `paceline quantize` makes a folder per scheme, calibrated on one half of the held-out
@@ -13,6 +14,10 @@ prompts in turns of a few seconds, one request at a time; if memory does not suf
 The unquantized model is there in both formats, and once more as the control. (4) The fastest
 quantized variant and the fastest unquantized one, with and without each drafter. (5) The operators
 that take the time of both.
+
+With `--compile`, the engines of steps (3) to (5) compile the model, as `paceline serve` has them do
+where it can. Each compiles it anew: stock vLLM 0.32 cannot load compiled models on CPUs. Step (2)
+stays eager, so quality is that of the eager model.
 
 The result is written after each step, with `is_complete: false` before the last one. `--resume`
 completes it, with the folders in `--work`. An engine that ends after step (2) is left out of the
@@ -37,12 +42,13 @@ from benchmarks.quantization.campaign import Campaign, Settings
 from benchmarks.quantization.prompts import answer_pairs, write_calibration
 from benchmarks.quantization.summary import summarize
 from benchmarks.quantization.table import render_model
-from benchmarks.quantization.variants import DRAFTERS, VARIANTS, with_baselines
+from benchmarks.quantization.variants import DRAFTERS, UNQUANTIZED, VARIANTS, with_baselines
 from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
+from paceline.engine.launch.hardware import read_hardware
 
-_RECORDS = ("made", "loads", "batches", "turns", "products", "profiles", "failures")
+_RECORDS = ("made", "loads", "batches", "starts", "turns", "products", "profiles", "failures")
 _OWN = ("w8a8", "w8a8-bfloat16", "awq", "gptq", "fp8", "kv-fp8", "nvfp4")
 
 
@@ -54,6 +60,11 @@ def main() -> int:
     names = tuple(model.name for model in models)
     if len(set(names)) < len(names):
         sys.exit(f"Error: two models are called alike ({', '.join(names)}); rename a folder")
+    if set(UNQUANTIZED) <= set(options.only_load):
+        sys.exit(f"Error: --only-load names {' and '.join(UNQUANTIZED)}; one must be the baseline")
+    why_not = read_hardware().why_not_compiled
+    if options.compile and why_not:
+        sys.exit(f"Error: --compile needs what `paceline serve` needs to compile: {why_not}")
     settings = Settings(
         models=names,
         variants=tuple(options.variants),
@@ -66,6 +77,8 @@ def main() -> int:
         num_greedy=options.num_greedy,
         profiled_tokens=options.profiled_tokens,
         seed=options.seed,
+        compiles=options.compile,
+        only_loaded=tuple(options.only_load),
     )
     today = time.strftime("%Y-%m-%d", time.gmtime())
     result, document = begin_or_resume(
@@ -142,7 +155,8 @@ def _tables(document: dict[str, Any], model: str) -> str:
 
     summary = document["summaries"][model]
     kinds = ("made", "loads", "profiles", "failures")
-    return render_model(model, summary, *map(of_model, kinds))
+    is_compiled = document["settings"]["compiles"]
+    return render_model(model, summary, *map(of_model, kinds), is_compiled=is_compiled)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -159,6 +173,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"besides the unquantized model: {', '.join(VARIANTS)} "
         f"(default: {' '.join(_OWN)})",
     )  # fmt: skip
+    parser.add_argument(
+        "--only-load", nargs="+", choices=list(VARIANTS), default=[], metavar="NAME",
+        help="variants whose speed is not measured, only their quality",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compile", action="store_true", help="measure speed with compiled models (default: eager)"
+    )
     parser.add_argument("--drafters", nargs="*", choices=DRAFTERS, default=list(DRAFTERS))
     parser.add_argument("--draft-length", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=12)

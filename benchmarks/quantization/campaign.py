@@ -57,6 +57,11 @@ class Settings:
     """Prompts whose greedy answers are compared."""
     profiled_tokens: int
     seed: int
+    compiles: bool
+    """Whether the engines of turns, products and profiles compile the model, as `paceline serve`
+    has them do. Those that are loaded alone never do."""
+    only_loaded: tuple[str, ...]
+    """Variants whose quality is measured, and not their speed."""
 
 
 class Campaign:
@@ -116,7 +121,8 @@ class Campaign:
         `noted` is recorded with the batches.
         """
         loads = {one["variant"]: one for one in self._records("loads")}
-        usable = [variant for variant in variants if self._can_run(variant, loads)]
+        timed = [one for one in variants if one.name not in self._settings.only_loaded]
+        usable = [variant for variant in timed if self._can_run(variant, loads)]
         sizes = {
             variant.name: loads.get(variant.loaded_as, {}).get("memory_bytes", 0)
             for variant in usable
@@ -154,8 +160,11 @@ class Campaign:
             if name is None or name in done:
                 continue
             self._show(f"profile of {name}")
+            arguments = self._arguments(
+                variants[name], dtypes[name], compiles=self._settings.compiles
+            )
             try:
-                answer = self._profile(name, self._arguments(variants[name], dtypes[name]))
+                answer = self._profile(name, arguments)
             except EngineError as error:
                 self._add_failure("profile", 0, name, error)
             else:
@@ -179,7 +188,7 @@ class Campaign:
             "weights_bytes": weights_bytes(folder),
         }
         try:
-            arguments = {variant.name: self._arguments(variant, dtype)}
+            arguments = {variant.name: self._arguments(variant, dtype, compiles=False)}
             with running_engines(arguments, self._work) as engines:
                 engine = engines[variant.name]
                 record["outcome"] = engine.started
@@ -234,13 +243,26 @@ class Campaign:
         arguments = {}
         for variant in variants:
             load = loads[variant.loaded_as]
-            arguments[variant.name] = self._arguments(variant, load["dtype"])
+            arguments[variant.name] = self._arguments(
+                variant, load["dtype"], compiles=self._settings.compiles
+            )
         self._show(f"{kind}, batch {batch}: starting {len(arguments)} engines")
         with running_engines(arguments, self._work) as engines:
+            for name, engine in engines.items():
+                start = {"kind": kind, "batch": batch, "variant": name, **engine.started}
+                self._add("starts", start)
             for engine in engines.values():
-                engine.ask(op="generate", prompts=self._prompts(1), num_tokens=_WARM_UP_TOKENS)
+                self._warm_up(engine)
             for number in missing:
                 self._measure_round(engines, kind, batch, number)
+
+    def _warm_up(self, engine: Engine) -> None:
+        """Take a whole turn, so that steps that verify drafts occur in it.
+
+        The first step with a number of tokens is slow, because it creates the kernels for it.
+        """
+        prompts = self._prompts(self._settings.turn_prompts)
+        engine.ask(op="generate", prompts=prompts, num_tokens=self._settings.num_tokens)
 
     def _measure_round(
         self, engines: Mapping[str, Engine], kind: str, batch: int, number: int
@@ -275,9 +297,14 @@ class Campaign:
         places = range(first * number, (first + 1) * number)
         return [self._pairs[place % len(self._pairs)][0] for place in places]
 
-    def _arguments(self, variant: Variant, dtype: str) -> dict[str, Any]:
+    def _arguments(self, variant: Variant, dtype: str, *, compiles: bool) -> dict[str, Any]:
         return engine_arguments(
-            variant, self._folder(variant), dtype, self._draft, self._settings.draft_length
+            variant,
+            self._folder(variant),
+            dtype,
+            self._draft,
+            self._settings.draft_length,
+            compiles=compiles,
         )
 
     def _folder(self, variant: Variant) -> Path:

@@ -43,7 +43,8 @@ def main() -> None:
 def _start(arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The engine, and what it runs: kernels by layer, format and tokens of the KV cache.
 
-    `modified_by` has Paceline's modules in the process before kernels are read; none in stock vLLM.
+    `compilation_mode` is vLLM's name of it: `NONE` if the model is not compiled. `modified_by` has
+    Paceline's modules in the process before kernels are read; none in stock vLLM.
     """
     from vllm import LLM
 
@@ -51,9 +52,11 @@ def _start(arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     llm = LLM(**arguments)
     load_s = time.perf_counter() - started
     modified_by = sorted(name for name in sys.modules if name.startswith("paceline"))
-    cache = llm.llm_engine.vllm_config.cache_config
+    config = llm.llm_engine.vllm_config
+    cache = config.cache_config
     return llm, {
         "load_s": load_s,
+        "compilation_mode": config.compilation_config.mode.name,
         "modified_by": modified_by,
         "kernels": llm.collective_rpc(_kernels)[0],
         "kv_cache_dtype": llm.collective_rpc(_kv_cache_dtype)[0],

@@ -19,7 +19,8 @@ _LOG_CHARACTERS = 2000
 _END_S = 30
 """How long an engine may take to end by itself."""
 _ANSWER_S = 1800
-"""How long an engine may take for one answer; the likelihoods of a large model take longest."""
+"""How long an engine may take for one answer; the likelihoods of a large model take longest. A
+start that compiles the model takes up to some minutes."""
 
 
 class EngineError(Exception):
@@ -39,9 +40,10 @@ class Engine:
     def __init__(self, arguments: Mapping[str, Any], log: Path) -> None:
         """Start it with these arguments of `vllm.LLM`. Raises EngineError."""
         read_end, write_end = os.pipe()
+        compiles = not arguments.get("enforce_eager", False)
         environment = {
             **os.environ,
-            **layout_environment("served"),
+            **layout_environment("served", compiles=compiles),
             "VLLM_PLUGINS": "",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         }

@@ -25,9 +25,15 @@ def render_model(
     loads: Sequence[Mapping[str, Any]],
     profiles: Sequence[Mapping[str, Any]],
     failures: Sequence[Mapping[str, Any]] = (),
+    *,
+    is_compiled: bool,
 ) -> str:
-    """The tables of one model, with what vLLM refused and where the gate is wrong."""
-    lines = [f"## {model}: baseline {summary['baseline']}, best {summary['best']}", ""]
+    """The tables of one model, with what vLLM refused and where the gate is wrong.
+
+    `is_compiled` concerns the engines whose speed was measured.
+    """
+    mode = "compiled" if is_compiled else "eager"
+    lines = [f"## {model}, {mode}: baseline {summary['baseline']}, best {summary['best']}", ""]
     lines += _table(_COLUMNS, [_row(load, summary["rows"][load["variant"]]) for load in loads])
     failed = [one for one in made if "error" in one]
     if failed:

@@ -79,14 +79,20 @@ def choose_dtype(variant: Variant, kernel_dtypes: tuple[str, ...], hardware: Har
 
 
 def engine_arguments(
-    variant: Variant, folder: Path, dtype: str, draft: Path, draft_length: int
+    variant: Variant,
+    folder: Path,
+    dtype: str,
+    draft: Path,
+    draft_length: int,
+    *,
+    compiles: bool,
 ) -> dict[str, Any]:
     """The arguments of `vllm.LLM`. `folder` is the one that the variant serves."""
     arguments: dict[str, Any] = {
         "model": str(folder),
         "dtype": dtype,
         "seed": 0,
-        "enforce_eager": True,
+        "enforce_eager": not compiles,
         "enable_prefix_caching": False,
         "max_model_len": MAX_MODEL_LEN,
         "max_num_batched_tokens": MAX_MODEL_LEN,

@@ -69,13 +69,14 @@ class EngineOptions:
         }
 
 
-def layout_environment(layout: str) -> dict[str, str]:
+def layout_environment(layout: str, *, compiles: bool = False) -> dict[str, str]:
     """How the engines use the cores. Idle threads sleep in every layout, after 1 ms at most.
 
     `served` is the layout of `paceline serve`: Intel's OpenMP where it is installed, with threads
-    bound to cores. `unbound` is PyTorch's own OpenMP with one thread per core.
+    bound to cores. `unbound` is PyTorch's own OpenMP with one thread per core. `compiles`: whether
+    `served` is for an engine that compiles its model.
     """
-    chosen = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1, compiles=False))
+    chosen = choose_layout(read_hardware(), LayoutSettings(kv_cache_bytes=1, compiles=compiles))
     if layout == "unbound":
         return {
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

@@ -25,6 +25,8 @@ KERNELS = {"w8a8": "CPUInt8ScaledMMLinearKernel"}
 
 FAILING: set[str] = set()
 """Engines that end at the first turn."""
+ASKED: dict[str, list[tuple[int, int]]] = {}
+"""By engine: prompts and tokens of each request to generate."""
 
 
 class FakeEngine:
@@ -41,6 +43,8 @@ class FakeEngine:
     def ask(self, op: str, **given: Any) -> dict[str, Any]:
         if self._name in FAILING and op == "generate" and len(given["prompts"]) == 2:
             raise EngineError("RuntimeError: it ended", "log", self._name)
+        if op == "generate":
+            ASKED.setdefault(self._name, []).append((len(given["prompts"]), given["num_tokens"]))
         if op == "likelihoods":
             return {"rows": [{"nats": 1.0, "tokens": 2, "first": 1} for _ in given["pairs"]]}
         if op == "profile":
@@ -55,13 +59,22 @@ class FakeEngine:
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def compiled() -> list[list[str]]:
+    """Of the engines that were alive together, those that compile."""
+    return []
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch, compiled: list[list[str]]) -> list[list[str]]:
     """The engines that were alive together, in the order of their starts."""
     started: list[list[str]] = []
+    ASKED.clear()
 
     @contextlib.contextmanager
     def running(arguments: Mapping[str, Any], logs: Path) -> Iterator[dict[str, FakeEngine]]:
         started.append(list(arguments))
+        names = [name for name, given in arguments.items() if not given["enforce_eager"]]
+        compiled.extend([names] if names else [])
         if "nvfp4" in arguments:
             raise EngineError("ValueError: no kernel", "log")
         yield {name: FakeEngine(name) for name in arguments}
@@ -77,14 +90,21 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return started
 
 
-def run(tmp_path: Path, document: dict[str, Any], rounds: int = 3) -> None:
+def run(
+    tmp_path: Path,
+    document: dict[str, Any],
+    rounds: int = 3,
+    *,
+    compiles: bool = False,
+    only_loaded: tuple[str, ...] = (),
+) -> None:
     model = tmp_path / "m"
-    model.mkdir(exist_ok=True)
+    model.mkdir(parents=True, exist_ok=True)
     (model / "config.json").write_text("{}")
     settings = Settings(
         models=("m",), variants=("w8a8", "nvfp4"), drafters=("ngram",), draft_length=4,
         rounds=rounds, turn_prompts=2, num_tokens=4, num_answers=2, num_greedy=1,
-        profiled_tokens=4, seed=0,
+        profiled_tokens=4, seed=0, compiles=compiles, only_loaded=only_loaded,
     )  # fmt: skip
     campaign = Campaign(
         model=model, draft=tmp_path, settings=settings, pairs=[[[1], [2]], [[3], [4]]],
@@ -99,7 +119,9 @@ def run(tmp_path: Path, document: dict[str, Any], rounds: int = 3) -> None:
 
 
 def begin() -> dict[str, Any]:
-    kinds = ("made", "loads", "batches", "turns", "products", "profiles", "failures")
+    kinds = (
+        "made", "loads", "batches", "starts", "turns", "products", "profiles", "failures",
+    )  # fmt: skip
     return {**{kind: [] for kind in kinds}, "settings": {"drafters": ["ngram"]}}
 
 
@@ -117,6 +139,44 @@ def test_the_steps_give_ratios_products_and_refusals(
     together = ["float32", "bfloat16", "control", "w8a8"]
     assert together in engines  # what vLLM refuses is not started again
     assert {turn["position"] for turn in document["turns"] if turn["variant"] == "w8a8"} != {0}
+
+
+def test_compiled_engines_give_the_speed_and_eager_ones_the_quality(
+    engines: list[list[str]], compiled: list[list[str]], tmp_path: Path
+) -> None:
+    document = begin()
+    run(tmp_path, document, compiles=True)
+    turns = ["float32", "bfloat16", "control", "w8a8"]
+    products = ["float32", "float32+ngram", "w8a8", "w8a8+ngram", "control"]
+    assert [sorted(names) for names in compiled] == [
+        sorted(turns), sorted(products), ["float32"], ["w8a8"]
+    ]  # fmt: skip
+    assert [one["variant"] for one in document["starts"] if one["kind"] == "turns"] == turns
+    compiled.clear()
+    run(tmp_path / "eager", begin())
+    assert compiled == []
+
+
+def test_a_variant_that_is_only_loaded_has_quality_and_no_speed(
+    engines: list[list[str]], tmp_path: Path
+) -> None:
+    document = begin()
+    run(tmp_path, document, only_loaded=("float32",))
+    summary = summarize(document, "m")
+    assert summary["baseline"] == "bfloat16"
+    assert "perplexity" in summary["rows"]["float32"]
+    assert "ratio" not in summary["rows"]["float32"]
+    assert ["bfloat16", "control", "w8a8"] in engines
+
+
+def test_the_first_turn_of_an_engine_is_not_recorded(
+    engines: list[list[str]], tmp_path: Path
+) -> None:
+    """It creates kernels, for steps that verify drafts too."""
+    document = begin()
+    run(tmp_path, document)
+    assert ASKED["w8a8+ngram"] == [(2, 4)] * (1 + 3)
+    assert len([one for one in document["products"] if one["variant"] == "w8a8+ngram"]) == 3
 
 
 def test_a_complete_document_is_left_as_it_is(engines: list[list[str]], tmp_path: Path) -> None:

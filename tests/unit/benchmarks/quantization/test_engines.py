@@ -19,6 +19,7 @@ for line in sys.stdin:
         print("the last words", flush=True)
         sys.exit(3)
     found = {"op": request["op"], "session": os.getsid(0), "plugins": os.environ["VLLM_PLUGINS"]}
+    found["is_dynamo_off"] = os.environ.get("TORCHDYNAMO_DISABLE") == "1"
     answers.write(json.dumps({"error": "ValueError: no"} if request["op"] == "fail" else found))
     answers.write("\\n")
     answers.flush()
@@ -37,6 +38,17 @@ def test_an_engine_is_stock_and_ctrl_c_in_the_terminal_does_not_reach_it(tmp_pat
     with running_engines({"a": {}}, tmp_path) as engines:
         assert engines["a"].started["plugins"] == ""
         assert engines["a"].started["session"] != os.getsid(0)
+
+
+def test_only_an_eager_engine_has_the_environment_of_eager_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It switches off what compiles."""
+    monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
+    arguments = {"eager": {"enforce_eager": True}, "compiled": {"enforce_eager": False}}
+    with running_engines(arguments, tmp_path) as engines:
+        assert engines["eager"].started["is_dynamo_off"]
+        assert not engines["compiled"].started["is_dynamo_off"]
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,12 @@ def test_the_tables_have_refusals_disagreements_and_products() -> None:
     profile = {"variant": "w8a8", "operators_s": 4.0, "operators": operators}
     failures = [{"variant": "kv-fp8", "kind": "turns", "error": "it ended"}]
     made = [{"scheme": "gptq", "backend": "own", "error": "out of memory"}]
-    lines = render_model("m", summary, made, loads, [profile], failures).splitlines()
+    shown = render_model("m", summary, made, loads, [profile], failures, is_compiled=True)
+    lines = shown.splitlines()
     assert "- kv-fp8, turns: it ended" in lines
-    assert lines[0] == "## m: baseline float32, best w8a8"
+    assert lines[0] == "## m, compiled: baseline float32, best w8a8"
+    eager = render_model("m", summary, made, loads, [profile], failures, is_compiled=False)
+    assert eager.startswith("## m, eager: ")
     assert (
         "| w8a8 | float32 | K in 3 layers | 2.0 | 5,000 | 10.0 | 2.00 (2.00 to 2.00, n = 1) "
         "| 2.718 | 75.0% | 100.0% |"

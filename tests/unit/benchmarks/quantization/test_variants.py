@@ -48,7 +48,7 @@ def test_a_variant_is_served_in_the_format_that_serve_chooses(
 def test_drafts_and_the_cache_format_reach_the_engine() -> None:
     variants = {one.name: one for one in speculating("float32", "kv-fp8", ("ngram", "draft_model"))}
     found = {
-        name: engine_arguments(variant, Path("m"), "float32", Path("d"), 4)
+        name: engine_arguments(variant, Path("m"), "float32", Path("d"), 4, compiles=False)
         for name, variant in variants.items()
     }
     assert "speculative_config" not in found["kv-fp8"]
@@ -58,6 +58,14 @@ def test_drafts_and_the_cache_format_reach_the_engine() -> None:
         "num_speculative_tokens": 4, "method": "draft_model", "model": "d"
     }  # fmt: skip
     assert variants["kv-fp8+ngram"].loaded_as == "kv-fp8"
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_the_model_is_eager_unless_it_is_to_be_compiled(compiles: bool) -> None:
+    found = engine_arguments(
+        VARIANTS["w8a8"], Path("m"), "float32", Path("d"), 4, compiles=compiles
+    )
+    assert found["enforce_eager"] != compiles
 
 
 def test_the_control_has_the_format_of_the_baseline() -> None:
