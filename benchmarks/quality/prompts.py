@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import random
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from paceline.demo.recipe.tasks import PLAIN_NAMES, Function, build_json
 
 _DEFAULTS = ("None", "0", "1", "True", "False", "''")
 _MAX_PARAMETERS = 2
-"""Chosen: answers of up to some 80 tokens, most of which the bundled target gets right."""
+"""Chosen: answers of up to some 80 tokens."""
 
 
 def signature_tasks(num: int, seed: str, without: Set[str] = frozenset()) -> list[dict[str, Any]]:
@@ -48,6 +48,19 @@ def signature_tasks(num: int, seed: str, without: Set[str] = frozenset()) -> lis
 def names_of(prompts: Iterable[dict[str, Any]]) -> frozenset[str]:
     """The functions of the prompts."""
     return frozenset(str(one["id"]) for one in prompts)
+
+
+def score_lines(prompt: Mapping[str, Any], answer: str) -> float:
+    """The fraction of lines that are right at their place; of the longer text, if they differ.
+
+    The bundled target gets few of these answers wholly right, and most of their lines.
+
+    >>> score_lines({"reference": "{\\n1,\\n2\\n}"}, "{\\n1,\\n3\\n}")
+    0.75
+    """
+    wanted, got = str(prompt["reference"]).splitlines(), answer.splitlines()
+    right = sum(one == other for one, other in zip(wanted, got, strict=False))
+    return right / max(len(wanted), len(got))
 
 
 def write_prompts(path: Path, prompts: Iterable[dict[str, Any]]) -> Path:

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.interruption import end_incomplete
 from benchmarks.quality.defects import DEFECTS, write_faulty
 from benchmarks.quality.detection import DETECTED, detection_curve, summarize
-from benchmarks.quality.prompts import names_of, signature_tasks, write_prompts
+from benchmarks.quality.prompts import names_of, score_lines, signature_tasks, write_prompts
 from benchmarks.quality.sound import (
     NUM_CALIBRATIONS,
     W4A16,
@@ -48,7 +48,6 @@ from paceline.draft.values import Interrupted, Sampling
 from paceline.engine.launch.hardware import read_hardware
 from paceline.quality.baseline import Baseline
 from paceline.quality.candidate import CandidateReport, check_candidate
-from paceline.quality.checkers import check_reference
 from paceline.quality.decisions import Limits
 from paceline.quality.integrity import Target
 from paceline.quality.options import CompareOptions
@@ -176,7 +175,7 @@ class Study:
             max_draft_length=1,
             limit=None,
             seed=seed,
-            checker=check_reference,
+            checker=score_lines,
             limits=LIMITS,
             ends_at_fault=True,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quality import sound
-from benchmarks.quality.prompts import names_of, signature_tasks, write_prompts
+from benchmarks.quality.prompts import names_of, score_lines, signature_tasks, write_prompts
 from benchmarks.quality.sound import FIXED, VARIED, make_folder, models_of
 from paceline.workloads import load_prompt_file
 
@@ -33,6 +33,20 @@ def test_the_reference_names_the_function_and_its_parameters() -> None:
         answer = json.loads(one["reference"])
         question = one["messages"][0]["content"]
         assert f"def {answer['name']}({answer['parameters'][0]['name']}" in question
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("a\nb\nc\nd", 1.0),
+        ("a\nx\nc\nd", 0.75),
+        ("a\nb", 0.5),
+        ("a\nb\nc\nd\n" * 2, 0.5),
+        ("", 0.0),
+    ],
+)
+def test_the_score_is_the_fraction_of_right_lines(answer: str, score: float) -> None:
+    assert score_lines({"reference": "a\nb\nc\nd"}, answer) == score
 
 
 def test_twelve_seeds_check_every_sound_model() -> None:
