@@ -74,16 +74,23 @@ async def run_faults(kind: str, faults: Sequence[Fault], add: Callable[..., None
     """Inject faults before one deployment."""
     async with running(kind) as deployment:
         for fault in faults:
-            check = check_of(fault)
-            clean = await deployment.run_check_with(check, NO_FAULT, SETTLE_S)
-            result = await deployment.run_check_with(check, fault, SETTLE_S)
-            is_found = result.status is Status.FAIL and fault.evidence in result.reason
-            add(
-                fault=fault.name, deployment=kind, check=fault.check,
-                clean_status=clean.status.value, status=result.status.value,
-                is_found=is_found and clean.status is Status.PASS, reason=result.reason[:200],
-                seconds=result.seconds,
-            )  # fmt: skip
+            add(**await try_fault(deployment, kind, fault, SETTLE_S))
+
+
+async def try_fault(
+    deployment: RunningDeployment, kind: str, fault: Fault, settle_s: float
+) -> dict[str, Any]:
+    """Run the check that must find a fault without it and with it; an entry of the result."""
+    check = check_of(fault)
+    clean = await deployment.run_check_with(check, NO_FAULT, settle_s)
+    result = await deployment.run_check_with(check, fault, settle_s)
+    is_found = result.status is Status.FAIL and fault.evidence in result.reason
+    return {
+        "fault": fault.name, "deployment": kind, "check": fault.check,
+        "clean_status": clean.status.value, "status": result.status.value,
+        "is_found": is_found and clean.status is Status.PASS, "reason": result.reason[:200],
+        "seconds": result.seconds,
+    }  # fmt: skip
 
 
 async def run_sampler_fault(kind: FaultKind, add: Callable[..., None]) -> None:

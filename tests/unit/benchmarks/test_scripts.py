@@ -17,9 +17,11 @@ ROOT = Path(__file__).parents[3]
     [
         "-m benchmarks.audit_engines",
         "-m benchmarks.audit_false_alarms",
+        "-m benchmarks.validate_bundled",
         "-m benchmarks.validate_faults",
         "benchmarks/chaos_real.py",
         "benchmarks/draft_swap.py",
+        "benchmarks/draft_training.py",
     ],
 )
 def test_a_script_starts_and_can_complete_an_earlier_result(command: str) -> None:

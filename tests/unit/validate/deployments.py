@@ -97,7 +97,7 @@ class RunningDeployment:
         self, check: Check[Any], fault: Fault, settle_s: float = SETTLE_WITH_FAULT_S
     ) -> CheckResult:
         """The result of a check, with observations of its own, while a fault is injected."""
-        tier = replace(TIER, **fault.tier_changes)
+        tier = replace(self.clean.tier, **fault.tier_changes)
         usual_s, self.target.settle_s = self.target.settle_s, settle_s
         self.proxy.inject(fault)
         try:
