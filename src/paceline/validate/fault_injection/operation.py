@@ -17,7 +17,7 @@ _OUTPUT = r"vllm:generation_tokens_total|paceline_output_tokens_total"
 _PROMPT = r"vllm:prompt_tokens_total|paceline_prompt_tokens_total"
 _KV = r"vllm:kv_cache_usage_perc|paceline_replica_load_kv_usage_fraction"
 _RUNNING = r"vllm:num_requests_running|paceline_replica_load_requests_running"
-_ACCEPTED = r"vllm:spec_decode_num_accepted_tokens_total"
+_ACCEPTED = r"vllm:spec_decode_num_accepted_tokens_total|paceline_governor_accepted_tokens_total"
 _MOST_OPEN = 4
 
 
