@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from paceline.compatibility.stored_formats import stored_format
 from paceline.quantize.errors import QuantizeError, WrongUsage
+from paceline.quantize.resources import Needs
 from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
 from paceline.quantize.schemes import SCHEMES
 from unit.quantize.tiny import make_tiny
@@ -93,6 +95,28 @@ def test_an_interrupted_run_continues_and_writes_the_same(
     for path in whole.glob("*.safetensors"):
         assert (resumed / path.name).read_bytes() == path.read_bytes()
     assert (resumed / first.name).stat().st_mtime_ns == written_ns
+
+
+def test_a_continued_run_needs_disk_for_what_is_missing_only(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk had room for the whole result, and a first run filled a part of it."""
+    whole = sum(path.stat().st_size for path in tiny.iterdir())
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == "quantizing layers" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(options(tiny, tmp_path / "out", "w8a8"), on_progress=stop)
+    partial = tmp_path / ".out.partial"
+    left = whole - sum(path.stat().st_size for path in partial.iterdir())
+    needed = Needs(disk_bytes=whole, memory_bytes=0)
+    monkeypatch.setattr("paceline.quantize.run.estimate_needs", lambda _: needed)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+    run(options(tiny, tmp_path / "out", "w8a8"))
+    with pytest.raises(QuantizeError, match="on the disk of --out"):
+        run(options(tiny, tmp_path / "other", "w8a8"))
 
 
 def test_calibration_decides_what_is_stored(tiny: Path, prompts: Path, tmp_path: Path) -> None:
