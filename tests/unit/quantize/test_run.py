@@ -167,6 +167,35 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
         run(options(model, tmp_path / "out", "w8a8"))
 
 
+def test_a_model_that_lacks_layers_is_refused(tiny: Path, tmp_path: Path) -> None:
+    """Its folder lacks the last layer, or names all of them otherwise."""
+    tensors = load_file(tiny / "model.safetensors")
+    short = {name: tensor for name, tensor in tensors.items() if "layers.1." not in name}
+    renamed = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    for number, kept in ((1, short), (0, renamed)):
+        model = tmp_path / f"model{number}"
+        shutil.copytree(tiny, model)
+        save_file(kept, model / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(QuantizeError, match=f"layer {number} has no mlp.down_proj.weight"):
+            run(options(model, tmp_path / "out", "w8a8"))
+
+
+@pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.embed_tokens.weight"])
+@pytest.mark.parametrize("scheme", ["w8a8", "gptq"])
+def test_weights_that_are_no_numbers_are_refused(
+    tiny: Path, prompts: Path, tmp_path: Path, scheme: str, name: str
+) -> None:
+    """NaN would be rounded to an integer, and nothing would show it any more."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    tensors = load_file(model / "model.safetensors")
+    tensors[name][-1, 5] = torch.nan
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    calibration = prompts if SCHEMES[scheme].needs_calibration else None
+    with pytest.raises(QuantizeError, match=f"{name} of the source has values that are no finite"):
+        run(options(model, tmp_path / "out", scheme, calibration, num_samples=1))
+
+
 def test_a_machine_without_memory_is_refused_before_anything_is_written(
     tiny: Path, tmp_path: Path
 ) -> None:
