@@ -32,6 +32,11 @@ class OutputFolder:
         self.continues = continues
         """Whether an earlier run with the same inputs left files here."""
 
+    def files(self) -> list[Path]:
+        """Return the files that were written, by name."""
+        return [path for path in sorted(self.path.iterdir())
+                if path.is_file() and path.name != _KEY]  # fmt: skip
+
     def finish(self) -> None:
         """Rename to the final name. Everything must be written."""
         with contextlib.suppress(FileNotFoundError):

@@ -96,7 +96,7 @@ def run_quantization(
     try:
         with open_output(options.out, inputs) as output:
             made = _write(job, output, options.environment, on_progress)
-            written = checksums(sorted(output.path.glob("model*.safetensors")))
+            written = checksums(output.files())
             document = render_provenance(
                 job,
                 made,

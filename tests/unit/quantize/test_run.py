@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -70,7 +71,10 @@ def test_every_scheme_writes_a_complete_folder(
     assert (document["quantization"]["calibration"] is not None) == needs
     assert document["made_by"]["backend"] == "own"
     assert document["cautions"][0] == "from the gate"
-    assert set(document["output"]["files"]) == set(files)
+    recorded = document["output"]["files"]
+    assert set(recorded) == {path.name for path in out.iterdir()} - {"paceline-provenance.json"}
+    for name, entry in recorded.items():
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == entry["sha256"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
