@@ -111,9 +111,10 @@ def run_quantization(
             write_provenance(output.path, document)
             output.finish()
     except (OSError, SafetensorError) as error:
+        then = "continues where it was" if options.environment is None else "begins anew"
         raise QuantizeError(
             f"{options.out} was not completed: {error}. Free space, or choose another disk; the "
-            "same command continues where it was"
+            f"same command {then}"
         ) from error
     return document
 
