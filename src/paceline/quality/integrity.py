@@ -17,7 +17,6 @@ from paceline.compatibility.number_formats import judge_format
 from paceline.quantize.provenance import FILE
 from paceline.quantize.source_model import checksums
 
-
 _OF_A_DRAFT = "paceline draft"
 """`kind` in the provenance that `paceline draft train` writes."""
 
@@ -62,9 +61,7 @@ def find_changed_files(folder: Path, on_bytes: Callable[[int], None]) -> tuple[s
     paths = [folder / name for name in recorded]
     missing = [path.name for path in paths if not path.is_file()]
     found = checksums([path for path in paths if path.is_file()], on_bytes)
-    changed = missing + [
-        name for name, entry in found.items() if entry["sha256"] != recorded[name]
-    ]
+    changed = missing + [name for name, entry in found.items() if entry["sha256"] != recorded[name]]
     if not changed:
         return ()
     return (

@@ -1,11 +1,10 @@
 """Workloads: named sets of prompts, and the requests built from them.
 
 For other packages: `load_workload` and `workload_names` (the built-in workloads), `build_specs`
-(their requests), `load_prompt_file` and
-`load_placed_prompts` (a user's prompts), `digest_of_file` (what they are), `load_trace` (recorded requests with their
-times), `conversation_of` and `key_of` (which prompts belong together), `FieldReader` (checked
-fields of a file) and the values below. The package imports no other part of Paceline except the
-path of the bundled prompts.
+(their requests), `load_prompt_file` and `load_placed_prompts` (a user's prompts), `digest_of_file`
+(of the file), `load_trace` (recorded requests with their times), `conversation_of` and `key_of`
+(which prompts belong together), `FieldReader` (checked fields of a file) and the values below. The
+package imports no other part of Paceline except the path of the bundled prompts.
 """
 
 from paceline.workloads.conversations import conversation_of, key_of

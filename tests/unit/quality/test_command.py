@@ -250,9 +250,7 @@ def test_acceptance_is_measured_with_each_target(tiny: Path, w8a8: Path, prompts
     assert "no part of the verdict" in result.stdout
 
 
-def test_a_verdict_does_not_depend_on_acceptance(
-    tiny: Path, prompts: Path, tmp_path: Path
-) -> None:
+def test_a_verdict_does_not_depend_on_acceptance(tiny: Path, prompts: Path, tmp_path: Path) -> None:
     """A faulty candidate ends each answer at once, so that nothing is drafted for it."""
     faulty = tmp_path / "faulty"
     shutil.copytree(tiny, faulty)

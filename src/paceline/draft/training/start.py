@@ -69,7 +69,7 @@ def shrink_weights(weights: Mapping[str, Any], num_target: int, num_layers: int)
 def cut_from_target(target: Any, num_layers: int) -> Any:
     """A draft with `num_layers` layers of the target, in float32 on the target's device.
 
-    It is in evaluation mode, as a model that is loaded: its acceptance must be measured without dropout.
+    It is in evaluation mode, as a model that is loaded: acceptance is measured without dropout.
     """
     from transformers import AutoModelForCausalLM
 

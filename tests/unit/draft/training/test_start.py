@@ -66,7 +66,7 @@ def test_the_cut_model_computes_with_the_first_layer_of_the_target(pair: TinyPai
 
 
 def test_the_cut_model_has_no_dropout() -> None:
-    """GPT-2 drops out a tenth while it trains: its acceptance would be too low, and a gain false."""
+    """GPT-2 drops out a tenth while it trains: its acceptance would be too low."""
     target = GPT2LMHeadModel(
         GPT2Config(vocab_size=8, n_embd=8, n_layer=3, n_head=2, bos_token_id=1, eos_token_id=1)
     )
