@@ -24,8 +24,9 @@ from paceline.workloads import (
     Prompt,
     WorkloadError,
     conversation_of,
+    digest_of_file,
     key_of,
-    load_prompt_file,
+    load_placed_prompts,
 )
 
 HELD_OUT_PER_THOUSAND = 200
@@ -95,21 +96,21 @@ def read_prompts(
     DraftError if the file cannot be read or nothing is left.
     """
     try:
-        found = load_prompt_file(path)
-        content = path.read_bytes()
-    except (WorkloadError, OSError) as error:
+        digest = digest_of_file(path)
+        found = load_placed_prompts(path)
+    except WorkloadError as error:
         raise DraftError(str(error)) from error
-    different: dict[str, Prompt] = {}
-    for prompt in found:
-        different.setdefault(key_of(prompt), prompt)
+    different: dict[str, tuple[str, Prompt]] = {}
+    for where, prompt in found:
+        different.setdefault(key_of(prompt), (where, prompt))
     encoded = [
         EncodedPrompt(
             key=key,
             conversation=conversation_of(prompt),
-            token_ids=_encode(prompt, tokenizer, path),
+            token_ids=_encode(prompt, tokenizer, where),
             max_tokens=prompt.max_tokens or default_max_tokens,
         )
-        for key, prompt in list(different.items())[:limit]
+        for key, (where, prompt) in list(different.items())[:limit]
     ]
     fitting = tuple(
         p for p in encoded if len(p.token_ids) + p.max_tokens + num_after_end <= max_positions
@@ -122,7 +123,7 @@ def read_prompts(
         )
     return PromptSet(
         prompts=fitting,
-        sha256=hashlib.sha256(content).hexdigest(),
+        sha256=digest,
         num_repeated=len(found) - len(different),
         num_too_long=len(encoded) - len(fitting),
     )
@@ -134,12 +135,12 @@ def digest_of(prompts: Sequence[EncodedPrompt]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _encode(prompt: Prompt, tokenizer: PromptTokenizer, path: Path) -> tuple[int, ...]:
+def _encode(prompt: Prompt, tokenizer: PromptTokenizer, where: str) -> tuple[int, ...]:
     if prompt.messages is None:
         ids = tokenizer(prompt.text or "")["input_ids"]
     elif not tokenizer.chat_template:
         raise DraftError(
-            f"{path} has prompts with messages, and the target has no chat template; add "
+            f"{where} has messages, and the target has no chat template; add "
             "chat_template.jinja to its folder, or give `prompt` texts"
         )
     else:
@@ -148,9 +149,7 @@ def _encode(prompt: Prompt, tokenizer: PromptTokenizer, path: Path) -> tuple[int
                 list(prompt.messages), add_generation_prompt=True, return_dict=False
             )
         except (TemplateError, KeyError, TypeError, ValueError) as error:
-            raise DraftError(
-                f"the target's chat template refuses a prompt of {path}: {error}"
-            ) from error
+            raise DraftError(f"the target's chat template refuses {where}: {error}") from error
     if not ids:
-        raise DraftError(f"{path} has a prompt without tokens; every prompt needs a text")
+        raise DraftError(f"{where} has a prompt without tokens; every prompt needs a text")
     return tuple(int(token) for token in ids)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from paceline.draft.values import Answer
+from paceline.draft.values import Answer, DraftError
 from paceline.quality.acceptance import compare_acceptance
 from paceline.quality.baseline import Baseline
 from paceline.quality.decisions import (
@@ -42,6 +42,8 @@ class CandidateReport:
     fidelity: Fidelity | None
     outcomes: OutcomeFigures | None
     acceptance: tuple[AcceptanceChange, ...]
+    acceptance_lacking: str
+    """Why the change of acceptance is not known although it was asked for; "" otherwise."""
     decision: Decision
 
 
@@ -51,7 +53,7 @@ def check_candidate(baseline: Baseline, folder: Path) -> CandidateReport:
     fidelity: Fidelity | None = None
     outcomes: OutcomeFigures | None = None
     acceptance: tuple[AcceptanceChange, ...] = ()
-    not_computed = ""
+    acceptance_lacking = not_computed = ""
     try:
         form, faults = _check_folder(baseline, folder)
         if not faults:
@@ -59,7 +61,7 @@ def check_candidate(baseline: Baseline, folder: Path) -> CandidateReport:
             fidelity, faults = candidate.fidelity()
             if fidelity is not None and not (fidelity.faults and baseline.options.ends_at_fault):
                 outcomes = candidate.outcomes()
-                acceptance = candidate.acceptance()
+                acceptance, acceptance_lacking = candidate.acceptance()
     except NotComputed as error:
         form = Format(stored_name(folder), None, None, frozenset())
         faults, not_computed = (), str(error)
@@ -70,6 +72,7 @@ def check_candidate(baseline: Baseline, folder: Path) -> CandidateReport:
         fidelity=fidelity,
         outcomes=outcomes,
         acceptance=acceptance,
+        acceptance_lacking=acceptance_lacking,
         decision=decide(faults, fidelity, outcomes, not_computed),
     )
 
@@ -149,13 +152,20 @@ class _Candidate:
         }
         return judge_outcomes(pair_outcomes(before, after), self._baseline.options.limits)
 
-    def acceptance(self) -> tuple[AcceptanceChange, ...]:
-        """The change of acceptance under each sampling; empty without a draft."""
+    def acceptance(self) -> tuple[tuple[AcceptanceChange, ...], str]:
+        """The change of acceptance under each sampling, or why it is not known.
+
+        Both are empty without a draft.
+        """
         options = self._baseline.options
         if options.draft is None:
-            return ()
+            return (), ""
         counts = self._baseline.count_drafts(self._model, self._answers)
-        return tuple(compare_acceptance(self._baseline.counts, counts, options.samplings))
+        try:
+            changes = compare_acceptance(self._baseline.counts, counts, options.samplings)
+        except DraftError as error:  # a candidate whose answers end at once is still rejected
+            return (), str(error)
+        return tuple(changes), ""
 
     @cached_property
     def _answers(self) -> Sequence[Answer]:

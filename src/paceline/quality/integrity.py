@@ -17,6 +17,9 @@ from paceline.compatibility.number_formats import judge_format
 from paceline.quantize.provenance import FILE
 from paceline.quantize.source_model import checksums
 
+_OF_A_DRAFT = "paceline draft"
+"""`kind` in the provenance that `paceline draft train` writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -38,20 +41,27 @@ def find_refusals(name: str, target: Target) -> tuple[str, ...]:
 
 
 def find_changed_files(folder: Path, on_bytes: Callable[[int], None]) -> tuple[str, ...]:
-    """Files that differ from the folder's provenance, as one fault; empty without provenance."""
+    """Weights that differ from the folder's provenance, as one fault; empty without provenance.
+
+    The provenance of a trained draft records none.
+    """
     try:
         document = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        recorded = document["output"]["files"]
+        if document.get("kind") == _OF_A_DRAFT:
+            return ()
+        recorded = {
+            name: entry["sha256"]
+            for name, entry in document["output"]["files"].items()
+            if name.endswith(".safetensors")
+        }
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return (f"its {FILE} cannot be read: {error}",)
     paths = [folder / name for name in recorded]
     missing = [path.name for path in paths if not path.is_file()]
     found = checksums([path for path in paths if path.is_file()], on_bytes)
-    changed = missing + [
-        name for name, entry in found.items() if entry["sha256"] != recorded[name].get("sha256")
-    ]
+    changed = missing + [name for name, entry in found.items() if entry["sha256"] != recorded[name]]
     if not changed:
         return ()
     return (

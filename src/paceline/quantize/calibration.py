@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from paceline.quantize.errors import WrongUsage
 from paceline.workloads import (
     Prompt,
     WorkloadError,
-    load_prompt_file,
+    digest_of_file,
+    load_placed_prompts,
     load_workload,
     shuffle_prompts,
 )
@@ -70,11 +70,16 @@ def load_calibration(
     Raises WrongUsage that names the line of a bad prompt, or the samples that are too short.
     """
     try:
-        prompts = load_workload(BUILT_IN).prompts(seed) if file is None else load_prompt_file(file)
+        digest = None if file is None else digest_of_file(file)
+        placed = _built_in(seed) if file is None else load_placed_prompts(file)
     except WorkloadError as error:
         raise WrongUsage(f"--calibration: {error}") from None
+    prompts = [prompt for _, prompt in placed]
+    places = {id(prompt): where for where, prompt in placed}
     chosen = shuffle_prompts(prompts, seed)[:max_samples]
-    samples = tuple(tuple(tokenize(prompt, tokenizer)[:max_tokens]) for prompt in chosen)
+    samples = tuple(
+        tuple(tokenize(prompt, tokenizer, places[id(prompt)])[:max_tokens]) for prompt in chosen
+    )
     long_enough = tuple(sample for sample in samples if len(sample) >= MIN_TOKENS)
     if not long_enough:
         raise WrongUsage(
@@ -84,18 +89,22 @@ def load_calibration(
     return Calibration(
         samples=long_enough,
         origin=BUILT_IN if file is None else str(file),
-        sha256=None if file is None else hashlib.sha256(file.read_bytes()).hexdigest(),
+        sha256=digest,
         num_prompts=len(prompts),
         max_tokens=max_tokens,
         seed=seed,
     )
 
 
-def tokenize(prompt: Prompt, tokenizer: ChatTokenizer) -> list[int]:
+def _built_in(seed: int) -> list[tuple[str, Prompt]]:
+    return [(BUILT_IN, prompt) for prompt in load_workload(BUILT_IN).prompts(seed)]
+
+
+def tokenize(prompt: Prompt, tokenizer: ChatTokenizer, where: str) -> list[int]:
     """Return the token ids of a prompt: a chat through the template, a text as it is.
 
     A chat that ends with an answer is rendered as it is; any other asks for one. Raises
-    WrongUsage if the template refuses it.
+    WrongUsage that names `where` if the template refuses it.
     """
     if prompt.messages is None:
         return tokenizer.encode(prompt.text or "")
@@ -108,7 +117,7 @@ def tokenize(prompt: Prompt, tokenizer: ChatTokenizer) -> list[int]:
         )
     except Exception as error:
         raise WrongUsage(
-            f"--calibration: the chat template of the model refuses the messages with the roles "
-            f"{', '.join(str(message.get('role')) for message in messages)}: {error}"
+            f"--calibration: {where}: the chat template of the model refuses the messages with the "
+            f"roles {', '.join(str(message.get('role')) for message in messages)}: {error}"
         ) from error
     return tokenizer.encode(str(text), add_special_tokens=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from paceline.quantize.job import Job
 
@@ -43,14 +44,22 @@ def find_cautions(job: Job, texts: Iterable[str]) -> list[str]:
 
 
 def _why_exact(job: Job, texts: list[str]) -> str:
-    if _EXACT_NAME.search(job.source.folder.resolve().name):
-        return f"the model is called {job.source.folder.resolve().name}"
+    name = _name_of(job.source.folder.resolve())
+    if _EXACT_NAME.search(name):
+        return f"the model is called {name}"
     if not texts:
         return ""
     fraction = sum(bool(_EXACT_TEXT.search(text)) for text in texts) / len(texts)
     if fraction < _EXACT_FRACTION:
         return ""
     return f"{fraction:.0%} of the calibration prompts look like code or mathematics"
+
+
+def _name_of(folder: Path) -> str:
+    """Return the folder's name; in the cache of Hugging Face, where that is a hash, the model's."""
+    if folder.parent.name != "snapshots":
+        return folder.name
+    return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
 
 
 def _params(number: int) -> str:

@@ -19,6 +19,8 @@ from paceline.quantize.schemes import SCHEMES
 
 _BUNDLED = "bundled"
 _EXIT_INTERRUPTED = 130
+_MAX_SEED = 2**63 - 1
+"""torch takes no larger ones."""
 _EXAMPLES = """\b
 Examples:
   paceline quantize ./my-model --scheme w8a8 --out ./my-model-int8
@@ -33,7 +35,8 @@ Examples:
       Serve the result; so does `vllm serve ./my-model-int8`, without Paceline
 
 A line of FILE.jsonl is {"messages": [{"role": "user", "content": "..."}]} or {"prompt": "..."}.
-An interrupted run continues where it was when the same command is given again.
+An interrupted run continues where it was when the same command is given again; with --backend
+llm-compressor it begins anew.
 """
 _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEMES.values())
 
@@ -78,7 +81,10 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
     help="Paceline's own methods, or llm-compressor in an environment of its own, which is created "
     "first.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws the samples.")
+@click.option(
+    "--seed", type=click.IntRange(0, _MAX_SEED), default=0, show_default=True, metavar="N",
+    help="Draws the samples.",
+)  # fmt: skip
 def quantize(
     model: str,
     scheme: str,
@@ -137,7 +143,8 @@ def quantize(
     except QuantizeError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        click.echo("paceline: interrupted; the same command continues where it was", err=True)
+        then = "continues where it was" if backend == "own" else "begins anew"
+        click.echo(f"paceline: interrupted; the same command {then}", err=True)
         sys.exit(_EXIT_INTERRUPTED)
     sizes = [sum(entry["bytes"] for entry in document[part]["files"].values()
                  if "bytes" in entry) for part in ("source", "output")]  # fmt: skip

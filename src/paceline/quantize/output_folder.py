@@ -32,11 +32,16 @@ class OutputFolder:
         self.continues = continues
         """Whether an earlier run with the same inputs left files here."""
 
+    def files(self) -> list[Path]:
+        """Return the files that were written, by name."""
+        return [path for path in sorted(self.path.iterdir())
+                if path.is_file() and path.name != _KEY]  # fmt: skip
+
     def finish(self) -> None:
         """Rename to the final name. Everything must be written."""
-        (self.path / _KEY).unlink()
         with contextlib.suppress(FileNotFoundError):
             self.final.rmdir()  # an empty folder, which `open_output` allows
+        (self.path / _KEY).unlink()  # after all that may fail: a run without it begins anew
         self.path.rename(self.final)
 
 
@@ -45,10 +50,10 @@ def open_output(final: Path, inputs: Mapping[str, Any]) -> Iterator[OutputFolder
     """Open the unfinished folder for `final`, locked against a second run.
 
     `inputs` identify the run; files of a run with others are removed. Raises WrongUsage if
-    `final` exists and is not empty, QuantizeError if another run writes it.
+    `final` is in use (`check_free`), QuantizeError if another run writes it.
     """
     check_free(final)
-    partial = final.parent / f".{final.name}.partial"
+    partial = partial_of(final)
     lock = final.parent / f".{final.name}.lock"
     final.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
@@ -63,9 +68,21 @@ def open_output(final: Path, inputs: Mapping[str, Any]) -> Iterator[OutputFolder
                 lock.unlink()
 
 
+def partial_of(final: Path) -> Path:
+    """Return the hidden sibling in which the work for `final` is done."""
+    return final.parent / f".{final.name}.partial"
+
+
 def check_free(final: Path) -> None:
-    """Raise WrongUsage if `final` exists, except as an empty folder."""
+    """Raise WrongUsage if `final` exists, except as an empty folder that can be replaced."""
+    if final.is_symlink():
+        raise WrongUsage(f"--out is {final}, a symbolic link; name the folder that it leads to")
     if final.is_dir() and not any(final.iterdir()):
+        if final.samefile(Path.cwd()) or final.is_mount():
+            raise WrongUsage(
+                f"--out is {final}, the current folder or a mount point, which cannot be replaced; "
+                f"name a folder in it, such as {final / 'model'}"
+            )
         return
     if final.exists():
         raise WrongUsage(f"--out is {final}, which exists; choose a new folder, or remove it")

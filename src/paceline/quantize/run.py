@@ -17,7 +17,7 @@ from paceline.quantize.calibration import Calibration, load_calibration
 from paceline.quantize.cautions import find_cautions
 from paceline.quantize.errors import QuantizeError, WrongUsage
 from paceline.quantize.job import Job, Made, OnProgress
-from paceline.quantize.output_folder import OutputFolder, check_free, open_output
+from paceline.quantize.output_folder import OutputFolder, check_free, open_output, partial_of
 from paceline.quantize.own.architecture import check_shapes, why_unsupported
 from paceline.quantize.provenance import render_provenance, write_provenance
 from paceline.quantize.resources import check_resources, estimate_needs
@@ -96,7 +96,7 @@ def run_quantization(
     try:
         with open_output(options.out, inputs) as output:
             made = _write(job, output, options.environment, on_progress)
-            written = checksums(sorted(output.path.glob("model*.safetensors")))
+            written = checksums(output.files())
             document = render_provenance(
                 job,
                 made,
@@ -111,9 +111,10 @@ def run_quantization(
             write_provenance(output.path, document)
             output.finish()
     except (OSError, SafetensorError) as error:
+        then = "continues where it was" if options.environment is None else "begins anew"
         raise QuantizeError(
             f"{options.out} was not completed: {error}. Free space, or choose another disk; the "
-            "same command continues where it was"
+            f"same command {then}"
         ) from error
     return document
 
@@ -180,9 +181,11 @@ def _load_tokenizer(folder: Path) -> Any:
 
 def _check_resources(out: Path, job: Job, machine: Machine) -> None:
     existing = next(path for path in out.absolute().parents if path.is_dir())
+    # What an earlier run left is kept or removed; either way the result needs no more beside it.
+    written = [path.stat().st_size for path in partial_of(out).glob("*") if path.is_file()]
     check_resources(
         estimate_needs(job),
-        free_disk_bytes=shutil.disk_usage(existing).free,
+        free_disk_bytes=shutil.disk_usage(existing).free + sum(written),
         available_memory_bytes=machine.available_memory_bytes,
     )
 

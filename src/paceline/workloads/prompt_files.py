@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +14,29 @@ from paceline.workloads.prompts import Prompt, parse_prompt
 
 def load_prompt_file(path: Path) -> list[Prompt]:
     """The prompts of the file, in its order. WorkloadError names the line of the first bad one."""
-    prompts = [parse_prompt(item, where, "prompts") for where, item in read_json_lines(path)]
-    if not prompts:
+    return [prompt for _, prompt in load_placed_prompts(path)]
+
+
+def load_placed_prompts(path: Path) -> list[tuple[str, Prompt]]:
+    """As `load_prompt_file`, each after its place: the file and the number of its line."""
+    placed = [
+        (where, parse_prompt(item, where, "prompts")) for where, item in read_json_lines(path)
+    ]
+    if not placed:
         raise WorkloadError(f"{path} holds no prompt; write one JSON object per line")
-    return prompts
+    return placed
+
+
+def digest_of_file(path: Path) -> str:
+    """The SHA-256 of a file that is read again; WorkloadError for a pipe, which is read once."""
+    if path.exists() and not path.is_file():
+        raise WorkloadError(
+            f"{path} is no regular file, and is read more than once; write the prompts to a file"
+        )
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise WorkloadError(f"cannot read {path}: {error}") from error
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, object]]:

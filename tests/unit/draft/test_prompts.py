@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,16 @@ def test_an_empty_file_is_refused(pair: TinyPair, tmp_path: Path) -> None:
         read(path, pair)
 
 
+def test_a_pipe_is_refused(pair: TinyPair) -> None:
+    """The provenance would have the hash of nothing, and --resume could not compare it."""
+    reader, writer = os.pipe()
+    os.write(writer, b'{"prompt": "a good line of text"}\n')
+    os.close(writer)
+    with pytest.raises(DraftError, match="is no regular file"):
+        read(Path(f"/dev/fd/{reader}"), pair)
+    os.close(reader)
+
+
 def test_a_prompt_without_tokens_is_refused(pair: TinyPair, tmp_path: Path) -> None:
     with pytest.raises(DraftError, match="a prompt without tokens"):
         read(write(tmp_path / "p.jsonl", {"prompt": ""}), pair)
@@ -138,6 +149,7 @@ def test_messages_need_a_chat_template(pair: TinyPair, tmp_path: Path) -> None:
 def test_a_template_that_refuses_a_prompt_is_named(pair: TinyPair, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(pair.target)
     tokenizer.chat_template = "{{ raise_exception('only one system message') }}"
-    path = write(tmp_path / "p.jsonl", {"messages": [{"role": "user", "content": "w0"}]})
-    with pytest.raises(DraftError, match="only one system message"):
+    chat = {"messages": [{"role": "user", "content": "w0"}]}
+    path = write(tmp_path / "p.jsonl", {"prompt": "w1"}, chat)
+    with pytest.raises(DraftError, match=r"refuses .*p\.jsonl, line 2: only one system message"):
         read_prompts(path, tokenizer, default_max_tokens=5, max_positions=96, num_after_end=2)

@@ -250,6 +250,25 @@ def test_acceptance_is_measured_with_each_target(tiny: Path, w8a8: Path, prompts
     assert "no part of the verdict" in result.stdout
 
 
+def test_a_verdict_does_not_depend_on_acceptance(tiny: Path, prompts: Path, tmp_path: Path) -> None:
+    """A faulty candidate ends each answer at once, so that nothing is drafted for it."""
+    faulty = tmp_path / "faulty"
+    shutil.copytree(tiny, faulty)
+    tensors = load_file(faulty / "model.safetensors")
+    embedded = tensors["model.embed_tokens.weight"]  # of the output, too
+    embedded[:, 0] = 5.0
+    embedded[2, 0] = 10.0  # the token that ends an answer
+    save_file(tensors, faulty / "model.safetensors", metadata={"format": "pt"})
+    report = tmp_path / "report.json"
+    result = run(tiny, faulty, "--prompts", prompts, "--draft", tiny, "--json", report)
+    assert result.exit_code == 1, result.output
+    assert "rejected (tier 2)" in result.stdout
+    assert "acceptance was not compared: 0 prompts of different conversations" in result.stdout
+    [found] = json.loads(report.read_text())["candidates"]
+    assert found["acceptance"] == []
+    assert "at least 5 are needed" in found["acceptance_lacking"]
+
+
 def test_a_quantized_baseline_and_a_missing_model_are_not_compared(
     tiny: Path, w8a8: Path, prompts: Path, tmp_path: Path
 ) -> None:

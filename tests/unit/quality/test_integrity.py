@@ -9,6 +9,7 @@ import pytest
 
 from paceline.quality.integrity import Target, find_changed_files, find_refusals
 from paceline.quality.prompts import find_other_tokens, read_prompt_file
+from paceline.quantize.provenance import FILE
 
 HERE = Target("cpu-avx512-vnni", "0.32", "auto")
 READING = {"max_tokens": 8, "num_after_end": 0, "limit": None}
@@ -38,6 +39,32 @@ def test_a_changed_weight_is_found_by_the_provenance(w8a8: Path, tmp_path: Path)
     shard.write_bytes(data)
     [fault] = find_changed_files(folder, lambda _: None)
     assert shard.name in fault
+
+
+def test_only_weights_are_compared_with_the_provenance(w8a8: Path, tmp_path: Path) -> None:
+    """Other files are compared by what they do: a changed comment in a template is no fault."""
+    folder = tmp_path / "edited"
+    shutil.copytree(w8a8, folder)
+    (folder / "chat_template.jinja").write_text("{# edited #}")
+    (folder / "tokenizer_config.json").unlink()
+    assert find_changed_files(folder, lambda _: None) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "num_faults"),
+    [
+        ('{"kind": "paceline draft", "promoted": true}', 0),
+        ('{"output": {"files": {"model.safetensors": 1}}}', 1),
+        ('{"output": {"files": []}}', 1),
+        ("[]", 1),
+        ("{", 1),
+    ],
+)
+def test_a_provenance_without_checksums_is_a_fault_unless_it_is_that_of_a_draft(
+    tmp_path: Path, text: str, num_faults: int
+) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert len(find_changed_files(tmp_path, lambda _: None)) == num_faults
 
 
 def test_a_folder_without_provenance_has_nothing_to_differ_from(tiny: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_the_provenance_has_the_hash_and_no_text(tmp_path: Path) -> None:
         ("{not json", "line 2 is not JSON"),
         ('{"message": []}', "line 2"),
         ('{"messages": []}', "non-empty list"),
-        ('{"messages": [{"role": "tool", "content": "x"}]}', "roles tool: no tools"),
+        ('{"messages": [{"role": "tool", "content": "x"}]}', "line 2: .* roles tool: no tools"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
@@ -97,6 +98,16 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
 def test_prompts_that_are_all_too_short_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="none of 2 samples has 8 tokens"):
         load(write(tmp_path / "p.jsonl", {"prompt": "a"}, {"prompt": "b"}))
+
+
+def test_a_pipe_is_refused() -> None:
+    """The provenance would have the hash of nothing: a pipe is empty when it is read again."""
+    reader, writer = os.pipe()
+    os.write(writer, b'{"prompt": "a good line of text"}\n')
+    os.close(writer)
+    with pytest.raises(WrongUsage, match="is no regular file"):
+        load(Path(f"/dev/fd/{reader}"))
+    os.close(reader)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

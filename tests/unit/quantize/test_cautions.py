@@ -34,6 +34,11 @@ def test_models_and_prompts_for_code_and_mathematics_have_one() -> None:
     assert "4 bits" in by_text
 
 
+def test_a_model_in_the_cache_of_hugging_face_is_known_by_its_name() -> None:
+    [caution] = find_cautions(job("hub/models--Qwen--Some-Coder/snapshots/0a1b", 32 * 10**9), [])
+    assert "is called Qwen/Some-Coder" in caution
+
+
 def test_built_in_prompts_are_no_substitute_for_own_ones() -> None:
     built_in = Calibration(((1,),), "mixed", None, 1, 1, 0)
     [caution] = find_cautions(job("chat-70b", 70 * 10**9, built_in), ["Hello."])

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from safetensors import SafetensorError
 
 from paceline.engine.launch import hardware
+from paceline.quantize import run
 from paceline.quantize.command import quantize
 from paceline.quantize.own import backend
 
@@ -101,3 +102,29 @@ def test_a_disk_that_fills_ends_in_one_sentence(
     assert (result.exit_code, "space" in result.stderr) == (1, True)
     assert "the same command continues" in result.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("backend_name", "then"), [("own", "continues where it was"), ("llm-compressor", "begins anew")]
+)
+def test_an_interruption_says_what_the_same_command_does(
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend_name: str,
+    then: str,
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "run_quantization", interrupt)
+    options = ("--scheme", "w8a8", "--out", str(tmp_path / "out"), "--backend", backend_name)
+    result = CliRunner().invoke(quantize, [str(tiny), *options])
+    assert result.exit_code == 130
+    assert f"the same command {then}" in result.stderr
+
+
+def test_a_seed_that_torch_does_not_take_is_wrong_usage(tiny: Path, tmp_path: Path) -> None:
+    options = ("--scheme", "awq", "--out", str(tmp_path / "out"), "--seed", str(2**63))
+    result = CliRunner().invoke(quantize, [str(tiny), *options])
+    assert (result.exit_code, "9223372036854775807" in result.stderr) == (2, True)

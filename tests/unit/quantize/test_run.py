@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from paceline.compatibility.stored_formats import stored_format
 from paceline.quantize.errors import QuantizeError, WrongUsage
+from paceline.quantize.resources import Needs
 from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
 from paceline.quantize.schemes import SCHEMES
 from unit.quantize.tiny import make_tiny
@@ -68,7 +71,10 @@ def test_every_scheme_writes_a_complete_folder(
     assert (document["quantization"]["calibration"] is not None) == needs
     assert document["made_by"]["backend"] == "own"
     assert document["cautions"][0] == "from the gate"
-    assert set(document["output"]["files"]) == set(files)
+    recorded = document["output"]["files"]
+    assert set(recorded) == {path.name for path in out.iterdir()} - {"paceline-provenance.json"}
+    for name, entry in recorded.items():
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == entry["sha256"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -93,6 +99,28 @@ def test_an_interrupted_run_continues_and_writes_the_same(
     for path in whole.glob("*.safetensors"):
         assert (resumed / path.name).read_bytes() == path.read_bytes()
     assert (resumed / first.name).stat().st_mtime_ns == written_ns
+
+
+def test_a_continued_run_needs_disk_for_what_is_missing_only(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk had room for the whole result, and a first run filled a part of it."""
+    whole = sum(path.stat().st_size for path in tiny.iterdir())
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == "quantizing layers" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(options(tiny, tmp_path / "out", "w8a8"), on_progress=stop)
+    partial = tmp_path / ".out.partial"
+    left = whole - sum(path.stat().st_size for path in partial.iterdir())
+    needed = Needs(disk_bytes=whole, memory_bytes=0)
+    monkeypatch.setattr("paceline.quantize.run.estimate_needs", lambda _: needed)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+    run(options(tiny, tmp_path / "out", "w8a8"))
+    with pytest.raises(QuantizeError, match="on the disk of --out"):
+        run(options(tiny, tmp_path / "other", "w8a8"))
 
 
 def test_calibration_decides_what_is_stored(tiny: Path, prompts: Path, tmp_path: Path) -> None:
@@ -141,6 +169,35 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
     (model / "config.json").write_text(json.dumps(config))
     with pytest.raises(QuantizeError, match="SomethingForCausalLM"):
         run(options(model, tmp_path / "out", "w8a8"))
+
+
+def test_a_model_that_lacks_layers_is_refused(tiny: Path, tmp_path: Path) -> None:
+    """Its folder lacks the last layer, or names all of them otherwise."""
+    tensors = load_file(tiny / "model.safetensors")
+    short = {name: tensor for name, tensor in tensors.items() if "layers.1." not in name}
+    renamed = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    for number, kept in ((1, short), (0, renamed)):
+        model = tmp_path / f"model{number}"
+        shutil.copytree(tiny, model)
+        save_file(kept, model / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(QuantizeError, match=f"layer {number} has no mlp.down_proj.weight"):
+            run(options(model, tmp_path / "out", "w8a8"))
+
+
+@pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.embed_tokens.weight"])
+@pytest.mark.parametrize("scheme", ["w8a8", "gptq"])
+def test_weights_that_are_no_numbers_are_refused(
+    tiny: Path, prompts: Path, tmp_path: Path, scheme: str, name: str
+) -> None:
+    """NaN would be rounded to an integer, and nothing would show it any more."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    tensors = load_file(model / "model.safetensors")
+    tensors[name][-1, 5] = torch.nan
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    calibration = prompts if SCHEMES[scheme].needs_calibration else None
+    with pytest.raises(QuantizeError, match=f"{name} of the source has values that are no finite"):
+        run(options(model, tmp_path / "out", scheme, calibration, num_samples=1))
 
 
 def test_a_machine_without_memory_is_refused_before_anything_is_written(

@@ -23,6 +23,8 @@ MAX_BATCH_TOKENS = 16_384
 """Chosen: bounds the KV cache of a batch, prompts and answers together."""
 _SEED_STRIDE = 1_000_003
 """Between the seeds of two trainings; a prime above any number of batches."""
+_NUM_SEEDS = 2**63
+"""torch refuses larger ones, and a time as --seed would give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def collect_answers(
             batch.sampling,
             stop_ids=request.stop_ids,
             num_after_end=request.num_after_end,
-            seed=request.seed * _SEED_STRIDE + number,
+            seed=(request.seed * _SEED_STRIDE + number) % _NUM_SEEDS,
             stop=stop,
         )
         file.append(number, answers)

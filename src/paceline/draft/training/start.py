@@ -67,7 +67,10 @@ def shrink_weights(weights: Mapping[str, Any], num_target: int, num_layers: int)
 
 
 def cut_from_target(target: Any, num_layers: int) -> Any:
-    """A draft with `num_layers` layers of the target, in float32 on the target's device."""
+    """A draft with `num_layers` layers of the target, in float32 on the target's device.
+
+    It is in evaluation mode, as a model that is loaded: acceptance is measured without dropout.
+    """
     from transformers import AutoModelForCausalLM
 
     config = shrink_config(target.config, num_layers)
@@ -80,4 +83,4 @@ def cut_from_target(target: Any, num_layers: int) -> Any:
             f"the layers of {type(target).__name__} cannot be copied into a smaller model; give "
             "an existing draft with --draft"
         ) from error
-    return draft.to(target.device)
+    return draft.to(target.device).eval()

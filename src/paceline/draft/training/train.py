@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from paceline.bench.results.bootstrap import MIN_UNITS
 from paceline.draft.acceptance import (
     PromptCounts,
     counts_under,
@@ -220,6 +221,7 @@ def _train_weights(
     stop: StopRequest,
 ) -> TrainingState:
     """Distil and write the draft's folder."""
+    _require_measurable(options.samplings, prepared.held_out, answers)
     keys = {prompt.key for prompt in prepared.trained}
     examples = trainable([answer for answer in answers if answer.key in keys])
     if not examples:
@@ -234,6 +236,22 @@ def _train_weights(
     )
     write_draft(student, prepared.target, options.out / "draft", render_unmeasured())
     return state
+
+
+def _require_measurable(
+    samplings: Sequence[Sampling], held_out: Sequence[EncodedPrompt], answers: Sequence[Answer]
+) -> None:
+    """Raise DraftError, before the training, if the comparison after it could not be made."""
+    keys = {prompt.key for prompt in held_out}
+    usable = [answer for answer in trainable(answers) if answer.key in keys]
+    for sampling in samplings:
+        found = {answer.conversation for answer in usable if answer.sampling == sampling}
+        if len(found) < MIN_UNITS:
+            raise DraftError(
+                f"the answers ({sampling.label}) of only {len(found)} held-out conversations have "
+                f"two or more tokens, and at least {MIN_UNITS} are needed to measure the gain; "
+                "give other prompts, or raise their max_tokens"
+            )
 
 
 def _start(options: TrainOptions, prepared: _Prepared) -> Any:

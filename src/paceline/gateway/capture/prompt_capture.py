@@ -150,10 +150,11 @@ class PromptCapture:
                 return CaptureResult.NOT_TEXT
             if self._redact is not None:
                 captured = redacted(captured, self._redact)
-            if captured is None:
+            # A prompt without text would make the file useless: no command could read it.
+            if captured is None or (self._redact is not None and captured.prompt == ""):
                 return CaptureResult.REDACTED
             line = encode_line(captured)
-        except Exception as error:  # noqa: BLE001 - the hook may raise anything
+        except BaseException as error:  # noqa: BLE001 - a hook may raise CancelledError, too
             # The error's text may quote a prompt.
             logger.error("capture: redaction failed: %s", type(error).__name__)
             return CaptureResult.REDACTION_FAILED
@@ -191,10 +192,10 @@ def load_redaction(name: str) -> Redact:
         found: Any = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module may raise anything
         raise CaptureUnusable(
             f"capture.redact is {name}, which cannot be imported: {error}"
-        ) from None
+        ) from error
     if not callable(found):
         raise CaptureUnusable(f"capture.redact is {name}, which is not a function")
     redact: Redact = found

@@ -116,14 +116,14 @@ class CaptureFolder:
         """Delete what is too old or too much. Raises OSError."""
         self.delete(segments_to_delete(self.segments(), bounds, now_s))
 
-    def open_segment(self, now_s: float) -> int:
-        """Create a segment, accessible to this user only; its descriptor. Raises OSError."""
+    def open_segment(self, now_s: float) -> tuple[Path, int]:
+        """Create a segment, accessible to this user only, with its descriptor. Raises OSError."""
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         milliseconds = int(now_s * 1e3)
         while True:
-            name = f"prompts-{milliseconds}-{os.getpid()}.jsonl"
+            path = self.path / f"prompts-{milliseconds}-{os.getpid()}.jsonl"
             try:
-                return os.open(self.path / name, flags, 0o600)
+                return path, os.open(path, flags, 0o600)
             except FileExistsError:
                 milliseconds += 1
 
@@ -134,6 +134,7 @@ class SegmentWriter:
     def __init__(self, folder: CaptureFolder, bounds: CaptureBounds) -> None:
         self._folder = folder
         self._bounds = bounds
+        self._path = folder.path
         self._descriptor: int | None = None
         self._begun_s = 0.0
         self._num_bytes = 0
@@ -146,7 +147,7 @@ class SegmentWriter:
         if self._descriptor is None or not self._may_continue(len(line), now_s):
             self.close()
             self._folder.keep_within(self._bounds, now_s)
-            self._descriptor = self._folder.open_segment(now_s)
+            self._path, self._descriptor = self._folder.open_segment(now_s)
             self._begun_s, self._num_bytes = now_s, 0
         left = memoryview(line)
         try:
@@ -165,8 +166,14 @@ class SegmentWriter:
         self._folder.keep_within(self._bounds, now_s)
 
     def close(self) -> None:
-        """End the segment. Idempotent."""
+        """End the segment. Idempotent.
+
+        One without a line is deleted: on a full disk, every failed request would leave a file.
+        """
         if self._descriptor is not None:
+            if not self._num_bytes:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = None
 

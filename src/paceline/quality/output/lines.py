@@ -34,6 +34,8 @@ def render_lines(reports: Sequence[CandidateReport], num_prompts: int) -> Iterat
                 f"  acceptance, {change.sampling}: {change.baseline:.3f} -> {change.candidate:.3f} "
                 f"({change.low:+.3f} to {change.high:+.3f}); no part of the verdict"
             )
+        if report.acceptance_lacking:
+            yield f"  acceptance was not compared: {report.acceptance_lacking}"
     yield ""
     yield f"Errors: {ERRORS}."
 

@@ -42,7 +42,8 @@ def why_unsupported(source: SourceModel, scheme: Scheme) -> str:
             f"{', '.join(_KNOWN)}"
         )
     expected = {f"{name}.weight" for name in LINEARS}
-    for layer in range(source.num_layers):
+    # Tensors that are named otherwise, or not in the index, would be missing in the result.
+    for layer in range(max(source.num_layers, int(source.config.get("num_hidden_layers") or 0))):
         missing = sorted(
             name for name in expected if f"model.layers.{layer}.{name}" not in source.tensors
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,8 @@ _MakeLayer = Callable[[int, Path], dict[str, torch.Tensor]]
 def quantize_own(job: Job, output: OutputFolder, on_progress: OnProgress) -> Made:
     """Write all weights and their index. Layers that an earlier run has written are kept.
 
-    Raises QuantizeError if the model cannot be run for calibration.
+    Raises QuantizeError if the model cannot be run for calibration, or has weights that are no
+    numbers.
     """
     num_layers = job.source.num_layers
     make_layer: _MakeLayer = (
@@ -62,7 +63,9 @@ def quantize_own(job: Job, output: OutputFolder, on_progress: OnProgress) -> Mad
             prefix = f"model.layers.{index}."
             write_shard(path, {prefix + name: tensor for name, tensor in tensors.items()})
     on_progress("quantizing layers", num_layers, num_layers)
-    write_shard(output.path / shard_name(num_layers, num_layers), read_rest(job.source))
+    rest = read_rest(job.source)
+    _refuse_non_finite(rest)
+    write_shard(output.path / shard_name(num_layers, num_layers), rest)
     write_index(output.path)
     return Made(
         backend="own",
@@ -83,11 +86,22 @@ def own_quantization_config(job: Job) -> dict[str, Any]:
     return quantization_config(job.scheme, job.group_size)
 
 
+def _refuse_non_finite(tensors: Mapping[str, torch.Tensor], prefix: str = "") -> None:
+    """Raise QuantizeError for NaN and infinity: they would be rounded to some number."""
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise QuantizeError(
+                f"{prefix}{name} of the source has values that are no finite numbers; download or "
+                "export the model again"
+            )
+
+
 def _rounded_layer(job: Job, index: int, path: Path) -> dict[str, torch.Tensor]:
     """Round a layer to the nearest grid points; nothing if its file exists."""
     if path.exists():
         return {}
     tensors = read_layer(job.source, index)
+    _refuse_non_finite(tensors, f"model.layers.{index}.")
     matrices = {name: tensors.pop(f"{name}.weight") for name in LINEARS}
     return tensors | compress_layer(matrices, job.scheme, job.group_size, job.source.dtype)
 
@@ -113,6 +127,7 @@ class _Calibrated:
         if path.exists():
             stored = read_shard(path, prefix)
         else:
+            _refuse_non_finite(layer.state_dict(), prefix)
             scales = None
             if self._job.scheme.name == "awq":
                 self._awq(index)

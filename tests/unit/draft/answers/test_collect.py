@@ -61,6 +61,14 @@ def test_complete_answers_are_read_without_the_target(target: Any, tmp_path: Pat
     assert run(path, fail) == first
 
 
+def test_a_time_as_seed_gives_answers(target: Any, tmp_path: Path) -> None:
+    request = replace(REQUEST, seed=20_261_128_093_000)
+    with draft_progress() as progress:
+        file = open_file(tmp_path / "answers.jsonl", request)
+        answers = collect_answers(request, file, lambda: target, progress, StopRequest())
+    assert len(answers) == 14
+
+
 class _StopAfter(StopRequest):
     """Stops after a number of checks, one of which precedes every token."""
 

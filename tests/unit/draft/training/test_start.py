@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoConfig, LlamaConfig
+from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig
 
 from paceline.draft.models import load_model
 from paceline.draft.training.start import (
@@ -63,3 +63,13 @@ def test_the_cut_model_computes_with_the_first_layer_of_the_target(pair: TinyPai
         del target.model.layers[1]
         target.config.num_hidden_layers = 1
         assert torch.allclose(draft(ids).logits, target(ids).logits, atol=1e-6)
+
+
+def test_the_cut_model_has_no_dropout() -> None:
+    """GPT-2 drops out a tenth while it trains: its acceptance would be too low."""
+    target = GPT2LMHeadModel(
+        GPT2Config(vocab_size=8, n_embd=8, n_layer=3, n_head=2, bos_token_id=1, eos_token_id=1)
+    )
+    draft = cut_from_target(target.eval(), 2)
+    tokens = torch.arange(8)[None]
+    assert draft(tokens).logits.equal(draft(tokens).logits)

@@ -15,8 +15,12 @@ import torch
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
+from paceline.distillation.held_out import is_held_out
 from paceline.draft.models import load_model, load_tokenizer
+from paceline.draft.prompts import HELD_OUT_PER_THOUSAND
 from paceline.draft.training import distil as distil_module
+from paceline.workloads import conversation_of
+from paceline.workloads.prompts import parse_prompt
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import write_model, write_prompts
 
@@ -140,6 +144,30 @@ def test_faults_are_one_sentence_before_anything_is_written(pair: TinyPair, tmp_
     result = invoke(pair, out, "--layers", "2")
     assert (result.exit_code, "fewer than the 2 of the target" in result.output) == (1, True)
     assert not out.exists()
+
+
+def test_answers_that_cannot_be_measured_are_refused_before_the_training(
+    pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the held-out conversations, all but four ask for a single token."""
+    lines = [json.loads(line) for line in pair.prompts.read_text().splitlines()]
+    held_out = [
+        line
+        for line in lines
+        if is_held_out(
+            conversation_of(parse_prompt(line, "here", "prompts")), HELD_OUT_PER_THOUSAND
+        )
+    ]
+    for line in held_out[4:]:
+        line["max_tokens"] = 1
+    short = tmp_path / "short.jsonl"
+    short.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    module = importlib.import_module("paceline.draft.training.train")
+    monkeypatch.setattr(module, "distil", lambda *_, **__: pytest.fail("it was trained"))
+    options = ("--draft", str(pair.draft), "--prompts", str(short), "--temperature", "0")
+    result = invoke(pair, tmp_path / "out", *options)
+    assert result.exit_code == 1, result.output
+    assert "(greedy) of only 4 held-out conversations have two or more tokens" in result.output
 
 
 def test_a_full_disk_is_refused_before_the_folder_is_made(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -144,6 +145,10 @@ def redact_names(text: str) -> str | None:
         return None
     if "broken" in text:
         raise RuntimeError(f"cannot read {text}")
+    if "cancelled" in text:
+        raise asyncio.CancelledError
+    if "blank" in text:
+        return ""
     if "half" in text:
         return "\ud83d"  # half an emoji, which is no text in UTF-8
     return text.replace("Ada", "NAME")
@@ -154,15 +159,18 @@ def test_the_hook_redacts_drops_and_may_fail(
 ) -> None:
     """A failure drops the request, and the log does not quote its text."""
     capture = start(redact=f"{__name__}:redact_names")
-    for prompt in ("Ada asks", "a secret", "broken text", "half", "more"):
+    for prompt in ("Ada asks", "a secret", "blank", "broken text", "half", "cancelled", "more"):
         capture.offer(completion(prompt))
     with caplog.at_level(logging.ERROR):
         capture.close()
     assert [line["prompt"] for line in lines(tmp_path)] == ["NAME asks", "more"]
     written, failed = CaptureResult.WRITTEN, CaptureResult.REDACTION_FAILED
-    assert counted.results == [written, CaptureResult.REDACTED, failed, failed, written]
+    assert counted.results == [
+        written, *[CaptureResult.REDACTED] * 2, *[failed] * 3, written
+    ]  # fmt: skip
     assert caplog.messages == [
-        f"capture: redaction failed: {name}" for name in ("RuntimeError", "UnicodeEncodeError")
+        f"capture: redaction failed: {name}"
+        for name in ("RuntimeError", "UnicodeEncodeError", "CancelledError")
     ]
 
 
@@ -238,3 +246,13 @@ def test_a_hook_that_cannot_be_used_is_named(name: str, message: str) -> None:
     with pytest.raises(CaptureUnusable, match=rf"capture\.redact is {name}.*{message}"):
         load_redaction(name)
     assert load_redaction("json:dumps") is json.dumps
+
+
+@pytest.mark.parametrize("text", ["def redact(:\n", "raise ValueError('no licence')\n"])
+def test_a_module_that_fails_when_it_is_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "failing_privacy.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(CaptureUnusable, match=r"capture\.redact is failing_privacy:redact, which"):
+        load_redaction("failing_privacy:redact")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import stat
 from pathlib import Path
@@ -92,6 +94,28 @@ def test_a_line_that_was_written_in_part_is_cut_off(folder: CaptureFolder) -> No
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     writer.write(b"next\n", 1002.0)
     assert b"".join(one.path.read_bytes() for one in folder.segments()) == b"whole\nnext\n"
+
+
+def test_lines_that_cannot_be_written_leave_no_files(
+    folder: CaptureFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk takes no line, and creates files as before."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer = SegmentWriter(folder, BOUNDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        for number in range(5):
+            with pytest.raises(OSError, match="No space"):
+                writer.write(b"lost\n", 1000.0 + number)
+            writer.close()
+    assert folder.segments() == []
+    writer.write(b"kept\n", 1005.0)
+    writer.close()
+    (left,) = folder.segments()
+    assert left.path.read_bytes() == b"kept\n"
 
 
 def test_a_line_is_deleted_when_it_reaches_the_age(folder: CaptureFolder) -> None:
