@@ -108,6 +108,8 @@ def audit(**options: Any) -> None:
         exit_code = _audit(**options)
     except click.ClickException:
         raise
+    except KeyboardInterrupt:  # while the libraries are imported; click would exit with 1
+        raise AuditNotMade("interrupted before the audit began") from None
     except Exception as error:  # Python's exit code 1 would be a verdict.
         raise AuditNotMade(describe_defect(error)) from error
     sys.exit(exit_code)
@@ -128,6 +130,7 @@ def _audit(
     from paceline.audit.output.lines import render_lines
     from paceline.audit.values import AuditError
     from paceline.audit.verdict import EXIT_CODES
+    from paceline.bench.interruption import sigint_ignored
     from paceline.bench.results.files import write_document
 
     addresses = [read_address("URL", url), read_address("--reference", reference)]
@@ -135,11 +138,12 @@ def _audit(
     config = AuditConfig(**settings)
     try:
         done = _carry_out(addresses, config, model, (api_key, other_key), concurrency)
-        document = render_document(done, _environment())
-        for line in render_lines(document):
-            click.echo(printable_lines(line))
-        if json_file is not None:
-            write_document(Path(json_file), document)
+        with sigint_ignored():
+            document = render_document(done, _environment())
+            for line in render_lines(document):
+                click.echo(printable_lines(line))
+            if json_file is not None:
+                write_document(Path(json_file), document)
     except (AuditError, OSError) as error:
         raise AuditNotMade(str(error)) from error
     return EXIT_CODES[done.decision().verdict]
