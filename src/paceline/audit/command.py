@@ -149,19 +149,19 @@ def _audit(
     return EXIT_CODES[done.decision().verdict]
 
 
-def describe_defect(error: Exception) -> str:
-    """What to do about an exception that no code expects; its traceback is in a file."""
+def describe_defect(error: Exception, what: str = "audit") -> str:
+    """What to do about an exception that no code expects in `what`; its traceback is in a file."""
     import tempfile
     import traceback
 
     import paceline
 
     with tempfile.NamedTemporaryFile(
-        "w", prefix="paceline-audit-", suffix=".txt", delete=False, encoding="utf-8"
+        "w", prefix=f"paceline-{what}-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
         traceback.print_exception(error, file=file)
     return (
-        f"the audit ended with an unexpected {type(error).__name__}: {error}. This is a defect of "
+        f"the {what} ended with an unexpected {type(error).__name__}: {error}. This is a defect of "
         f"paceline {paceline.__version__}, and says nothing about the server. Please report it to "
         f"the developers of Paceline with the command and the file {file.name}, which has the "
         "traceback"
