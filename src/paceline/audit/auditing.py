@@ -158,8 +158,10 @@ class Audit:
         failing, name = self.server, "server"
         if self.reference is not None and error.url == self.reference.url != self.server.url:
             failing, name = self.reference, "reference"
+        # Before the server is asked: an interruption meanwhile must not leave it out.
+        self.error = f"a request failed during the check of {self.phase}: {error}"
         is_alive = await failing.is_alive()
-        self.error = f"a request failed during the check of {self.phase}: {error}; the {name} " + (
+        self.error += f"; the {name} " + (
             "still answers others" if is_alive else "does not answer any more"
         )
         if error.body is not None:

@@ -108,6 +108,8 @@ def audit(**options: Any) -> None:
         exit_code = _audit(**options)
     except click.ClickException:
         raise
+    except KeyboardInterrupt:  # while the libraries are imported; click would exit with 1
+        raise AuditNotMade("interrupted before the audit began") from None
     except Exception as error:  # Python's exit code 1 would be a verdict.
         raise AuditNotMade(describe_defect(error)) from error
     sys.exit(exit_code)
@@ -128,6 +130,7 @@ def _audit(
     from paceline.audit.output.lines import render_lines
     from paceline.audit.values import AuditError
     from paceline.audit.verdict import EXIT_CODES
+    from paceline.bench.interruption import sigint_ignored
     from paceline.bench.results.files import write_document
 
     addresses = [read_address("URL", url), read_address("--reference", reference)]
@@ -135,29 +138,30 @@ def _audit(
     config = AuditConfig(**settings)
     try:
         done = _carry_out(addresses, config, model, (api_key, other_key), concurrency)
-        document = render_document(done, _environment())
-        for line in render_lines(document):
-            click.echo(printable_lines(line))
-        if json_file is not None:
-            write_document(Path(json_file), document)
+        with sigint_ignored():
+            document = render_document(done, _environment())
+            for line in render_lines(document):
+                click.echo(printable_lines(line))
+            if json_file is not None:
+                write_document(Path(json_file), document)
     except (AuditError, OSError) as error:
         raise AuditNotMade(str(error)) from error
     return EXIT_CODES[done.decision().verdict]
 
 
-def describe_defect(error: Exception) -> str:
-    """What to do about an exception that no code expects; its traceback is in a file."""
+def describe_defect(error: Exception, what: str = "audit") -> str:
+    """What to do about an exception that no code expects in `what`; its traceback is in a file."""
     import tempfile
     import traceback
 
     import paceline
 
     with tempfile.NamedTemporaryFile(
-        "w", prefix="paceline-audit-", suffix=".txt", delete=False, encoding="utf-8"
+        "w", prefix=f"paceline-{what}-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
         traceback.print_exception(error, file=file)
     return (
-        f"the audit ended with an unexpected {type(error).__name__}: {error}. This is a defect of "
+        f"the {what} ended with an unexpected {type(error).__name__}: {error}. This is a defect of "
         f"paceline {paceline.__version__}, and says nothing about the server. Please report it to "
         f"the developers of Paceline with the command and the file {file.name}, which has the "
         "traceback"

@@ -40,6 +40,16 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
 
 
 @contextmanager
+def sigint_ignored() -> Iterator[None]:
+    """Ctrl-C has no effect, so that another one does not break off the report. Main thread only."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _handled_by(on_signal: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     numbers = [number for number in _SIGNALS if not _stays_ignored(number)]

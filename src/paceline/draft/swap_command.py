@@ -71,18 +71,18 @@ def swap_draft(
         if not unpromoted:
             _refuse_unpromoted(folder)
     body = {"draft": draft, "allow_outage": allow_outage}
-    answer = send_to_admin("POST", "/admin/draft", body, **server)
-    if no_wait:
-        click.echo("The swap has begun; GET /admin/draft shows it.")
-        return
+    answer: dict[str, Any] = {}
     try:
+        answer = send_to_admin("POST", "/admin/draft", body, **server)
+        if no_wait:
+            click.echo("The swap has begun; GET /admin/draft shows it.")
+            return
         swap = _follow(
             answer["swap"], lambda: send_to_admin("GET", "/admin/draft", None, **server)["swap"]
         )
     except KeyboardInterrupt:
-        click.echo(
-            "Interrupted. The swap continues in the server; GET /admin/draft shows it.", err=True
-        )
+        what = "The swap continues" if answer else "If the swap has begun, it continues"
+        click.echo(f"Interrupted. {what} in the server; GET /admin/draft shows it.", err=True)
         sys.exit(_EXIT_INTERRUPTED)
     click.echo(printable(describe_end(swap)))
     sys.exit(0 if swap["state"] == "completed" else _EXIT_STOPPED)
@@ -104,7 +104,8 @@ def _refuse_unpromoted(folder: Path) -> None:
 def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
     """Print each change of a phase until the swap has ended; returns its last state.
 
-    Raises `click.ClickException` if the server shows no swap any more, or another one.
+    Raises `click.ClickException` if the server does not answer, or shows no swap any more or
+    another one.
     """
     shown: dict[str, str] = {}
     while True:
@@ -113,7 +114,13 @@ def _follow(swap: dict[str, Any], fetch: Callable[[], dict[str, Any] | None]) ->
         if swap["state"] != "running":
             return swap
         time.sleep(_POLL_S)
-        later = fetch()
+        try:
+            later = fetch()
+        except click.ClickException as error:
+            raise click.ClickException(
+                f"The progress cannot be read any more: {error.message}. If the server has ended, "
+                "the swap is lost; otherwise it continues, and GET /admin/draft shows it"
+            ) from None
         if later is None or later["begun_at"] != swap["begun_at"]:
             raise click.ClickException(
                 "The server no longer shows this swap: it was started anew, or swaps again since. "

@@ -37,10 +37,10 @@ Category = Annotated[str, Meta(pattern=CATEGORY_PATTERN)]
 def is_category(label: object) -> bool:
     """Whether a label may be the category of a request.
 
-    >>> is_category("code"), is_category("my code"), is_category(3)
-    (True, False, False)
+    >>> is_category("code"), is_category("my code"), is_category("code\\n"), is_category(3)
+    (True, False, False, False)
     """
-    return isinstance(label, str) and _CATEGORY.match(label) is not None
+    return isinstance(label, str) and _CATEGORY.fullmatch(label) is not None
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

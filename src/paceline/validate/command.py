@@ -14,6 +14,7 @@ import click
 
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import INPUT_FILE, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.printable import printable
 from paceline.server_options import (
     MODEL,
     admin_key_option,
@@ -164,7 +165,16 @@ def validate(
         raise click.UsageError("--public-key is for --verify.")
     if url is None:
         raise click.UsageError("Give the URL of the deployment, or --verify FILE.")
-    _validate(url, options)
+    try:
+        _validate(url, options)
+    except click.ClickException:
+        raise
+    except KeyboardInterrupt:  # while the libraries are imported; click would exit with 1
+        raise ValidationNotMade("interrupted before the first check") from None
+    except Exception as error:  # Python's exit code 1 would be a verdict.
+        from paceline.audit.command import describe_defect
+
+        raise ValidationNotMade(describe_defect(error, "validation")) from error
 
 
 def _verify(file: Path, public_key_file: str | None) -> None:
@@ -184,20 +194,24 @@ def _verify(file: Path, public_key_file: str | None) -> None:
     except KeyUnusable as error:
         raise ValidationNotMade(str(error)) from error
     except (ReportUnreadable, SignatureInvalid) as error:
-        click.echo(f"not valid: {error}")
+        click.echo(f"not valid: {printable(error)}")
         sys.exit(_INVALID)
     click.echo(f"valid: signed by {signer}")
     if key is None:
         click.echo("Whose key this is, --public-key decides.")
+    server = document.server
     click.echo(
-        f"{document.verdict}: {document.server.url}, {document.server.model}, tier "
-        f"{document.tier.name}, {document.environment.date_utc}"
+        printable(
+            f"{document.verdict}: {server.url}, {server.model}, tier {document.tier.name}, "
+            f"{document.environment.date_utc}"
+        )
     )
 
 
 def _validate(url: str, options: dict[str, Any]) -> None:
     from rich.console import Console
 
+    from paceline.bench.interruption import sigint_ignored
     from paceline.validate.checks import CHECKS, Check
     from paceline.validate.report.document import EXIT_CODES
     from paceline.validate.report.lines import render_result, render_summary
@@ -242,8 +256,9 @@ def _validate(url: str, options: dict[str, Any]) -> None:
         document = run.run()
     except (ValidationError, ReportUnreadable, KeyUnusable, WorkloadError, OSError) as error:
         raise ValidationNotMade(str(error)) from error
-    for line in render_summary(document):
-        click.echo(line)
+    with sigint_ignored():
+        for line in render_summary(document):
+            click.echo(line)
     sys.exit(EXIT_CODES[document.verdict])
 
 

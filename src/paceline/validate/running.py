@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 from yarl import URL
 
-from paceline.bench.interruption import cancelled_by_signals
+from paceline.bench.interruption import cancelled_by_signals, sigint_ignored
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.results.files import write_document, write_text
 from paceline.validate.checks import CHECKS, Check, Deployment
@@ -84,7 +84,8 @@ class Run:
         except (KeyboardInterrupt, asyncio.CancelledError):
             if self._identity is None:
                 raise ValidationError("interrupted before the first check") from None
-        return self.write()
+        with sigint_ignored():
+            return self.write()
 
     async def carry_out(self) -> None:
         """Connect and run the checks; the report is written after each."""
@@ -183,7 +184,8 @@ class Run:
     def _kept(self) -> Mapping[str, CheckResult]:
         """The final results of the earlier part. ValidationError if it had another deployment.
 
-        `--admin-url` may be added: then checks that were skipped run again.
+        `--admin-url` may be added: then checks that were skipped run again. So does a skipped one
+        that `--require` did not name before: some are left out only because nothing names them.
         """
         earlier, settings, identity = self._earlier, self._settings, self._identity
         if earlier is None or identity is None:
@@ -203,10 +205,14 @@ class Run:
                     f"--resume: {settings.json_file} has another {name} ({before!r}, not {now!r}); "
                     "repeat the settings, or leave --resume out to begin again"
                 )
+        newly_required = set(settings.all_required()) - set(earlier.required)
         return {
             check.id: check
             for check in earlier.checks
-            if check.is_final and not (gains_admin_url and check.status is Status.SKIP)
+            if check.is_final
+            and not (
+                check.status is Status.SKIP and (gains_admin_url or check.id in newly_required)
+            )
         }
 
     def _compare(self, results: Sequence[CheckResult]) -> Comparison | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paceline.audit import command
 from paceline.audit.auditing import Audit
 from paceline.cli import main
 from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
@@ -119,6 +122,37 @@ def test_an_unexpected_exception_is_no_verdict(
         in (result.output)
     )
     assert 'raise KeyError("logits")' in file.read_text()
+
+
+def test_ctrl_c_before_the_audit_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the libraries are imported; click alone would exit with 1, which is `lossy`."""
+
+    def interrupted(**options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_audit", interrupted)
+    result = audit("http://127.0.0.1:1")
+    assert (result.exit_code, result.output) == (4, "Error: interrupted before the audit began\n")
+
+
+def test_a_second_ctrl_c_does_not_break_off_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It comes while the environment is described, before anything is written."""
+
+    async def run(audit: Audit) -> None:
+        raise asyncio.CancelledError
+
+    def environment() -> dict[str, object]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    monkeypatch.setattr(Audit, "run", run)
+    monkeypatch.setattr(command, "_environment", environment)
+    file = tmp_path / "audit.json"
+    result = audit("http://127.0.0.1:1", "--json", str(file))
+    assert result.exit_code == 3, result.output
+    assert json.loads(file.read_text())["is_interrupted"]
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,36 @@ async def test_a_request_that_fails_once_says_that_the_server_still_answers() ->
     assert document["failed_request"]["is_server_alive"]
 
 
+async def test_an_interruption_while_a_dead_server_is_asked_leaves_its_failure() -> None:
+    """It dies on a feature, after enough samples for a verdict, and then hangs."""
+
+    class Hanging(SimulatedTransport):
+        is_dead = False
+        num_asked = 0
+        """Requests that ask whether it is alive; the second one hangs."""
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            self.is_dead |= "response_format" in body
+            if not self.is_dead:
+                return await super().post(path, body)
+            self.num_asked += body["max_tokens"] == 1
+            if self.num_asked == 2:
+                hangs.set()
+                await asyncio.Event().wait()
+            raise ServerError("it died")
+
+    hangs = asyncio.Event()
+    audit = Audit(Server(Hanging(), url="http://m"), QUICK)
+    task = asyncio.create_task(audit.run())
+    await hangs.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    assert "during the check of features: it died" in document["reasons"][0]
+
+
 @pytest.mark.parametrize("stale", [False, True])
 async def test_a_stale_draft_cache_is_a_finding_of_a_lossless_server(stale: bool) -> None:
     document = await audited(Drafting(stale=stale))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -39,6 +40,8 @@ class Server:
         answer = self.states.pop(0)
         if "interrupt" in answer:
             raise KeyboardInterrupt
+        if "error" in answer:
+            raise click.ClickException(answer["error"])
         return answer
 
 
@@ -77,6 +80,24 @@ def test_ctrl_c_ends_the_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, Server(state("running", "waiting"), {"interrupt": True}), "ngram")
     assert result.exit_code == 130
     assert "The swap continues in the server" in result.stderr
+
+
+def test_ctrl_c_before_the_answer_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may have begun; exit code 1 would say that it has not."""
+    result = run(monkeypatch, Server({"interrupt": True}), "ngram")
+    assert result.exit_code == 130
+    assert "If the swap has begun, it continues in the server" in result.stderr
+
+
+def test_a_server_that_ends_in_the_middle_has_lost_the_swap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = {"error": "http://h cannot be reached (Connection refused)"}
+    result = run(monkeypatch, Server(state("running", "draining"), refused), "ngram")
+    assert result.exit_code == 1
+    assert "cannot be reached (Connection refused). If the server has ended, the swap is lost" in (
+        result.stderr
+    )
 
 
 def test_without_waiting_it_sends_one_request(monkeypatch: pytest.MonkeyPatch) -> None:

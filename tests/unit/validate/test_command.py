@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from paceline.validate import command
 from paceline.validate.command import _TIERS, validate
 from paceline.validate.report.document import render_document
+from paceline.validate.report.signing import sign
 from paceline.validate.tiers import tiers
 from unit.validate.report.test_signing import KEY, OTHER, signed
 from unit.validate.samples import document, result
@@ -58,6 +61,7 @@ def test_verify_fails_for_a_changed_report_an_unsigned_one_and_another_key(
     [
         ("{}", "it must be the JSON of paceline validate"),
         ('{"kind": "paceline validate", "sche', "is not readable JSON"),
+        ("[" * 100_000, "is not readable JSON"),
     ],
 )
 def test_verify_of_another_file_or_of_half_a_report_is_not_valid(
@@ -68,6 +72,44 @@ def test_verify_of_another_file_or_of_half_a_report_is_not_valid(
     done = CliRunner().invoke(validate, ["--verify", str(file)])
     assert (done.exit_code, reason in done.output) == (1, True)
     assert done.output.startswith("not valid: ")
+
+
+def test_a_verified_report_cannot_forge_a_line_or_steer_the_terminal(tmp_path: Path) -> None:
+    """Anybody can sign a report; its model's name is what a server said."""
+    forged = signed()
+    forged["server"]["model"] = "m\x1b[2J\nvalid: signed by SHA256:boss"
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(sign(forged, KEY)))
+    done = CliRunner().invoke(validate, ["--verify", str(file)])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)
+
+
+def interrupted(url: str, options: object) -> None:
+    raise KeyboardInterrupt
+
+
+def defective(url: str, options: object) -> None:
+    raise KeyError("checks")
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (interrupted, "interrupted before the first check"),
+        (defective, "the validation ended with an unexpected KeyError"),
+    ],
+)
+def test_an_interruption_and_a_defect_are_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: object, message: str
+) -> None:
+    """Python and click would exit with 1, which is `failed`."""
+    monkeypatch.setattr(command, "_validate", ends)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = CliRunner().invoke(validate, ["http://h"])
+    assert (done.exit_code, message in done.output) == (4, True), done.output
 
 
 def test_verify_with_a_file_that_is_no_key_is_no_answer(report: Path) -> None:

@@ -18,6 +18,7 @@ from paceline.validate.report.reading import ReportUnreadable, read_json, read_r
 from paceline.validate.report.signing import check_signature
 from paceline.validate.running import Run
 from paceline.validate.settings import ValidationSettings
+from paceline.validate.target.target import Identity
 from paceline.validate.values import CheckResult, Status, ValidationError
 from unit.validate.deployments import KEY, MOCKS, scored_prompts
 
@@ -156,6 +157,40 @@ async def test_an_admin_url_that_is_added_repeats_what_was_skipped(
     await rest.carry_out()
     assert ran == ["quality"]
     assert [part.checks for part in rest.write().parts] == [("health", "quality"), ("quality",)]
+
+
+async def test_a_skipped_check_that_is_required_only_now_runs_again(
+    mock: MockVllm, tmp_path: Path
+) -> None:
+    """`load-errors` is left out of a shared deployment unless it is named."""
+    only = ("health", "load-errors")
+    first = Run(settings(mock, tmp_path, only=only, is_shared=True))
+    await first.carry_out()
+    first.write()
+    file = tmp_path / "report.json"
+    values = json.loads(file.read_text())
+    values["required"] = ["health"]
+    values["checks"][1]["status"] = "SKIP"
+    file.write_text(json.dumps(values))
+    ran: list[str] = []
+    rest = Run(
+        settings(mock, tmp_path, only=only, is_shared=True, resumes=True),
+        on_result=lambda result: ran.append(result.id),
+    )
+    await rest.carry_out()
+    assert ran == ["load-errors"]
+
+
+async def test_what_utf_8_cannot_encode_is_replaced_in_the_signed_report_and_the_page(
+    mock: MockVllm, tmp_path: Path, key_file: Path
+) -> None:
+    """JSON may hold lone surrogates: a server may have one in its model's name."""
+    files = {"html_file": tmp_path / "report.html", "key_file": key_file}
+    run = Run(settings(mock, tmp_path, only=("health",), **files))
+    await run.carry_out()
+    run._identity = Identity("vllm", "m\ud800", None, None)
+    assert run.write().server.model == "m\N{REPLACEMENT CHARACTER}"
+    assert check_signature(read_json(tmp_path / "report.json"))
 
 
 async def test_a_signed_validation_does_not_resume_an_unsigned_report(

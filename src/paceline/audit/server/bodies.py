@@ -17,6 +17,8 @@ from paceline.audit.values import Answer, Logprobs, Request, Token
 
 PATH = "/v1/completions"
 _ID_PREFIX = "token_id:"
+_ROUNDING_NATS = 1e-3
+"""A logarithm of 1 may be rounded to slightly above 0."""
 OFF_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "speculation": {"speculation": {"max_draft_length": 0}},
     "vllm_xargs": {"vllm_xargs": {"paceline_max_draft_length": 0}},
@@ -113,9 +115,13 @@ def _read_choice(choice: Mapping[str, Any], num_logprobs: int | None, last: int 
     named: tuple[Token, ...] = ()
     if isinstance(logprobs, dict) and num_logprobs:
         start = 0 if last is None else -last
-        named = tuple(map(read_token, (logprobs.get("tokens") or ())[start:]))
-        tops = (logprobs.get("top_logprobs") or ())[start:]
-        found = tuple(read_logprobs(top, num_logprobs) for top in tops if top is not None)
+        tokens, tops = logprobs.get("tokens") or (), logprobs.get("top_logprobs") or ()
+        if tokens and tops and len(tokens) != len(tops):
+            raise ValueError(f"{len(tokens)} tokens have top_logprobs at {len(tops)} positions")
+        named, tops = tuple(map(read_token, tokens[start:])), tops[start:]
+        if tops and tops[0] is None:  # the first token of a prompt
+            tops = tops[1:]
+        found = tuple(read_logprobs(top, num_logprobs) for top in tops)
     return Answer(
         tokens=tuple(ids) if isinstance(ids, list) else named,
         text=str(choice.get("text") or ""),
@@ -132,19 +138,25 @@ def read_token(shown: str) -> Token:
     return shown
 
 
-def read_logprobs(top: Mapping[str, float], num: int) -> dict[Token, float]:
+def read_logprobs(top: Mapping[str, float] | None, num: int) -> dict[Token, float]:
     """The best `num` log-probabilities; vLLM adds the sampled token to them.
 
-    Raises TypeError or ValueError if there is none, or one is not a number.
+    A token with -Infinity has probability 0 and is left out, as those that are not named. Raises
+    ValueError if no token is left, or one has no number up to 0.
     """
-    if not top:
+    found = {token: _read_logprob(token, logprob) for token, logprob in (top or {}).items()}
+    possible = [(token, logprob) for token, logprob in found.items() if logprob > -math.inf]
+    if not possible:
         raise ValueError("top_logprobs has a position without log-probabilities")
-    if unknown := [token for token, logprob in top.items() if not _is_number(logprob)]:
-        raise ValueError(f"top_logprobs has no number for {unknown[0]!r}")
-    best = sorted(top.items(), key=lambda item: -item[1])[:num]
-    return {read_token(token): float(logprob) for token, logprob in best}
+    best = sorted(possible, key=lambda item: -item[1])[:num]
+    return {read_token(token): logprob for token, logprob in best}
 
 
-def _is_number(logprob: object) -> bool:
+def _read_logprob(token: str, logprob: object) -> float:
     is_real = isinstance(logprob, int | float) and not isinstance(logprob, bool)
-    return is_real and not math.isnan(float(str(logprob)))
+    number = float(str(logprob)) if is_real else math.nan
+    if math.isnan(number):
+        raise ValueError(f"top_logprobs has no number for {token!r}")
+    if number > _ROUNDING_NATS:
+        raise ValueError(f"top_logprobs has {number:g} for {token!r}; it must be at most 0")
+    return number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 METRICS_PATH = "/metrics"
 _ENGINE = "vllm:"
 _SPECULATION = "vllm:spec_decode"
@@ -9,7 +11,8 @@ _NAME = f"{_SPECULATION}_num_draft_tokens_total"
 
 
 def read_num_drafted(page: str) -> float | None:
-    """The sum over all engines, from the Prometheus text format; None without this counter.
+    """The sum over all engines, from the Prometheus text format; None without this counter, or if
+    it is not a finite number.
 
     vLLM has it only with speculation, so its page without any metric of speculation means 0.
     """
@@ -23,4 +26,4 @@ def read_num_drafted(page: str) -> float | None:
                 continue
     if not found and f"\n{_ENGINE}" in f"\n{page}" and _SPECULATION not in page:
         return 0.0
-    return sum(found) if found else None
+    return sum(found) if found and all(map(math.isfinite, found)) else None

@@ -70,23 +70,24 @@ class HttpTransport:
         self._session = session
         self._server = server
         self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._api_key = api_key
         self._slots = asyncio.Semaphore(concurrency)
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """See `Transport`. An overloaded server is asked again, with growing pauses."""
-        return _object(await self._send("POST", path, body), path)
+        return self._object(await self._send("POST", path, body), path)
 
     async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """See `Transport`."""
         text = (await self._send("POST", path, {**body, "stream": True})).decode("utf-8", "replace")
         # Only newlines end a line: JSON allows U+2028 and other separators within a string.
         lines = [line[5:].strip() for line in text.split("\n") if line.startswith("data:")]
-        return [_object(line.encode(), path) for line in lines if line != "[DONE]"]
+        return [self._object(line.encode(), path) for line in lines if line != "[DONE]"]
 
     async def get(self, path: str) -> dict[str, Any]:
         """See `Transport`."""
-        return _object(await self._send("GET", path, None), path)
+        return self._object(await self._send("GET", path, None), path)
 
     async def get_text(self, path: str) -> str:
         """See `Transport`."""
@@ -118,19 +119,25 @@ class HttpTransport:
             if status == 200:
                 return data
             if status not in _RETRIED or not tries_left:
-                text = data.decode("utf-8", "replace")[:_MAX_ERROR_CHARS]
+                text = self._shown(data.decode("utf-8", "replace"))
                 raise ServerError(f"{url} answered with status {status}: {text}", status)
             await asyncio.sleep(_RETRY_S * (_NUM_TRIES - tries_left))
         raise AssertionError("unreachable")
 
+    def _object(self, data: bytes, path: str) -> dict[str, Any]:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise ServerError(f"{path} answered with something that is not a JSON object")
+        if "error" in document and "choices" not in document:
+            error = self._shown(str(document["error"]))
+            raise ServerError(f"{path} answered with an error: {error}")
+        return document
 
-def _object(data: bytes, path: str) -> dict[str, Any]:
-    try:
-        document = json.loads(data)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise ServerError(f"{path} answered with something that is not a JSON object")
-    if "error" in document and "choices" not in document:
-        raise ServerError(f"{path} answered with an error: {str(document['error'])[:300]}")
-    return document
+    def _shown(self, text: str) -> str:
+        """The beginning of an error, for messages; a server may repeat the key in it."""
+        if self._api_key:
+            text = text.replace(self._api_key, "***")
+        return text[:_MAX_ERROR_CHARS]

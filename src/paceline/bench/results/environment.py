@@ -16,7 +16,8 @@ import paceline
 from paceline.bench.results.source_state import source_state
 
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
-_SECRET_FLAGS = ("--api-key", "--admin-key", "--reference-api-key")
+_SECRET_FLAG = re.compile(r"--([a-z]+-)*(api|admin)-key")
+"""Also of another server, such as --baseline-api-key; not --public-key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ def render_command(argv: Sequence[str]) -> str:
     words: list[str] = []
     for word in (_USER_INFO.sub("***@", word) for word in argv):
         flag, separator, _ = word.partition("=")
-        if words and words[-1] in _SECRET_FLAGS:
+        if words and _SECRET_FLAG.fullmatch(words[-1]):
             words.append("***")
-        elif flag in _SECRET_FLAGS and separator:
+        elif _SECRET_FLAG.fullmatch(flag) and separator:
             words.append(f"{flag}=***")
         else:
             words.append(word)

@@ -133,20 +133,26 @@ def _vocabulary(folder: Path) -> dict[str, int] | None:
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
-    content = _read_json(path, f"{folder} has a broken tokenizer")
-    entries = content.get("model", {}).get("vocab")
-    if isinstance(entries, list):  # unigram: a list of [token, score]
-        entries = {entry[0]: index for index, entry in enumerate(entries)}
-    if not isinstance(entries, dict):
-        return None
-    added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
+    fault = f"{folder} has a broken tokenizer"
+    content = _read_json(path, fault)
+    try:
+        entries = content.get("model", {}).get("vocab")
+        if isinstance(entries, list):  # unigram: a list of [token, score]
+            entries = {entry[0]: index for index, entry in enumerate(entries)}
+        if not isinstance(entries, dict):
+            return None
+        added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise ModelUnfit(
+            f"{fault}: tokenizer.json has another form ({type(error).__name__}: {error})"
+        ) from None
     return {**entries, **added}
 
 
 def _special_tokens_in_use(folder: Path) -> list[str]:
     """Return the special tokens that stand in the chat template or end a text, in their order."""
     fault = f"{folder} has a broken tokenizer"
-    added = _read_json(folder / "tokenizer.json", fault).get("added_tokens", [])
+    added = _read_json(folder / "tokenizer.json", fault).get("added_tokens") or ()
     settings, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     configured = _read_json(settings, fault) if settings.is_file() else {}
     texts = str(configured.get("chat_template", ""))
@@ -170,7 +176,8 @@ def _tokenizer_digest(folder: Path) -> str:
 
 def _num_embedded(folder: Path) -> int:
     config = _read_json(folder / "config.json", f"{folder} is not a model folder")
-    size = config.get("vocab_size", config.get("text_config", {}).get("vocab_size"))
+    texts = config.get("text_config")
+    size = config.get("vocab_size", texts.get("vocab_size") if isinstance(texts, dict) else None)
     if not isinstance(size, int):
         raise ModelUnfit(f"{folder}/config.json has no vocab_size")
     return size
@@ -181,7 +188,7 @@ def _read_json(path: Path, fault: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelUnfit(f"{fault}: {path.name} cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelUnfit(f"{fault}: {path.name} is not JSON ({error})") from None
     if not isinstance(content, dict):
         raise ModelUnfit(f"{fault}: {path.name} is not a JSON object")

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from paceline.bench.results.environment import Environment
+from paceline.printable import well_formed
 from paceline.validate.report.comparison import Comparison
 from paceline.validate.tiers import Tier
 from paceline.validate.values import CheckResult, Status
@@ -149,10 +150,21 @@ def make_document(
 
 
 def render_document(document: ValidationDocument) -> dict[str, Any]:
-    """The document as JSON values."""
-    built = msgspec.to_builtins(asdict(document))
+    """The document as JSON values, which UTF-8 can encode: for the signature, and for the page."""
+    built = _well_formed(msgspec.to_builtins(asdict(document)))
     assert isinstance(built, dict)
     return built
+
+
+def _well_formed(value: Any) -> Any:
+    """The value without lone surrogates, which a server's answer or a path may hold."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, Mapping):
+        return {name: _well_formed(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_well_formed(one) for one in value]
+    return value
 
 
 def render_schema() -> dict[str, Any]:

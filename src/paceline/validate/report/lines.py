@@ -58,12 +58,12 @@ def _required_skips(document: ValidationDocument) -> list[str]:
 
 
 def _comparison(comparison: Comparison, tier: str) -> list[str]:
-    head = f"Since {comparison.previous_date_utc} ({describe_previous(comparison, tier)}):"
-    lines = ["", head]
-    lines += [f"  worse: {name}" for name in comparison.worse]
-    lines += [f"  better: {name}" for name in comparison.better]
+    previous = f"{comparison.previous_date_utc} ({describe_previous(comparison, tier)})"
+    lines = ["", f"Since {_printable(previous)}:"]
+    lines += [f"  worse: {_printable(name)}" for name in comparison.worse]
+    lines += [f"  better: {_printable(name)}" for name in comparison.better]
     figures = [
-        f"  {change.id}: {figure.name} {figure.before:g} → {figure.now:g}"
+        f"  {_printable(f'{change.id}: {figure.name}')} {figure.before:g} → {figure.now:g}"
         for change in comparison.changes
         for figure in change.figures
     ]

@@ -26,7 +26,7 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
     except OSError as error:
         raise ReportUnreadable(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReportUnreadable(f"{path} is not readable JSON: {error}") from error
     kind = values.get("kind") if isinstance(values, dict) else None
     if kind != KIND:

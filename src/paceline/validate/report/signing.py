@@ -78,10 +78,16 @@ def check_signature(
         raise SignatureInvalid(
             f"the algorithm is {signature.get('algorithm')!r}; it must be 'ed25519'"
         )
+    if unsigned := sorted(set(signature) - {"algorithm", "public_key", "value"}):
+        raise SignatureInvalid(f"signature has the key {unsigned[0][:100]!r}, which is not signed")
     raw, value = (_decode(signature.get(name), name) for name in ("public_key", "value"))
     try:
+        covered = signed_bytes(document)
+    except ValueError as error:
+        raise SignatureInvalid(f"the report has values that cannot be signed: {error}") from error
+    try:
         key = Ed25519PublicKey.from_public_bytes(raw)
-        key.verify(value, signed_bytes(document))
+        key.verify(value, covered)
     except ValueError as error:
         raise SignatureInvalid(f"the public key of the signature is unusable: {error}") from error
     except InvalidSignature as error:

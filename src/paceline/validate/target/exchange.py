@@ -33,7 +33,7 @@ class Reply:
         """The JSON object of the body; `Violation` if it is none."""
         try:
             parsed = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
             raise Violation(f"{self.asked}: the answer is no JSON object: {self.text!r}")
@@ -75,7 +75,7 @@ class Stream:
                 continue
             try:
                 chunk = json.loads(event)
-            except ValueError:
+            except (ValueError, RecursionError):
                 chunk = None
             if not isinstance(chunk, dict):
                 shown = event[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")

@@ -88,12 +88,26 @@ def test_answers_of_the_openai_api_have_texts_as_tokens() -> None:
         {"tokens": ["a"], "top_logprobs": [{}]},
         {"tokens": ["a"], "top_logprobs": ["a"]},
         {"tokens": [None], "top_logprobs": [{"a": -0.1}]},
+        {"tokens": ["a"], "top_logprobs": [{"a": float("-inf")}]},
+        {"tokens": ["a"], "top_logprobs": [{"a": float("inf"), "b": -1.0}]},
+        {"tokens": ["a"], "top_logprobs": [{"a": 10**400}]},
+        {"tokens": ["a"], "top_logprobs": [{"a": 0.5}]},
+        {"tokens": ["a", "b"], "top_logprobs": [{"a": -0.1}]},
+        {"tokens": ["a", "b"], "top_logprobs": [{"a": -0.1}, None]},
     ],
 )
 def test_malformed_log_probabilities_are_an_error_of_the_server(logprobs: object) -> None:
     choice = {"index": 0, "text": "a", "logprobs": logprobs}
     with pytest.raises(ServerError, match="malformed choice"):
         read_answers({"choices": [choice]}, num_logprobs=2)
+
+
+def test_a_token_of_probability_0_is_not_named() -> None:
+    """Its -Infinity would make sums and differences NaN, which no comparison finds."""
+    logprobs = {"tokens": ["a"], "top_logprobs": [{"b": float("-inf"), "a": 1e-6, "c": -9.0}]}
+    choice = {"index": 0, "text": "a", "logprobs": logprobs}
+    [answer] = read_answers({"choices": [choice]}, num_logprobs=3)
+    assert answer.logprobs == ({"a": 1e-6, "c": -9.0},)
 
 
 @pytest.mark.parametrize("document", [{}, {"choices": []}, {"choices": [1]}])

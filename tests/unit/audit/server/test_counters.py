@@ -17,6 +17,8 @@ _NAME = "vllm:spec_decode_num_draft_tokens"
         (f"{_NAME}_total 4\n", 4.0),
         (f'{_NAME}_created{{engine="0"}} 1.7e9\n', None),
         (f"{_NAME}_total many\n", None),
+        (f'{_NAME}_total{{engine="0"}} NaN\n', None),
+        (f'{_NAME}_total{{engine="0"}} 12.0\n{_NAME}_total{{engine="1"}} +Inf\n', None),
         ("", None),
         ("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3.0\n", 0.0),
         ("sglang:num_running_reqs 3.0\n", None),

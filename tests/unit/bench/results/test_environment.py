@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.audit.command import audit
+from paceline.bench.quick.command import quick_command
 from paceline.bench.results import environment
 from paceline.bench.results.environment import describe_environment, render_command
 from paceline.bench.results.source_state import SourceState
+from paceline.bench.run.command import run_command
+from paceline.validate.command import validate
+
+SECRET_FLAGS = sorted(
+    {
+        flag
+        for command in (audit, validate, quick_command, run_command)
+        for option in command.params
+        for flag in option.opts
+        if flag.endswith("-key") and flag != "--public-key"
+    }
+)
 
 
-@pytest.mark.parametrize("flag", ["--api-key", "--admin-key", "--reference-api-key"])
+@pytest.mark.parametrize("flag", SECRET_FLAGS)
 def test_the_recorded_command_does_not_contain_keys(flag: str) -> None:
     assert (
         render_command(["/usr/bin/paceline", "bench", "run", flag, "k", f"{flag}=k"])

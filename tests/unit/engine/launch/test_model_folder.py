@@ -95,6 +95,32 @@ def test_an_invalid_model_is_refused_before_anything_starts(
         check_model(name.format(tmp=tmp_path))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": None},
+        {"model": {"vocab": [[]]}},
+        {"added_tokens": [{"id": 2}]},
+        {"added_tokens": 7},
+    ],
+)
+def test_a_tokenizer_of_another_form_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+    """A draft is also checked while the server runs, where nothing else catches it."""
+    target, draft = make_model(tmp_path / "t"), make_model(tmp_path / "d")
+    file = draft / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(ModelUnfit, match=r"broken tokenizer: tokenizer.json has another form"):
+        check_pair(target, draft)
+
+
+def test_parts_that_are_null_count_as_absent(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "t")
+    for name, part in (("config.json", "text_config"), ("tokenizer.json", "added_tokens")):
+        file = target / name
+        file.write_text(json.dumps(json.loads(file.read_text()) | {part: None}))
+    assert check_pair(target, make_model(tmp_path / "d")).has_same_ids
+
+
 def test_hugging_face_names_are_left_to_vllm() -> None:
     check_model("Qwen/Qwen2.5-7B-Instruct")
     assert weights_bytes("Qwen/Qwen2.5-7B-Instruct") is None

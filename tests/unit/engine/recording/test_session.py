@@ -149,6 +149,7 @@ def test_blocks_have_their_steps_and_the_tokens_of_all_requests() -> None:
         ({"structured_outputs": object()}, "structured"),
         ({"extra_args": {"paceline_category": "code"}}, "code"),
         ({"extra_args": {"paceline_category": "a text with a name"}}, "other"),
+        ({"extra_args": {"paceline_category": "code\n"}}, "other"),
         ({"extra_args": {"paceline_category": 5}}, "other"),
         ({"extra_args": {"unrelated": 1}}, "greedy"),
     ],

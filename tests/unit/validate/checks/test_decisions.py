@@ -109,6 +109,13 @@ def test_acceptance_is_skipped_without_drafts(
         judge_acceptance(LoadResult([], 1.0, before, after), TIER)
 
 
+def test_counters_of_drafts_that_fall_are_no_acceptance() -> None:
+    """An engine was restarted, and has drafted more than before since."""
+    before, after = counters(DRAFTED=100, ACCEPTED=90), counters(DRAFTED=400, ACCEPTED=80)
+    with pytest.raises(Missing, match="fell under the load"):
+        judge_acceptance(LoadResult([], 1.0, before, after), TIER)
+
+
 def ledger(counted: int, *, is_shared: bool) -> metrics.Ledger:
     before, after = counters(FINISHED=3), counters(FINISHED=3 + counted)
     return metrics.Ledger(before, after, 8, 100, 100, is_shared)

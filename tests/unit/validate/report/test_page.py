@@ -60,6 +60,20 @@ def test_a_reason_does_not_steer_the_terminal() -> None:
     assert render_summary(document(bad))[2] == f"  FAIL  b: {line}"
 
 
+def test_a_previous_report_does_not_steer_the_terminal() -> None:
+    """Its model's name came from a server."""
+    comparison = compare(
+        (result("a\x1b[2J", p99_ms=1.0),),
+        (result("a"),),
+        previous_date_utc="2026-11-22T10:00:00+00:00",
+        previous_model="\x1b[2J\nfailed: none",
+        previous_tier="local",
+    )
+    lines = render_summary(replace(document(result("a")), comparison=comparison))
+    assert r"(\x1b[2J\nfailed: none):" in lines[3]
+    assert all(line.isprintable() for line in lines)
+
+
 def test_the_lines_say_when_no_check_passed() -> None:
     lines = render_summary(document(result("b", Status.SKIP)))
     assert lines[1].startswith("incomplete: 0 passed")

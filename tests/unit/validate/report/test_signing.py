@@ -90,6 +90,7 @@ def test_any_change_invalidates(change: Callable[[dict[str, Any]], None]) -> Non
     [
         (None, "not signed"),
         ({"algorithm": "none"}, "algorithm is 'none'"),
+        ({"algorithm": "ed25519", "note": "approved"}, "the key 'note', which is not signed"),
         ({"algorithm": "ed25519", "public_key": "!", "value": ""}, "public_key is not Base64"),
         ({"algorithm": "ed25519", "public_key": "AAAA", "value": ""}, "public key .* unusable"),
     ],
@@ -97,6 +98,12 @@ def test_any_change_invalidates(change: Callable[[dict[str, Any]], None]) -> Non
 def test_a_broken_signature_is_refused(signature: object, reason: str) -> None:
     with pytest.raises(SignatureInvalid, match=reason):
         check_signature({**signed(), "signature": signature})
+
+
+@pytest.mark.parametrize("value", [float("nan"), "\ud800"])
+def test_values_that_cannot_be_signed_are_not_taken_for_a_broken_key(value: object) -> None:
+    with pytest.raises(SignatureInvalid, match="the report has values that cannot be signed"):
+        check_signature({**signed(), "seconds": value})
 
 
 def test_a_report_of_another_key_is_refused() -> None:

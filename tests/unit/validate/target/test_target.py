@@ -11,7 +11,7 @@ from yarl import URL
 
 from paceline.validate.target.answers import read_answer
 from paceline.validate.target.counters import MetricFamily, read_counters
-from paceline.validate.target.exchange import Reply
+from paceline.validate.target.exchange import Reply, Stream
 from paceline.validate.target.target import Addresses, Target
 from paceline.validate.values import Violation
 
@@ -60,6 +60,14 @@ def test_a_vllm_server_with_pacelines_plugin_is_read_as_vllm() -> None:
 def test_a_counter_that_is_no_finite_number_is_a_fault(value: str) -> None:
     with pytest.raises(Violation, match="vllm:num_requests_running"):
         read_counters(f"vllm:num_requests_running {value}\n")
+
+
+def test_an_answer_that_is_nested_too_deep_is_no_json_object() -> None:
+    nested = b"[" * 100_000
+    with pytest.raises(Violation, match="no JSON object"):
+        Reply("GET /x", 200, {}, nested).document()
+    with pytest.raises(Violation, match="no JSON object"):
+        Stream("stream of /x", 200, "", (nested,)).chunks()
 
 
 def test_log_probabilities_that_are_a_list_are_a_fault() -> None:

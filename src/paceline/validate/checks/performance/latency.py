@@ -100,6 +100,10 @@ def judge_acceptance(load: LoadResult, tier: Tier) -> Judgement:
     drafted, accepted = (
         after[family] - before[family] for family in (MetricFamily.DRAFTED, MetricFamily.ACCEPTED)
     )
+    if min(drafted, accepted) < 0:
+        raise Missing(
+            "the counters of draft tokens fell under the load, as after a restart of an engine"
+        )
     if drafted < _MIN_DRAFTED:
         raise Missing(f"only {drafted:g} tokens were drafted under the load: too few to decide")
     fraction = accepted / drafted
