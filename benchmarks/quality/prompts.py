@@ -53,7 +53,7 @@ def names_of(prompts: Iterable[dict[str, Any]]) -> frozenset[str]:
 def score_lines(prompt: Mapping[str, Any], answer: str) -> float:
     """The fraction of lines that are right at their place; of the longer text, if they differ.
 
-    The bundled target gets few of these answers wholly right, and most of their lines.
+    The bundled target gets few of these answers right, but most of their lines.
 
     >>> score_lines({"reference": "{\\n1,\\n2\\n}"}, "{\\n1,\\n3\\n}")
     0.75
