@@ -29,11 +29,22 @@ SHOWN_OF_TWIN = (
     "| `paceline` / best static length |",
 )
 
+SHOWN_OF_W8A8 = (
+    "| `vllm#again` / `vllm` |",
+    "| `vllm+layout+w8a8` / `vllm` |",
+    "| `paceline` / `vllm` |",
+    "| `paceline+w8a8` / `vllm` |",
+    "| `vllm+layout+w8a8` / `vllm+layout` |",
+    "| `paceline+w8a8` / `vllm+layout+w8a8` |",
+    "| `paceline+w8a8` / `paceline` |",
+)
+
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from shown_rows(read, "headline-bundled-2026-11-23.json.gz", SHOWN)
     yield from shown_rows(read, "headline-twin-compiled-2026-11-24.json.gz", SHOWN_OF_TWIN)
+    yield from shown_rows(read, "headline-twin-w8a8-2026-11-28.json.gz", SHOWN_OF_W8A8)
 
 
 def shown_rows(read: ReadResult, name: str, beginnings: Sequence[str]) -> Iterator[Claim]:
