@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paceline.workloads import load_workload
+
 
 @dataclass(frozen=True, slots=True)
 class QuickConfig:
@@ -20,3 +22,8 @@ class QuickConfig:
     max_concurrency: int = 256
     seconds: float = 60.0
     seed: int = 0
+
+    @property
+    def temperature(self) -> float:
+        """The workload's own; a user's own prompts are greedy."""
+        return 0.0 if self.prompts_file is not None else load_workload(self.workload).temperature

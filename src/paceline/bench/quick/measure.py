@@ -87,7 +87,9 @@ async def measure_quickly(
             version = await fetch_version(session, server)
             result.config = config = replace(config, model=model)
             result.environment = replace(result.environment, vllm_server=version)
-            sampling = SamplingSettings(model, 0.0, None, config.max_tokens, config.seed, {})
+            sampling = SamplingSettings(
+                model, config.temperature, None, config.max_tokens, config.seed, {}
+            )
             sender = SessionSender(session, server, api_key, clock)
             form = await find_form(sender, prompts, sampling, clock)
             _note_form(result, form.as_chat, form.with_salt, prompts)

@@ -33,7 +33,7 @@ def render_document(result: QuickResult) -> dict[str, Any]:
         "levels": [_window(window) for window in result.windows],
         "duration_s": result.duration_s,
         "is_interrupted": result.is_interrupted,
-        "config": asdict(result.config),
+        "config": {**asdict(result.config), "temperature": result.config.temperature},
         "environment": asdict(result.environment),
         "notes": result.notes,
     }

@@ -87,6 +87,16 @@ async def test_the_gain_of_speculation_is_measured_and_the_governor_set_back(
     assert (held.value, held.high) == (2, None)
 
 
+@pytest.mark.parametrize(("workload", "temperature"), [("hard", 1.0), ("mixed", 0.0)])
+async def test_requests_have_the_temperature_of_their_workload(
+    governed: GovernedServer, workload: str, temperature: float
+) -> None:
+    """Greedy answers to prompts that are meant to be sampled are drafted too well."""
+    config = QuickConfig(governed.url, workload=workload, seconds=5, max_concurrency=1)
+    await measure_quickly(result_for(config), None, None, lambda: None)
+    assert {body["temperature"] for body in governed.bodies} == {temperature}
+
+
 async def test_an_interrupted_measurement_sets_the_governor_back(
     governed: GovernedServer, prompts: str
 ) -> None:

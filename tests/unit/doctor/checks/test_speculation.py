@@ -144,9 +144,16 @@ def test_drafts_too_short_for_the_load_are_found() -> None:
     assert finding.id == "draft-too-short"
 
 
-def test_a_good_length_is_no_finding() -> None:
+def test_a_length_at_one_end_of_the_best_ones_is_not_judged() -> None:
     with pytest.raises(CannotJudge, match="the best length is between"):
         length.CHECK.judge(observe_vllm(SimulatedEngine()))
+
+
+def test_a_length_between_the_best_ones_is_not_judged() -> None:
+    """At a steady load the cost is unknown: the best length is 0 if it is high, 16 if low."""
+    engine = SimulatedEngine(loads=(4,) * 15, reached=tuple(0.97**at for at in range(1, 5)))
+    with pytest.raises(CannotJudge, match="between 0 and 16 and the engine drafts 4"):
+        length.CHECK.judge(observe_vllm(engine))
 
 
 def test_a_policy_that_chooses_the_length_has_no_wrong_one() -> None:

@@ -42,7 +42,7 @@ def _judge_one(name: str, readings: Sequence[EngineReading]) -> Finding | None:
         return None  # `speculation-loss` reports it
     is_long, is_short = best.longest < present, best.shortest > present
     if not is_long and not is_short:
-        if best.shortest < present < best.longest or best.shortest == best.longest == present:
+        if best.shortest == best.longest == present:
             return None
         raise CannotJudge(
             f"the best length is between {best.shortest} and {best.longest} and the engine drafts "
