@@ -2,13 +2,20 @@
 
 Sampled code is drafted with eight tokens, most of which are rejected. Servers, all alive at once:
 plain vLLM without drafts, the same again as the control, plain vLLM with eight draft tokens, and
-two `paceline serve` held at eight draft tokens.
+two `paceline serve` held at eight draft tokens. The vLLM servers have the number format, the threads
+and the corrected CPU sampler of Paceline, so that only drafts distinguish them.
 
 1. The truth: the servers answer the same requests in turn, slice by slice.
 2. The doctor reads the vLLM server with drafts, first while it serves such requests, then with
    `--probe`; its stated loss is compared with the truth.
 3. `doctor --fix` on one of the two Paceline servers; then the turns again. The factor by which that
    server got faster is the quotient of its ratio to the other one after and before.
+
+It exits with 1 unless all of this holds (`verdict` in the result):
+
+- `found_in_time`: `--probe` on the vLLM server finds the loss within 90 s,
+- `stated_within_a_fifth`: and states it within 20 % of the truth,
+- `won_back`: `--fix` makes the Paceline server faster by at least 80 % of what drafts lose.
 
     python benchmarks/doctor_losses.py --results benchmarks/results
 
@@ -53,6 +60,10 @@ _HELD_AT = {
 _KV_CACHE_BYTES = 256 << 20
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
 _NORMAL_95 = 1.96
+_WITHIN_S = 90.0
+_STATED_OVER_TRUE = (0.8, 1.2)
+_WON_BACK = 0.8
+"""Of the loss. A governor that tries drafts now and then does not win back all of it."""
 
 
 def main() -> None:
@@ -93,21 +104,46 @@ def main() -> None:
         )
         document["after"] = turns.run(arguments.pairs)
     document["summary"] = summarise(document)
+    document["verdict"] = judge(document["summary"])
     result.write(document)
-    print(json.dumps(document["summary"], indent=1))
+    print(json.dumps({key: document[key] for key in ("summary", "verdict")}, indent=1))
     print(f"written: {result.path}")
+    sys.exit(0 if all(document["verdict"].values()) else 1)
 
 
 def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
     """The truth with its interval, and what the doctor said of it."""
     before, after = document["before"], document["after"]
     truth = ratio(before, DRAFTS.name, WITHOUT.name)
+    fixed_before = ratio(before, FIXED.name, HELD.name)
+    fixed_after = ratio(after, FIXED.name, HELD.name)
+    factor = fixed_after["mean"] / fixed_before["mean"]
     return {
         "drafts_over_none": truth,
         "control": ratio(before, CONTROL.name, WITHOUT.name),
         "doctor": [stated(visit, 1 - truth["mean"]) for visit in document["doctor"]],
-        "fixed_over_held_before": ratio(before, FIXED.name, HELD.name),
-        "fixed_over_held_after": ratio(after, FIXED.name, HELD.name),
+        "fixed_over_held_before": fixed_before,
+        "fixed_over_held_after": fixed_after,
+        "fix_is_kept": (document["fix"]["diagnosis"]["fix"] or {}).get("is_kept", False),
+        "fix_factor": round(factor, 4),
+        "won_back_share": round((factor - 1) / (1 / truth["mean"] - 1), 3),
+    }
+
+
+def judge(summary: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether each part of the requirement holds; the last visit of the vLLM server counts.
+
+    >>> probe = {"seconds": 85.0, "stated_share": 0.4, "stated_over_true": 1.25}
+    >>> judge({"doctor": [probe], "fix_is_kept": True, "won_back_share": 0.9})
+    {'found_in_time': True, 'stated_within_a_fifth': False, 'won_back': True}
+    """
+    probe = summary["doctor"][-1]
+    is_found = probe["stated_share"] is not None
+    low, high = _STATED_OVER_TRUE
+    return {
+        "found_in_time": is_found and probe["seconds"] <= _WITHIN_S,
+        "stated_within_a_fifth": is_found and low <= probe["stated_over_true"] <= high,
+        "won_back": summary["fix_is_kept"] and summary["won_back_share"] >= _WON_BACK,
     }
 
 
@@ -223,7 +259,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-requests", type=int, default=12, help="of a turn")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=96)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each diagnosis")
+    parser.add_argument(
+        "--seconds", type=float, default=38.0, help="of each part of a diagnosis: load, comparison"
+    )
     parser.add_argument("--results", type=Path, required=True, metavar="FOLDER")
     add_allow_dirty(parser)
     return parser

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench import options
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
 from paceline.printable import printable
 from paceline.server_options import admin_key_option, api_key_option
+from paceline.workloads import workload_names
 
 if TYPE_CHECKING:
     from paceline.doctor.diagnosing import DoctorConfig, Visit
@@ -30,8 +32,8 @@ Examples:
       Diagnose a vLLM server, without Paceline
   paceline doctor http://10.0.0.5:8000 --probe --seconds 30
       Also send requests, up to 8 at a time
-  paceline doctor --probe --data-url http://127.0.0.1:8000
-      Also measure what drafts gain, by switching them off and on
+  paceline doctor --probe --data-url http://127.0.0.1:8000 --prompts mine.jsonl
+      Also measure what drafts gain on your prompts, by switching drafts off and on
   paceline doctor --fix --data-url http://127.0.0.1:8000
       Also let the governor choose the draft length, if that gives more tokens/s
   paceline doctor http://10.0.0.5:8000 --log vllm.log
@@ -69,8 +71,8 @@ class DiagnosisNotMade(click.ClickException):
     "--probe",
     "probes",
     is_flag=True,
-    help="Send a bounded load while observing. On Paceline, then switch drafts off and on for as "
-    "long again, and restore the policy.",
+    help="Send a bounded load while observing. Then, for as long again, compare drafting with not "
+    "drafting: on Paceline by switching drafts off and on, and restoring the policy.",
 )
 @click.option(
     "--fix",
@@ -95,6 +97,15 @@ class DiagnosisNotMade(click.ClickException):
     show_default=True,
     help="With --probe: most requests in flight.",
 )
+@click.option(
+    "--workload",
+    type=click.Choice(workload_names()),
+    default="hard",
+    show_default=True,
+    help="With --probe: the prompts, sampled at the workload's temperature.",
+)
+@options.PROMPTS
+@options.TEMPERATURE
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @admin_key_option("Sent to URL as bearer token; never written to a report.")
 @api_key_option("The same for the requests of --probe.")
@@ -132,6 +143,9 @@ def _config(
     data_url: str | None,
     model: str | None,
     concurrency: int,
+    workload: str,
+    prompts_file: str | None,
+    temperature: float | None,
     log_file: str | None,
     admin_key: str | None,
     api_key: str | None,
@@ -140,13 +154,25 @@ def _config(
     from paceline.doctor.probing.settings import ProbeSettings
 
     probes = probes or fixes
-    if data_url is not None and not probes:
-        raise click.UsageError("--data-url is for --probe and --fix.")
+    for option, value in (
+        ("--data-url", data_url), ("--prompts", prompts_file), ("--temperature", temperature)
+    ):  # fmt: skip
+        if value is not None and not probes:
+            raise click.UsageError(f"{option} is for --probe and --fix.")
     address = _address("URL", url)
     probe = None
     if probes:
         target = address if data_url is None else _address("--data-url", data_url)
-        probe = ProbeSettings(target, api_key, seconds, concurrency, model=model)
+        probe = ProbeSettings(
+            target,
+            api_key,
+            seconds,
+            concurrency,
+            model=model,
+            workload=workload,
+            prompts_file=None if prompts_file is None else Path(prompts_file),
+            temperature=temperature,
+        )
     return DoctorConfig(
         address, seconds, None if log_file is None else Path(log_file), admin_key, probe, fixes
     )

@@ -130,7 +130,9 @@ async def _probe(
         with contextlib.suppress(asyncio.CancelledError):
             await watching
     with _noting_restore_failure(visit):
-        visit.probe = await measure_drafts(session, server, load, settings, visit.config.admin_key)
+        visit.probe = await measure_drafts(
+            session, server, load, settings, visit.watch.readings, visit.config.admin_key
+        )
 
 
 @contextlib.contextmanager

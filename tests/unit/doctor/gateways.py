@@ -70,6 +70,7 @@ def probed(**changes: Any) -> ProbeResult:
         "num_failed": 0,
         "model": "m",
         "workload": "hard",
+        "temperature": 1.0,
         "gain": gain,
         "gain_reason": None,
         "num_streams_counted": 4,

@@ -58,7 +58,7 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
     file = tmp_path / "diagnosis.json"
     flags = (
         "--speculative-config", json.dumps(DRAFTS), "--draft-ms", "1", "--verify-ms", "1",
-        "--tpot-per-sequence-ms", "1", "--eos-every-tokens", "0",
+        "--tpot-per-sequence-ms", "1", "--eos-every-tokens", "0", "--max-model-len", "16384",
     )  # fmt: skip
     with spawn_mock_vllm("--model", "m", *flags) as server:
         result = run(server.url, "--seconds", "6", "--probe", "--json", str(file))
@@ -160,6 +160,7 @@ def test_a_server_that_ends_while_observed_is_critical() -> None:
         ("ftp://x",),
         ("http://x", "--seconds", "1"),
         ("http://x", "--data-url", "http://y"),
+        ("http://x", "--temperature", "1"),
         ("http://x", "--json", "/no/such/folder/file"),
         ("http://x", "--log", "/no/such/file"),
         ("http://x", "--concurrency", "0"),

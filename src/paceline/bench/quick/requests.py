@@ -91,7 +91,7 @@ def build_forever(
     """Requests without end, in this form; prompts repeat."""
     run = uuid.uuid4().hex
     for index, prompt in enumerate(itertools.cycle(prompts)):
-        chosen = prompt if form.as_chat else _as_text(prompt)
+        chosen = prompt if form.as_chat else _without_chat(prompt)
         salted = sampling
         if form.with_salt:
             extra = {**sampling.extra_body, "cache_salt": f"quick-{run}-{index}"}
@@ -102,8 +102,14 @@ def build_forever(
         yield build_spec(chosen, salted, index)
 
 
-def _as_text(prompt: Prompt) -> Prompt:
+def as_text(prompt: Prompt) -> str:
+    """The text of a prompt; of a chat, the contents of its messages."""
+    if prompt.messages is None:
+        return prompt.text or ""
+    return "\n\n".join(str(message.get("content", "")) for message in prompt.messages)
+
+
+def _without_chat(prompt: Prompt) -> Prompt:
     if prompt.messages is None:
         return prompt
-    text = "\n\n".join(str(message.get("content", "")) for message in prompt.messages)
-    return Prompt(prompt.task, None, text, prompt.max_tokens)
+    return Prompt(prompt.task, None, as_text(prompt), prompt.max_tokens)

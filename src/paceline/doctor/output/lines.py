@@ -54,8 +54,11 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
 def _gain(probe: ProbeResult) -> str:
     if probe.gain is None:
         return f"The gain of drafts was not measured: {probe.gain_reason}"
-    trouble = "" if probe.gain_reason is None else f". But {probe.gain_reason}"
-    return f"Drafts change the throughput by a factor of {_factor(probe.gain)}{trouble}"
+    basis = "estimated" if probe.gain.is_estimated else "measured"
+    return (
+        f"Drafts change the throughput of the workload {probe.workload} at temperature "
+        f"{probe.temperature:g} by a factor of {_factor(probe.gain)}, {basis}: {probe.gain.how}"
+    )
 
 
 def _fix(result: FixResult) -> str:

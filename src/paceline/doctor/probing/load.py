@@ -10,13 +10,18 @@ from dataclasses import dataclass
 import aiohttp
 
 from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.quick.requests import SessionSender, build_forever, find_form
+from paceline.bench.quick.requests import SessionSender, as_text, build_forever, find_form
 from paceline.bench.run.server import fetch_model
 from paceline.doctor.probing.settings import ProbeSettings
-from paceline.workloads import RequestSpec, SamplingSettings, load_workload
+from paceline.workloads import (
+    Prompt,
+    RequestSpec,
+    SamplingSettings,
+    load_prompt_file,
+    load_workload,
+    shuffle_prompts,
+)
 
-WORKLOAD = "hard"
-"""Text that drafts fit badly: it shows losses that predictable text hides."""
 _AFTER_FAILURE_S = 0.05
 """A server that refuses is not flooded."""
 
@@ -28,9 +33,14 @@ class ProbeLoad:
     sender: SessionSender
     specs: Iterator[RequestSpec]
     model: str
-    workload: str = WORKLOAD
+    workload: str
+    temperature: float
+    texts: tuple[str, ...]
+    """The prompts as plain text."""
     num_requests: int = 0
     num_failed: int = 0
+    full_load_s: tuple[float, float] = (0.0, 0.0)
+    """Begin and end of the highest load, on the monotonic clock."""
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended, or was cut off."""
@@ -39,14 +49,31 @@ class ProbeLoad:
 
 
 async def prepare_load(session: aiohttp.ClientSession, settings: ProbeSettings) -> ProbeLoad:
-    """Find a model and a form of requests. Raises BenchError if the server answers none."""
+    """Find a model and a form of requests.
+
+    Raises BenchError if the server answers none, WorkloadError if the prompts cannot be read.
+    """
     clock = time.perf_counter
     model = settings.model or await fetch_model(session, settings.data_url, settings.api_key)
     sender = SessionSender(session, settings.data_url, settings.api_key, clock)
-    sampling = SamplingSettings(model, 0.0, None, settings.max_tokens, 0, {})
-    prompts = load_workload(WORKLOAD).prompts(0)
+    temperature = settings.effective_temperature
+    sampling = SamplingSettings(model, temperature, None, settings.max_tokens, 0, {})
+    prompts = _prompts(settings)
     form = await find_form(sender, prompts, sampling, clock)
-    return ProbeLoad(sender, build_forever(prompts, sampling, form), model)
+    return ProbeLoad(
+        sender=sender,
+        specs=build_forever(prompts, sampling, form),
+        model=model,
+        workload=settings.workload_label,
+        temperature=temperature,
+        texts=tuple(as_text(prompt) for prompt in prompts),
+    )
+
+
+def _prompts(settings: ProbeSettings) -> list[Prompt]:
+    if settings.prompts_file is not None:
+        return shuffle_prompts(load_prompt_file(settings.prompts_file), 0)
+    return load_workload(settings.workload).prompts(0)
 
 
 async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
@@ -56,7 +83,9 @@ async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
     """
     levels = levels_up_to(settings.concurrency)
     for level in levels:
+        begin_s = time.monotonic()
         await _hold(load, level, settings.seconds / len(levels))
+        load.full_load_s = (begin_s, time.monotonic())
 
 
 async def _hold(load: ProbeLoad, level: int, seconds: float) -> None:

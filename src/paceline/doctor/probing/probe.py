@@ -1,11 +1,12 @@
 """`measure_drafts`: what `--probe` measures after its load.
 
 The gain of drafts is measured on a server whose governor can be switched. The governor is set back
-whatever happens.
+whatever happens. On a plain vLLM server the gain is computed from the times of steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import aiohttp
@@ -17,15 +18,12 @@ from paceline.bench.quick.governor_switch import (
 )
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.probing.alternation import NotMeasured, compare_settings
+from paceline.doctor.probing.context_end import infer_gain_of_drafts
 from paceline.doctor.probing.load import ProbeLoad
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.probing.streams import StreamCount, count_streams
+from paceline.doctor.readings.observation import Reading
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
-
-_NOT_SWITCHABLE = (
-    "a vLLM server cannot draft less while it runs: restart it without speculative_config and "
-    "compare (paceline bench compare), or run it under Paceline"
-)
 
 
 async def measure_drafts(
@@ -33,26 +31,29 @@ async def measure_drafts(
     server: ObservedServer,
     load: ProbeLoad,
     settings: ProbeSettings,
+    readings: Sequence[Reading],
     admin_key: str | None,
 ) -> ProbeResult:
-    """Read some streams, and compare drafting with not drafting where that can be switched.
+    """Read some streams, and compare drafting with not drafting.
 
-    Raises RestoreFailed if a governor keeps a setting of the comparison.
+    `readings` were made under the load. Raises RestoreFailed if a governor keeps a setting of the
+    comparison.
     """
     streams = await count_streams(session, settings.data_url, settings.api_key, load.model)
     is_disturbed = False
     gain: MeasuredGain | None = None
-    reason: str | None = _NOT_SWITCHABLE
-    if server.kind == "paceline":
-        try:
+    reason: str | None = None
+    try:
+        if server.kind == "paceline":
             async with switchable_governor(session, server.url, admin_key, load.model) as switch:
                 gain = await compare_settings(
                     load, switch.turn_on, switch.turn_off, settings.concurrency, settings.seconds
                 )
-                reason = None
-        except (SwitchUnavailable, NotMeasured) as failure:
-            gain, reason = None, str(failure)
-            is_disturbed = isinstance(failure, ChangedByOther)
+        else:
+            gain = await infer_gain_of_drafts(session, server, load, settings, readings)
+    except (SwitchUnavailable, NotMeasured) as failure:
+        gain, reason = None, str(failure)
+        is_disturbed = isinstance(failure, ChangedByOther)
     return replace(render_result(load, streams, gain, reason), is_disturbed=is_disturbed)
 
 
@@ -70,6 +71,7 @@ def render_result(
         num_failed=load.num_failed,
         model=load.model,
         workload=load.workload,
+        temperature=load.temperature,
         gain=gain,
         gain_reason=reason,
         excess_tokens=tuple(one for one in counted if one[1] > one[2]),

@@ -17,6 +17,9 @@ class MeasuredGain:
     concurrency: int
     tokens_per_s: float
     """Under the first setting, the mean over the blocks."""
+    how: str = "blocks of the same prompts with drafts and without, in turn"
+    is_estimated: bool = False
+    """Whether it was computed from step times, because the server could not be switched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,8 @@ class ProbeResult:
     num_failed: int
     model: str
     workload: str
-    """Of the prompts: synthetic text, which drafts fit better or worse than real requests."""
+    """Of the prompts, or the name of the file with a user's own ones."""
+    temperature: float
     gain: MeasuredGain | None
     """None if it could not be measured; `gain_reason` says why."""
     gain_reason: str | None

@@ -93,6 +93,17 @@ def test_a_measured_loss_counts_more_than_an_estimate() -> None:
     assert finding.cost.share == pytest.approx(0.5)
 
 
+def test_a_loss_computed_from_step_times_is_an_estimate_with_settings_of_vllm() -> None:
+    gain = dataclasses.replace(
+        probed().gain, value=0.5, low=0.4, high=0.6, how="timed", is_estimated=True  # type: ignore[type-var]
+    )
+    finding = _only(loss.CHECK.judge(observe_vllm(HARD_TEXT, probe=probed(gain=gain))))
+    assert (finding.cost.basis, finding.cost.how) == (Basis.ESTIMATED, "timed")
+    assert finding.cost.share == pytest.approx(0.5)
+    assert "on the workload hard at temperature 1" in finding.summary
+    assert finding.settings[0] == "speculative_config.num_speculative_tokens"
+
+
 def test_a_measured_gain_is_no_finding() -> None:
     assert list(loss.CHECK.judge(observe_gateway(probe=probed()))) == []
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -48,9 +51,9 @@ async def test_the_gain_of_drafts_is_measured_and_the_policy_restored() -> None:
     assert visit.probe.num_failed == 0
     assert visit.probe.num_requests > 8
     diagnosis = diagnose(visit)
-    assert "Drafts change the throughput by a factor of" in "\n".join(
-        render_lines(visit, diagnosis)
-    )
+    lines = " ".join(" ".join(render_lines(visit, diagnosis)).split())
+    assert "throughput of the workload hard at temperature 1 by a factor of" in lines
+    assert "measured: blocks of the same prompts" in lines
 
 
 async def test_a_measured_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,11 +63,40 @@ async def test_a_measured_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
     diagnosis = diagnose(visit)
     (finding,) = diagnosis.findings
     assert (finding.id, finding.cost.basis) == ("speculation-loses", "measured")
-    assert "on the synthetic workload hard" in finding.summary
+    assert "on the workload hard at temperature 1" in finding.summary
     assert visit.probe is not None
     assert visit.probe.gain is not None
     assert visit.probe.gain.value == pytest.approx(0.002 / 0.05)
     assert visit_exit_code(visit, diagnosis) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "temperature"),
+    [
+        ({}, 1.0),
+        ({"workload": "predictable"}, 0.0),
+        ({"workload": "predictable", "temperature": 0.7}, 0.7),
+        ({"prompts_file": "mine.jsonl"}, 0.0),
+    ],
+)
+async def test_requests_have_the_temperature_of_their_workload(
+    changes: dict[str, Any], temperature: float, tmp_path: Path
+) -> None:
+    """Greedy answers to prompts that are meant to be sampled are drafted too well."""
+    if "prompts_file" in changes:
+        changes["prompts_file"] = tmp_path / changes["prompts_file"]
+        changes["prompts_file"].write_text('{"prompt": "Why?"}')
+    async with serving(GovernedGateway()) as gateway:
+        config = gateway.config()
+        assert config.probe is not None
+        probe = dataclasses.replace(config.probe, **changes)
+        visit = Visit(dataclasses.replace(config, probe=probe))
+        await visit_server(visit)
+    sent = [body for body in gateway.bodies if "Count to ten" not in str(body)]
+    assert {body["temperature"] for body in sent} == {temperature}
+    assert visit.probe is not None
+    assert visit.probe.temperature == temperature
+    assert visit.probe.workload == probe.workload_label
 
 
 async def test_ctrl_c_restores_the_policy() -> None:

@@ -12,7 +12,7 @@ from paceline.doctor.estimates.gain import BestLength, best_length, gain_of
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.readings.probe_result import MeasuredGain
+from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
 from paceline.doctor.values import (
     Basis,
     CannotJudge,
@@ -38,7 +38,7 @@ _GOVERNED_SETTINGS = ("engine.policy", "engine.draft_length_max")
 def _judge(observation: Observation) -> Sequence[Finding]:
     probe = observation.probe
     if probe is not None and probe.gain is not None:
-        return _measured(probe.gain, probe.workload)
+        return _measured(probe.gain, probe, is_governed=observation.kind == "paceline")
     found = for_each_engine(observation, _estimated)
     if probe is None:
         return found
@@ -46,36 +46,40 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     return [replace(one, evidence=(*one.evidence, workload)) for one in found]
 
 
-def _measured(gain: MeasuredGain, workload: str) -> Sequence[Finding]:
+def _measured(
+    gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool
+) -> Sequence[Finding]:
     if gain.low >= 1:
         return ()
     if gain.high >= 1:
         raise CannotJudge(
-            f"measured: drafts change the throughput by a factor of {gain.value:.2f} "
+            f"drafts change the throughput by a factor of {gain.value:.2f} "
             f"({gain.low:.2f} to {gain.high:.2f}, {gain.num_pairs} pairs), which is no certain "
             "loss; give --seconds more"
         )
+    workload = f"{probe.workload} at temperature {probe.temperature:g}"
     return [
         Finding(
             id=_LOSES,
             severity=Severity.WARNING,
             summary=(
                 f"Speculation makes the deployment slower: {gain.value:.2f} times the tokens/s "
-                f"that it gives without drafts, on the synthetic workload {workload}."
+                f"that it gives without drafts, on the workload {workload}."
             ),
             evidence=(
                 Evidence("workload", workload),
-                Evidence("gain measured", round(gain.value, 3)),
-                Evidence("pairs of blocks", gain.num_pairs),
+                Evidence("tokens/s over those without drafts", round(gain.value, 3)),
+                Evidence("comparisons", gain.num_pairs),
                 Evidence("requests at a time", gain.concurrency),
             ),
             cost=_cost(
-                gain.tokens_per_s, Interval(gain.low, gain.high), Basis.MEASURED,
-                "blocks of the same prompts with drafts and without, in turn", gain.value,
+                gain.tokens_per_s, Interval(gain.low, gain.high),
+                Basis.ESTIMATED if gain.is_estimated else Basis.MEASURED, gain.how, gain.value,
             ),
             cause="Verifying the drafts takes more time than the accepted ones save.",
-            remedy=f"Measure real requests before drafts are switched off. {_GOVERNED_REMEDY}",
-            settings=_GOVERNED_SETTINGS,
+            remedy=f"Measure real requests before drafts are switched off (--prompts). "
+            f"{_GOVERNED_REMEDY if is_governed else _REMEDY}",
+            settings=_GOVERNED_SETTINGS if is_governed else _SETTINGS,
         )
     ]  # fmt: skip
 
