@@ -101,3 +101,5 @@ class StartupFacts:
     """The limit of this process, and what the settings may need."""
     folders: tuple[Folder, ...] = ()
     format_cautions: tuple[str, ...] = ()
+    node_command: str = ""
+    """The shell command of the second node; empty for an engine on one machine."""
