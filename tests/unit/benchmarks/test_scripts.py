@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[3]
         "-m benchmarks.audit_false_alarms",
         "-m benchmarks.validate_faults",
         "benchmarks/chaos_real.py",
+        "benchmarks/distributed.py",
         "benchmarks/draft_swap.py",
     ],
 )

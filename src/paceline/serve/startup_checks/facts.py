@@ -95,6 +95,8 @@ class StartupFacts:
     """How two GPUs are connected, by their indices, in the words of `nvidia-smi topo`."""
     tensor_parallel_sizes: tuple[int, ...] = ()
     """Into how many parts the target can be split."""
+    draft_tensor_parallel_sizes: tuple[int, ...] = ()
+    """Into how many parts the draft model can be split."""
     shared_memory_bytes: int | None = None
     """Size of /dev/shm."""
     descriptors: tuple[int, int] | None = None

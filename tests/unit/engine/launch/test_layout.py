@@ -147,9 +147,8 @@ def test_worker_processes_get_cores_of_their_own(
 def test_worker_processes_get_intels_openmp_where_it_is_installed() -> None:
     two = LayoutSettings(num_workers=2)
     assert choose_layout(TWO_CORES, two).environment["LD_PRELOAD"] == str(IOMP)
-    assert "LD_PRELOAD" not in choose_layout(
-        replace(TWO_CORES, openmp_library=None), two
-    ).environment
+    without = replace(TWO_CORES, openmp_library=None)
+    assert "LD_PRELOAD" not in choose_layout(without, two).environment
 
 
 @pytest.mark.parametrize(

@@ -168,11 +168,11 @@ def test_a_gpu_without_stated_memory_is_not_computed() -> None:
 def test_how_far_a_model_can_be_split() -> None:
     """Qwen2.5-7B has 28 heads and 4 KV heads."""
     launch = EngineLaunch(QWEN, {}, tensor_parallel=2)
-    assert find_tensor_parallel_sizes(launch, load_catalogue())[:3] == (1, 2, 4)
+    assert find_tensor_parallel_sizes(launch, launch.model, load_catalogue())[:3] == (1, 2, 4)
     experts = replace(launch, unplanned_flags=("--enable-expert-parallel",))
-    assert find_tensor_parallel_sizes(experts, load_catalogue()) == ()
+    assert find_tensor_parallel_sizes(experts, experts.model, load_catalogue()) == ()
     unknown = replace(launch, model="no/such-model")
-    assert find_tensor_parallel_sizes(unknown, load_catalogue()) == ()
+    assert find_tensor_parallel_sizes(unknown, unknown.model, load_catalogue()) == ()
 
 
 def test_a_model_that_is_not_in_the_cache_has_to_be_downloaded(tmp_path: Path) -> None:

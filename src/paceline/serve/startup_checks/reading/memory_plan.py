@@ -56,13 +56,13 @@ def compute_memory(
 
 
 def find_tensor_parallel_sizes(
-    launch: EngineLaunch | None, catalogue: Catalogue
+    launch: EngineLaunch | None, model: str | None, catalogue: Catalogue
 ) -> tuple[int, ...]:
-    """Return into how many parts vLLM can split the target; empty if that is not known."""
-    if launch is None or launch.tensor_parallel == 1 or launch.unplanned_flags:
+    """Return into how many parts vLLM can split a model; empty if that is not known."""
+    if launch is None or launch.tensor_parallel == 1 or launch.unplanned_flags or model is None:
         return ()
     try:
-        shape = find_model(launch.model, catalogue).shape
+        shape = find_model(model, catalogue).shape
     except PlanError:
         return ()
     return tuple(tensor_parallel_sizes(shape))
