@@ -168,11 +168,16 @@ def test_a_gpu_without_stated_memory_is_not_computed() -> None:
 def test_how_far_a_model_can_be_split() -> None:
     """Qwen2.5-7B has 28 heads and 4 KV heads."""
     launch = EngineLaunch(QWEN, {}, tensor_parallel=2)
-    assert find_tensor_parallel_sizes(launch, launch.model, load_catalogue())[:3] == (1, 2, 4)
+    assert find_tensor_parallel_sizes(launch, load_catalogue())[:3] == (1, 2, 4)
     experts = replace(launch, unplanned_flags=("--enable-expert-parallel",))
-    assert find_tensor_parallel_sizes(experts, experts.model, load_catalogue()) == ()
+    assert find_tensor_parallel_sizes(experts, load_catalogue()) == ()
+    draft = {"method": "draft_model", "model": "Qwen/Qwen2.5-1.5B-Instruct"}
+    drafted = replace(launch, drafting=draft)
+    # 12 heads, and 8960 columns of its feed-forward network.
+    assert find_tensor_parallel_sizes(drafted, load_catalogue(), of_draft=True) == (1, 2, 4)
+    assert find_tensor_parallel_sizes(launch, load_catalogue(), of_draft=True) == ()
     unknown = replace(launch, model="no/such-model")
-    assert find_tensor_parallel_sizes(unknown, unknown.model, load_catalogue()) == ()
+    assert find_tensor_parallel_sizes(unknown, load_catalogue()) == ()
 
 
 def test_a_model_that_is_not_in_the_cache_has_to_be_downloaded(tmp_path: Path) -> None:

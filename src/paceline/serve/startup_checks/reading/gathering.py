@@ -69,12 +69,8 @@ def gather_facts(
         gpus=hardware.gpus,
         has_shared_gpus=not all(has_gpus_of_its_own(e.command.environment) for e in plan.engines),
         links=_links() if is_gpu and launch is not None and launch.tensor_parallel > 1 else None,
-        tensor_parallel_sizes=find_tensor_parallel_sizes(
-            launch, launch and launch.model, catalogue
-        ),
-        draft_tensor_parallel_sizes=find_tensor_parallel_sizes(
-            launch, launch and launch.draft_model, catalogue
-        ),
+        tensor_parallel_sizes=find_tensor_parallel_sizes(launch, catalogue),
+        draft_tensor_parallel_sizes=find_tensor_parallel_sizes(launch, catalogue, of_draft=True),
         shared_memory_bytes=_shared_memory_bytes(),
         descriptors=(
             raise_descriptor_limit(),

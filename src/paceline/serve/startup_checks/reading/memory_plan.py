@@ -56,10 +56,16 @@ def compute_memory(
 
 
 def find_tensor_parallel_sizes(
-    launch: EngineLaunch | None, model: str | None, catalogue: Catalogue
+    launch: EngineLaunch | None, catalogue: Catalogue, *, of_draft: bool = False
 ) -> tuple[int, ...]:
-    """Return into how many parts vLLM can split a model; empty if that is not known."""
-    if launch is None or launch.tensor_parallel == 1 or launch.unplanned_flags or model is None:
+    """Return into how many parts vLLM can split the target or the draft model.
+
+    Empty if that is not known.
+    """
+    if launch is None or launch.tensor_parallel == 1 or launch.unplanned_flags:
+        return ()
+    model = launch.draft_model if of_draft else launch.model
+    if model is None:
         return ()
     try:
         shape = find_model(model, catalogue).shape
