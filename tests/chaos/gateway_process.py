@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,12 @@ def start_gateway(
     ready_within_s: float = 60.0,
     cwd: Path | None = None,
     program: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[GatewayProcess]:
     """Start a gateway with this configuration; stops it on exit if it still runs.
 
-    `program` is Python code that runs the command in another way.
+    `program` is Python code that runs the command in another way. `environment` is added to this
+    process's.
     """
     file = folder / "paceline.yaml"
     file.write_text(yaml.safe_dump(config))
@@ -147,6 +149,7 @@ def start_gateway(
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                 "PACELINE_ENGINE__LOG_FOLDER": str(folder),
+                **(environment or {}),
             },
         )
     try:

@@ -24,8 +24,8 @@ from paceline.policy_registry import find_policy
 
 DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 CheckName = Literal[
-    "vllm", "torch", "driver", "ray", "gpus", "split", "formats", "vocabulary", "memory", "nvlink",
-    "shared-memory", "disk", "descriptors",
+    "vllm", "torch", "driver", "ray", "gpus", "split", "pipeline", "nodes", "formats",
+    "vocabulary", "memory", "nvlink", "shared-memory", "disk", "descriptors",
 ]  # fmt: skip
 DialectName = Literal[
     "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"

@@ -24,6 +24,7 @@ def register() -> None:
             cpu_sampler,
             min_tokens,
             numba_pool,
+            pipeline_stages,
             seeded_generator,
             thinking_budget,
             undrafted_processors,
@@ -43,6 +44,7 @@ def register() -> None:
         if current_platform.is_cpu():
             numba_pool.choose()
             compiled_model_cache.apply()
+            pipeline_stages.apply()
         cpu_sampler.apply()
         seeded_generator.apply()
         thinking_budget.apply()

@@ -18,6 +18,7 @@ from paceline.engine.launch.command import (
     EngineSpec,
     chooses_gpus,
     max_num_seqs,
+    num_nodes,
     num_workers,
     render_command,
 )
@@ -115,6 +116,7 @@ def plan_engines(
         kv_cache_bytes=engine.kv_cache_bytes,
         weights_bytes=weights_bytes(model),
         num_workers=num_workers(engine.vllm_args),
+        spans_nodes=num_nodes(engine.vllm_args) > 1,
         chooses_gpus=chooses_gpus(engine.vllm_args),
         kernel_dtypes=formats.kernel_dtypes,
         kv_cache_dtype=engine.kv_cache_dtype,

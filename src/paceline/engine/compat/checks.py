@@ -18,6 +18,7 @@ _WORKER_PARTS = (
     "seeded_generator",
     "thinking_budget",
     "min_tokens",
+    "pipeline_stages",
     "undrafted_requests",
     "resting_draft",
     "plain_sampling",

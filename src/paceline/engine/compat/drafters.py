@@ -157,6 +157,25 @@ def drafter_control(drafting: Drafting) -> DrafterControl:
     return control
 
 
+def refused_in_pipeline(method: str, *, use_v2_model_runner: bool) -> str | None:
+    """Return why a drafter does not run with several pipeline stages; None if it may.
+
+    vLLM 0.32 refuses none of these: it loads the model, and the first step fails. Under Model
+    Runner V1, `_build_attention_metadata` reads `self.drafter` in all stages (vLLM #30436); beyond
+    that, the drafts of a step reach the scheduler before its tokens, and stages but the last do not
+    learn accepted drafts. Under both runners, the draft model is built from the layers that the
+    pipeline's division leaves to the last stage (`model_executor/models/utils.py::make_layers`).
+    """
+    if not use_v2_model_runner:
+        return (
+            "under vLLM's Model Runner V1, which CPUs use, only the last stage has a drafter, and "
+            "the other stages fail for want of one"
+        )
+    if method == "draft_model":
+        return "vLLM loads only the last stage's share of its layers"
+    return None
+
+
 def refused_everywhere(method: str) -> str | None:
     """Return why `method` cannot be governed under either model runner; None if it can under one.
 

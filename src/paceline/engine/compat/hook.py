@@ -34,6 +34,7 @@ class VllmHook:
         "seeded_generator",
         "thinking_budget",
         "min_tokens",
+        "pipeline_stages",
         "undrafted_requests",
         "resting_draft",
         "plain_sampling",

@@ -12,6 +12,7 @@ _ANY_LENGTH = "tests/engine/any_length/test_outputs.py"
 _BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
 _UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
+_STAGES_RUN_EAGERLY = "a stock CPU engine with --enforce-eager serves with two pipeline stages"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
 FIX_HOOKS: tuple[VllmHook, ...] = (
@@ -226,6 +227,31 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         purpose="mask only some of the requests",
         upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
         remove_when=_MIN_TOKENS_PASS,
+    ),
+    VllmHook(
+        name="stage_inputs",
+        target="vllm.v1.worker.gpu_model_runner:"
+        "GPUModelRunner.sync_and_gather_intermediate_tensors",
+        expected=("self", "num_tokens", "intermediate_tensors", "sync_self"),
+        part="pipeline_stages",
+        purpose="create the buffer of a pipeline stage that was not warmed up",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_STAGES_RUN_EAGERLY,
+    ),
+    VllmHook(
+        name="stage_buffer",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._dummy_run",
+        expected=(
+            "intermediate_tensors",
+            "make_empty_intermediate_tensors",
+            "max_num_tokens",
+            "model_config",
+        ),
+        is_body=True,
+        part="pipeline_stages",
+        purpose="creates the buffer in the same way",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_STAGES_RUN_EAGERLY,
     ),
     VllmHook(
         name="engine_configuration",

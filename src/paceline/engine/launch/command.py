@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -206,12 +207,24 @@ def find_server_module() -> str:
 
 
 def num_workers(vllm_args: tuple[str, ...]) -> int:
-    """Return the worker processes set by the user's vLLM arguments: tensor times pipeline size."""
-    product = 1
-    flags = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
-    for _, text in _values_of(vllm_args, flags):
-        product *= int(text) if text.isdigit() else 1
-    return product
+    """Return the worker processes of one engine on this machine, by the user's vLLM arguments.
+
+    Tensor times pipeline parallel size, divided by the number of nodes.
+    """
+    sizes = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
+    product = math.prod(_size(vllm_args, *flags) for flags in sizes)
+    return max(1, product // num_nodes(vllm_args))
+
+
+def num_nodes(vllm_args: tuple[str, ...]) -> int:
+    """Return the machines of one engine, by the user's vLLM arguments."""
+    return _size(vllm_args, "--nnodes", "-n")
+
+
+def _size(vllm_args: tuple[str, ...], *flags: str) -> int:
+    """The number that vLLM takes for a flag; 1 if it is not given, or for vLLM to refuse."""
+    text = last_value(vllm_args, *flags) or ""
+    return max(1, int(text)) if text.isdigit() else 1
 
 
 _GPU_FLAGS = frozenset(

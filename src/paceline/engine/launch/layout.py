@@ -41,7 +41,9 @@ class LayoutSettings:
     weights_bytes: int | None = None
     """Size of the target on disk; None if unknown."""
     num_workers: int = 1
-    """Worker processes of one engine: tensor times pipeline parallel size."""
+    """Worker processes of one engine on this machine."""
+    spans_nodes: bool = False
+    """Whether the engine has workers on other machines."""
     chooses_gpus: bool = False
     """Whether the user's vLLM arguments choose GPUs, or need others than `num_workers`."""
     kernel_dtypes: tuple[str, ...] = ()
@@ -81,7 +83,9 @@ def choose_layout(
     cpu_ids = _share_of_cores(hardware, replica, num_replicas, settings.num_threads)
     dtype, why_dtype = _choose_dtype(hardware, settings)
     kv_cache_bytes, why_kv = _choose_kv_cache(hardware, settings, num_replicas)
-    environment, why_processes = _processes(hardware, cpu_ids, settings.num_workers)
+    environment, why_processes = _processes(
+        hardware, cpu_ids, settings.num_workers, settings.spans_nodes
+    )
     compiles, why_compiled = _choose_compilation(hardware, settings)
     return Layout(
         dtype=dtype,
@@ -198,27 +202,50 @@ def _choose_kv_cache(
 
 
 def _processes(
-    hardware: Hardware, cpu_ids: tuple[int, ...], num_workers: int
+    hardware: Hardware, cpu_ids: tuple[int, ...], num_workers: int, spans_nodes: bool
 ) -> tuple[dict[str, str], str]:
     """Return the environment that sets processes and the cores of their threads; and the reason."""
-    if num_workers > 1 or hardware.architecture != "x86_64" or hardware.openmp_library is None:
-        # Several workers, or GNU OpenMP: vLLM starts worker processes and binds them itself.
-        binding = {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"}
-        if num_workers == 1:
-            binding["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cpu_ids))
-        return binding, "model in worker processes, bound to cores by vLLM"
+    preloaded = {}
+    if hardware.architecture == "x86_64" and hardware.openmp_library is not None:
+        preloaded = {"LD_PRELOAD": str(hardware.openmp_library)}
+    if num_workers > 1 or spans_nodes or not preloaded:
+        # Several workers, or GNU OpenMP: vLLM starts worker processes and binds their threads. Its
+        # own choice needs a NUMA node for each worker.
+        shares = _split_cores(cpu_ids, num_workers)
+        binding = "|".join(",".join(map(str, share)) for share in shares)
+        return {
+            **preloaded,
+            "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+            "VLLM_CPU_OMP_THREADS_BIND": binding,
+        }, f"model in {num_workers} worker process(es) with compute threads on CPUs {binding}"
     proclist = ",".join(map(str, cpu_ids))
     return {
         # The model runs inside the engine-core process, which saves a message between processes
         # per step and one import of torch at start. vLLM avoids that on CPUs because it cannot
         # configure OpenMP in a running process; the environment can.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "LD_PRELOAD": str(hardware.openmp_library),
+        **preloaded,
         "OMP_NUM_THREADS": str(len(cpu_ids)),
         "KMP_BLOCKTIME": str(_OPENMP_SPIN_MS),
         "KMP_TPAUSE": "0",
         **for_engine_core({"KMP_AFFINITY": f"granularity=fine,explicit,proclist=[{proclist}]"}),
     }, "model inside the engine-core process: no message between processes at each step"
+
+
+def _split_cores(cpu_ids: tuple[int, ...], num_workers: int) -> list[tuple[int, ...]]:
+    """Return an equal run of adjacent cores for each worker; a remainder stays free.
+
+    Workers wait for each other in every layer, so one with more cores would only wait longer.
+    """
+    share = len(cpu_ids) // num_workers
+    if share == 0:
+        raise ValueError(
+            f"the engine has {num_workers} worker processes on this machine (tensor times pipeline "
+            f"parallel size, divided by --nnodes), and {len(cpu_ids)} CPU(s) for their threads; "
+            "each worker needs one. Lower the sizes after --, engine.replicas, or raise "
+            "engine.num_threads"
+        )
+    return [cpu_ids[index * share : (index + 1) * share] for index in range(num_workers)]
 
 
 def _mib(num_bytes: int) -> str:

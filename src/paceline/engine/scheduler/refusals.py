@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.engine.compat.drafters import drafter_control, drafting_of
+from paceline.engine.compat.drafters import (
+    drafter_control,
+    drafting_of,
+    refused_in_pipeline,
+)
 
 _LOSSLESS = ("standard", "block")
 """vLLM's verification methods that keep the target's distribution. Not among them are "synthetic",
@@ -54,13 +58,24 @@ def refuse_ungovernable(vllm_config: Any) -> None:
             f"data_parallel_size is {ranks}; AdaptiveScheduler allows only 1, because ranks with "
             "different draft lengths wait for each other. Start one server per rank instead."
         )
+    stages = vllm_config.parallel_config.pipeline_parallel_size
+    drafting = drafting_of(vllm_config)
+    why_not_pipelined = refused_in_pipeline(
+        drafting.method, use_v2_model_runner=drafting.use_v2_model_runner
+    )
+    if stages > 1 and why_not_pipelined is not None:
+        raise ValueError(
+            f"pipeline_parallel_size is {stages}, and speculative method {drafting.method!r} does "
+            f"not run in a pipeline: {why_not_pipelined}. Remove --speculative-config, or use "
+            "--tensor-parallel-size instead."
+        )
     if speculative.enable_adaptive_verification:
         raise ValueError(
             "enable_adaptive_verification is on: vLLM then leaves drafts unverified, which the "
             "governor would count as rejected. Set it to false in --speculative-config, or remove "
             "--scheduler-cls."
         )
-    control = drafter_control(drafting_of(vllm_config))
+    control = drafter_control(drafting)
     if control.mode == "refused":
         raise ValueError(
             f"speculative method {speculative.method!r} cannot be governed: it {control.why}. "

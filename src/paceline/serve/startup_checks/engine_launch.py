@@ -48,6 +48,10 @@ class EngineLaunch:
     pipeline_parallel: int = 1
     data_parallel: int = 1
     num_nodes: int = 1
+    node_rank: int = 0
+    master_address: str = ""
+    is_headless: bool = False
+    """Whether this node only computes, for an engine whose API server is on another one."""
     executor: str = ""
     data_parallel_backend: str = ""
     names_devices: bool = False
@@ -94,6 +98,9 @@ def read_launch(arguments: tuple[str, ...]) -> EngineLaunch:
         pipeline_parallel=_number(last_value(arguments, "--pipeline-parallel-size", "-pp")) or 1,
         data_parallel=_number(last_value(arguments, "--data-parallel-size", "-dp")) or 1,
         num_nodes=_number(last_value(arguments, "--nnodes", "-n")) or 1,
+        node_rank=_number(last_value(arguments, "--node-rank", "-r")) or 0,
+        master_address=last_value(arguments, "--master-addr") or "",
+        is_headless="--headless" in flags_of(arguments),
         executor=last_value(arguments, "--distributed-executor-backend") or "",
         data_parallel_backend=last_value(arguments, "--data-parallel-backend", "-dpb") or "",
         names_devices="--device-ids" in flags_of(arguments),

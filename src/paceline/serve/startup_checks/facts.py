@@ -95,9 +95,13 @@ class StartupFacts:
     """How two GPUs are connected, by their indices, in the words of `nvidia-smi topo`."""
     tensor_parallel_sizes: tuple[int, ...] = ()
     """Into how many parts the target can be split."""
+    draft_tensor_parallel_sizes: tuple[int, ...] = ()
+    """Into how many parts the draft model can be split."""
     shared_memory_bytes: int | None = None
     """Size of /dev/shm."""
     descriptors: tuple[int, int] | None = None
     """The limit of this process, and what the settings may need."""
     folders: tuple[Folder, ...] = ()
     format_cautions: tuple[str, ...] = ()
+    node_command: str = ""
+    """The shell command of the second node; empty for an engine on one machine."""

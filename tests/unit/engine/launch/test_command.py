@@ -101,6 +101,9 @@ def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None
         (("-tp=2", "--pipeline-parallel-size=3"), 6),
         (("--tensor_parallel_size", "2", "--pipeline_parallel_size=2"), 4),
         (("--max-num-seqs", "8"), 1),
+        (("-tp=2", "-pp=3", "--nnodes", "3"), 2),
+        (("-pp=2", "-n=2"), 1),
+        (("-tp=auto",), 1),
     ],
 )
 def test_workers_are_counted_from_vllms_own_arguments(

@@ -124,20 +124,40 @@ def test_one_worker_runs_inside_the_engine_core_with_intels_openmp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hardware", "num_workers"),
+    ("hardware", "settings", "binding"),
     [
-        (replace(TWO_CORES, openmp_library=None), 1),
-        (replace(TWO_CORES, architecture="aarch64"), 1),
-        (TWO_CORES, 2),
+        (replace(TWO_CORES, openmp_library=None), DEFAULTS, "0,1"),
+        (replace(TWO_CORES, architecture="aarch64"), DEFAULTS, "0,1"),
+        (TWO_CORES, LayoutSettings(num_workers=2), "0|1"),
+        (replace(TWO_CORES, cpu_ids=tuple(range(7))), LayoutSettings(num_workers=3), "0,1|2,3|4,5"),
+        (TWO_CORES, LayoutSettings(spans_nodes=True), "0,1"),
+        (TWO_CORES, LayoutSettings(spans_nodes=True, num_threads=1), "0"),
     ],
 )
-def test_otherwise_vllm_binds_its_own_workers_to_all_cores(
-    hardware: Hardware, num_workers: int
+def test_worker_processes_get_cores_of_their_own(
+    hardware: Hardware, settings: LayoutSettings, binding: str
 ) -> None:
-    environment = choose_layout(hardware, LayoutSettings(num_workers=num_workers)).environment
+    """vLLM's own binding refuses more workers than NUMA nodes, and leaves a core free."""
+    environment = choose_layout(hardware, settings).environment
     assert environment["VLLM_CPU_NUM_OF_RESERVED_CPU"] == "0"
     assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment
-    assert ("VLLM_CPU_OMP_THREADS_BIND" in environment) == (num_workers == 1)
+    assert environment["VLLM_CPU_OMP_THREADS_BIND"] == binding
+
+
+def test_worker_processes_get_intels_openmp_where_it_is_installed() -> None:
+    two = LayoutSettings(num_workers=2)
+    assert choose_layout(TWO_CORES, two).environment["LD_PRELOAD"] == str(IOMP)
+    without = replace(TWO_CORES, openmp_library=None)
+    assert "LD_PRELOAD" not in choose_layout(without, two).environment
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [LayoutSettings(num_workers=3), LayoutSettings(num_workers=2, num_threads=1)],
+)
+def test_more_workers_than_cores_are_refused(settings: LayoutSettings) -> None:
+    with pytest.raises(ValueError, match="each worker needs one"):
+        choose_layout(TWO_CORES, settings)
 
 
 NO_COMPILER = replace(TWO_CORES, why_not_compiled="the C++ compiler g++ is not installed")

@@ -19,6 +19,7 @@ def refused(**changes: Any) -> str:
         "method": "draft_model",
         "rejection_sample_method": "standard",
         "ranks": 1,
+        "stages": 1,
         "is_async": False,
         "is_parallel": False,
         "trims_by_itself": False,
@@ -33,7 +34,9 @@ def refused(**changes: Any) -> str:
             enable_adaptive_verification=given["trims_by_itself"],
             use_multi_module_mtp=lambda: False,
         ),
-        parallel_config=SimpleNamespace(data_parallel_size=given["ranks"]),
+        parallel_config=SimpleNamespace(
+            data_parallel_size=given["ranks"], pipeline_parallel_size=given["stages"]
+        ),
         scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
         use_v2_model_runner=given["use_v2"],
     )
@@ -52,6 +55,10 @@ def refused(**changes: Any) -> str:
         ({"method": "ngram"}, ""),
         ({"method": "suffix"}, ""),
         ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler allows only 1"),
+        ({"stages": 2}, "pipeline_parallel_size is 2, and speculative method 'draft_model'"),
+        ({"stages": 2, "method": "ngram"}, "only the last stage has a drafter"),
+        ({"stages": 2, "use_v2": True}, "only the last stage's share of its layers"),
+        ({"stages": 2, "use_v2": True, "method": "eagle3"}, ""),
         ({"rejection_sample_method": "block"}, ""),
         ({"rejection_sample_method": "synthetic"}, "allows only standard and block"),
         ({"rejection_sample_method": "fly"}, "is 'fly', which may change"),

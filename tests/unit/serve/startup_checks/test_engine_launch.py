@@ -23,11 +23,13 @@ def test_the_users_later_flags_win_in_all_spellings() -> None:
             *("--gpu-memory-utilization", "0.8", "--max-model-len", "4096", "-n", "2"),
             *("--max-num-seqs", "16", "--max-num-batched-tokens", "512"),
             *("--kv-cache-dtype", "fp8", "--device-ids", "0,1"),
+            *("-r", "1", "--master-addr=10.0.0.1", "--headless"),
         )
     )
     assert (launch.dtype, launch.kv_cache_dtype, launch.kv_cache_bytes) == ("bfloat16", "fp8", 1000)
     assert (launch.tensor_parallel, launch.pipeline_parallel, launch.data_parallel) == (2, 3, 4)
     assert (launch.num_devices, launch.num_nodes, launch.names_devices) == (6, 2, True)
+    assert (launch.node_rank, launch.master_address, launch.is_headless) == (1, "10.0.0.1", True)
     assert (launch.gpu_memory_utilization, launch.max_model_len) == (0.8, 4096)
     assert (launch.max_num_seqs, launch.max_batched_tokens) == (16, 512)
 

@@ -71,6 +71,23 @@ def test_a_size_that_splits_no_heads_is_refused() -> None:
         check_split(spread(2))
 
 
+def test_a_size_that_does_not_split_the_draft_model_is_refused() -> None:
+    """Qwen2.5-1.5B has 12 heads: the draft of a target on eight GPUs that the target allows."""
+    draft = {"method": "draft_model", "model": "/models/draft"}
+    facts = replace(
+        spread(8, drafting=draft),
+        tensor_parallel_sizes=(1, 2, 4, 8),
+        draft_tensor_parallel_sizes=(1, 2, 4),
+    )
+    result = found(check_split(facts))
+    assert result.verdict is Verdict.REFUSED
+    for part in ("size is 8", "/models/draft", "only 1, 2, 4", "--draft ngram"):
+        assert part in result.text
+    assert found(check_split(replace(facts, draft_tensor_parallel_sizes=()))).verdict is (
+        Verdict.PASSED
+    )
+
+
 def test_tensor_parallelism_over_pcie_is_a_warning() -> None:
     result = found(check_nvlink(on("rtx5090-x2", 2, 2)))
     assert result.verdict is Verdict.WARNING

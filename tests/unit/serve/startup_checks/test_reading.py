@@ -171,6 +171,11 @@ def test_how_far_a_model_can_be_split() -> None:
     assert find_tensor_parallel_sizes(launch, load_catalogue())[:3] == (1, 2, 4)
     experts = replace(launch, unplanned_flags=("--enable-expert-parallel",))
     assert find_tensor_parallel_sizes(experts, load_catalogue()) == ()
+    draft = {"method": "draft_model", "model": "Qwen/Qwen2.5-1.5B-Instruct"}
+    drafted = replace(launch, drafting=draft)
+    # 12 heads, and 8960 columns of its feed-forward network.
+    assert find_tensor_parallel_sizes(drafted, load_catalogue(), of_draft=True) == (1, 2, 4)
+    assert find_tensor_parallel_sizes(launch, load_catalogue(), of_draft=True) == ()
     unknown = replace(launch, model="no/such-model")
     assert find_tensor_parallel_sizes(unknown, load_catalogue()) == ()
 

@@ -49,6 +49,14 @@ def check_split(facts: StartupFacts) -> Found | None:
             f"{launch.model} cannot be split evenly into that many parts. Allowed: "
             f"{', '.join(map(str, sizes))}"
         )
+    drafts = facts.draft_tensor_parallel_sizes
+    if drafts and launch.tensor_parallel not in drafts:
+        return refused(
+            f"--tensor-parallel-size is {launch.tensor_parallel}, by which vLLM also splits the "
+            f"draft model {launch.draft_model}, whose heads and matrices allow only "
+            f"{', '.join(map(str, drafts))}. Lower the size, or use another drafter, such as "
+            "--draft ngram"
+        )
     return passed(f"{launch.model} can be split into {launch.tensor_parallel} parts")
 
 

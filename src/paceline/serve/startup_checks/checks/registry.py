@@ -12,6 +12,7 @@ from paceline.serve.startup_checks.checks.installation import (
 )
 from paceline.serve.startup_checks.checks.limits import check_descriptors, check_disk
 from paceline.serve.startup_checks.checks.memory import check_memory
+from paceline.serve.startup_checks.checks.nodes import check_nodes, check_pipeline
 from paceline.serve.startup_checks.checks.pair import check_pair
 from paceline.serve.startup_checks.checks.parallelism import (
     check_gpu_count,
@@ -46,6 +47,8 @@ _ENGINE_CHECKS: dict[str, Callable[[StartupFacts], Found | None]] = {
     "ray": check_ray,
     "gpus": check_gpu_count,
     "split": check_split,
+    "pipeline": check_pipeline,
+    "nodes": check_nodes,
     "formats": _check_formats,
     "vocabulary": check_pair,
     "memory": check_memory,

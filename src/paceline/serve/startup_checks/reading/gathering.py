@@ -14,6 +14,7 @@ from pathlib import Path
 from paceline.engine.launch.brief_process import run_briefly
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import PairFacts, read_pair
+from paceline.engine.launch.other_nodes import render_node_command
 from paceline.engine.launch.visible_gpus import has_gpus_of_its_own, smallest_used
 from paceline.gateway.own_limits import descriptors_needed, raise_descriptor_limit
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
@@ -69,6 +70,7 @@ def gather_facts(
         has_shared_gpus=not all(has_gpus_of_its_own(e.command.environment) for e in plan.engines),
         links=_links() if is_gpu and launch is not None and launch.tensor_parallel > 1 else None,
         tensor_parallel_sizes=find_tensor_parallel_sizes(launch, catalogue),
+        draft_tensor_parallel_sizes=find_tensor_parallel_sizes(launch, catalogue, of_draft=True),
         shared_memory_bytes=_shared_memory_bytes(),
         descriptors=(
             raise_descriptor_limit(),
@@ -76,6 +78,7 @@ def gather_facts(
         ),
         folders=_folders(plan, launch, catalogue, environ),
         format_cautions=plan.cautions,
+        node_command=_node_command(plan, launch),
     )
 
 
@@ -117,6 +120,12 @@ def _given_pair(launch: EngineLaunch | None) -> PairFacts | None:
         return read_pair(target, draft)
     except Exception:  # noqa: BLE001 - of tokenizer files of any content: vLLM reports it
         return None
+
+
+def _node_command(plan: ServePlan, launch: EngineLaunch | None) -> str:
+    if launch is None or launch.num_nodes == 1:
+        return ""
+    return render_node_command(plan.engines[0].command, 1)
 
 
 def _links() -> dict[tuple[int, int], str] | None:

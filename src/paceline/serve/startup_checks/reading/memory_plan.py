@@ -56,13 +56,19 @@ def compute_memory(
 
 
 def find_tensor_parallel_sizes(
-    launch: EngineLaunch | None, catalogue: Catalogue
+    launch: EngineLaunch | None, catalogue: Catalogue, *, of_draft: bool = False
 ) -> tuple[int, ...]:
-    """Return into how many parts vLLM can split the target; empty if that is not known."""
+    """Return into how many parts vLLM can split the target or the draft model.
+
+    Empty if that is not known.
+    """
     if launch is None or launch.tensor_parallel == 1 or launch.unplanned_flags:
         return ()
+    model = launch.draft_model if of_draft else launch.model
+    if model is None:
+        return ()
     try:
-        shape = find_model(launch.model, catalogue).shape
+        shape = find_model(model, catalogue).shape
     except PlanError:
         return ()
     return tuple(tensor_parallel_sizes(shape))
