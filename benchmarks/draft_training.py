@@ -228,7 +228,7 @@ class _Course:
     def _turn(self, server: Server, temperature: float, seed: int) -> dict[str, Any]:
         """The same chats for every server of a round, none of them in a prefix cache."""
         config = RunConfig(
-            url=server.url, admin_url=server.admin_url,
+            url=server.url,  # counters, where there are drafts, are found on the port after it
             prompts_file=str(self._work / "test.jsonl"), temperature=temperature,
             num_requests=self._options.turn_requests, concurrency=self._options.concurrency,
             seed=seed,
