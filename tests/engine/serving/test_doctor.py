@@ -1,8 +1,8 @@
 """`paceline doctor` on real engines that draft eight tokens of text that is hard to draft.
 
-The bundled pair, sampled at temperature 1: drafts halve the tokens/s. On a plain vLLM server the doctor
-finds the loss without a server to compare with; on `paceline serve` it measures the loss and frees
-the governor. `benchmarks/doctor_losses.py` compares the amounts with the truth.
+The bundled pair, sampled at temperature 1: drafts halve the tokens/s. On a plain vLLM server the
+doctor finds the loss without a server to compare with; on `paceline serve` it measures the loss and
+frees the governor. `benchmarks/doctor_losses.py` compares the amounts with the truth.
 """
 
 from __future__ import annotations

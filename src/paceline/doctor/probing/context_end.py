@@ -68,8 +68,8 @@ async def infer_gain_of_drafts(
     length = len(drafting.reached)
     if not drafting.has_one_length or length < _MIN_DRAFT_LENGTH:
         raise NotMeasured(
-            f"drafts of {drafting.draft_length:.1f} tokens are too short to test whether vLLM skips "
-            f"them at the end of the context; {_MIN_DRAFT_LENGTH} are needed"
+            f"drafts of {drafting.draft_length:.1f} tokens are too short to test whether vLLM "
+            f"skips them at the end of the context; {_MIN_DRAFT_LENGTH} are needed"
         )
     rate = _rate_at_full_load(readings, name, load)
     requests = TokenRequests(session, settings, load)

@@ -94,8 +94,10 @@ def test_a_measured_loss_counts_more_than_an_estimate() -> None:
 
 
 def test_a_loss_computed_from_step_times_is_an_estimate_with_settings_of_vllm() -> None:
+    measured = probed().gain
+    assert measured is not None
     gain = dataclasses.replace(
-        probed().gain, value=0.5, low=0.4, high=0.6, how="timed", is_estimated=True  # type: ignore[type-var]
+        measured, value=0.5, low=0.4, high=0.6, how="timed", is_estimated=True
     )
     finding = _only(loss.CHECK.judge(observe_vllm(HARD_TEXT, probe=probed(gain=gain))))
     assert (finding.cost.basis, finding.cost.how) == (Basis.ESTIMATED, "timed")

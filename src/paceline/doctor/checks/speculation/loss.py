@@ -46,9 +46,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     return [replace(one, evidence=(*one.evidence, workload)) for one in found]
 
 
-def _measured(
-    gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool
-) -> Sequence[Finding]:
+def _measured(gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool) -> Sequence[Finding]:
     if gain.low >= 1:
         return ()
     if gain.high >= 1:
