@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
+from benchmarks.claims.spread import Spread
+from benchmarks.draft_training import BUNDLED, CONTROL, START, TRAINED, WITHOUT
 
 DOCUMENT = "docs/how-to/train-a-draft.md"
 NOT_MEASURED = {
@@ -14,9 +16,44 @@ NOT_MEASURED = {
 }
 
 
+_SERVERS = {
+    CONTROL: "none, again",
+    START: "where the training starts",
+    BUNDLED: "the bundled draft",
+    TRAINED: "the trained draft",
+}
+
+
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
-    yield from _trained(read("draft-training-tasks-2026-11-28.json"))
+    json_alone = read("draft-training-json-2026-11-28.json")
+    yield from _trained(json_alone)
+    yield claim("in {n} rounds", n=_ratios(json_alone["turns"], TRAINED, 0.0).n)
+    for server, name in _SERVERS.items():
+        greedy, sampled = (_ratios(json_alone["turns"], server, one) for one in (0.0, 1.0))
+        yield claim(
+            "| {name} | {greedy.median:.2f} ({greedy.lowest:.2f} to {greedy.highest:.2f}) "
+            "| {sampled.median:.2f} ({sampled.lowest:.2f} to {sampled.highest:.2f}) |",
+            name=name, greedy=greedy, sampled=sampled,
+        )  # fmt: skip
+    sampled = json_alone["offline"]["trained"][1]["acceptance_rate"]
+    yield claim(
+        "sampled JSON is {value:.2f} (95 %: {low:.2f} to {high:.2f}), the served one {served:.2f}",
+        served=json_alone["served"][1]["comparison"]["figures"][0]["served"],
+        **sampled,
+    )
+    four_tasks = read("draft-training-tasks-2026-11-28.json")
+    yield from _trained(four_tasks)
+    rates = [
+        [one["acceptance_rate"]["value"] for one in four_tasks["offline"][draft]]
+        for draft in ("bundled", "trained")
+    ]
+    yield claim(
+        "at {bundled[0]:.2f} greedy and {bundled[1]:.2f} sampled, this one at {trained[0]:.2f} and "
+        "{trained[1]:.2f}",
+        bundled=rates[0],
+        trained=rates[1],
+    )
 
 
 def _trained(result: Mapping[str, Any]) -> Iterator[Claim]:
@@ -40,9 +77,27 @@ def _trained(result: Mapping[str, Any]) -> Iterator[Claim]:
             gain=one["difference"]["acceptance_rate"],
         )
     yield claim("{num_tests} other chats at a fixed length of {draft_length}", **result["settings"])
-    yield claim("differ by {largest_served_difference:.3f} at most", **result["summary"])
+    for one in result["served"]:
+        differences = (abs(figure["difference"]) for figure in one["comparison"]["figures"])
+        yield claim(
+            "{largest:.3f} at {label}",
+            largest=max(differences),
+            label=f"temperature {one['temperature']:g}",
+        )
 
 
 def _label(sampling: Mapping[str, Any]) -> str:
     temperature = sampling["temperature"]
     return f"temperature {temperature:g}" if temperature else "greedy"
+
+
+def _ratios(turns: list[Mapping[str, Any]], server: str, temperature: float) -> Spread:
+    """Tokens/s relative to the server without drafts of the same round."""
+    rates = {
+        (turn["round"], turn["server"]): turn["output_tokens_per_s"]
+        for turn in turns
+        if turn["temperature"] == temperature
+    }
+    return Spread(
+        rate / rates[number, WITHOUT] for (number, name), rate in rates.items() if name == server
+    )

@@ -165,7 +165,8 @@ class _Growth:
         known = [one for one in grown if one is not None]
         if len(known) < len(grown):
             raise NotMeasured("the server does not show the times of its steps, or restarted")
-        return _Growth(*known, engine_steps)
+        decode_s, steps, drafts, accepted = known
+        return _Growth(decode_s, steps, drafts, accepted, engine_steps)
 
 
 class _Rounds:
