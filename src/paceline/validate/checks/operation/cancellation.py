@@ -151,7 +151,15 @@ def render_prompt(number: int, max_model_len: int) -> str:
 def judge(observed: Cancelled, tier: Tier) -> Judgement:
     """The requests in flight and the KV cache in use are what they were."""
     before, after, num = observed.before, observed.after, observed.num_cancelled
+    may_have_ended = (
+        f"answers of this length may end by themselves after {observed.shortest_s:.1f} s: give the "
+        "deployment a longer context, or let its gauges be read more often"
+    )
     if not observed.most_running:
+        if observed.freed_s >= observed.shortest_s:
+            raise Missing(
+                f"the metrics never showed the {num} streams in flight, but {may_have_ended}"
+            )
         raise Violation(f"the metrics show 0 requests in flight while {num} streams run")
     running = after[MetricFamily.RUNNING]
     if running > before[MetricFamily.RUNNING]:
@@ -175,9 +183,7 @@ def judge(observed: Cancelled, tier: Tier) -> Judgement:
         )
     if observed.freed_s >= observed.shortest_s:
         raise Missing(
-            f"the streams run no more after {observed.freed_s:.1f} s, but answers of this length "
-            f"may end by themselves after {observed.shortest_s:.1f} s: give the deployment a "
-            "longer context, or let its gauges be read more often"
+            f"the streams run no more after {observed.freed_s:.1f} s, but {may_have_ended}"
         )
     if observed.most_running < num:
         raise Missing(
