@@ -179,7 +179,7 @@ def test_streams_that_the_gauge_never_shows_may_run_on_unseen() -> None:
 def test_answers_that_end_before_the_gauges_are_read_are_no_fault_of_the_metrics() -> None:
     """As the bundled pair on an idle machine, whose longest answers take a second or two."""
     found = replace(cancelled(0, 0.0), freed_s=15.0, shortest_s=1.2)
-    with pytest.raises(Missing, match="may end by themselves after 1.2 s"):
+    with pytest.raises(Missing, match="may end by themselves"):
         cancellation.judge(found, TIER)
 
 
