@@ -16,7 +16,6 @@ this deployment lacks: keys, a second replica, a baseline, a defective sampler.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import datetime
 import json
@@ -38,9 +37,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from unit.validate.deployments import RunningDeployment
 
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
-from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
+from benchmarks.results_file import ResultFile, begin_or_resume
 from benchmarks.servers import Server, running_server
-from benchmarks.validate_faults import is_anything_wrong, summarise, try_fault
+from benchmarks.validate_faults import is_anything_wrong, read_options, summarise, try_fault
 from paceline.bench.results.environment import describe_environment
 from paceline.validate.checks import CHECKS, Deployment
 from paceline.validate.fault_injection import FAULTS, Fault, FaultProxy
@@ -55,23 +54,20 @@ _LACKING = ("api-keys", "draining", "quality")
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
 _SERVE = [*_PACELINE, "serve", "--port", "{port}", "--admin-port", "{admin_port}"]
 _KIND = "bundled"
+_TOO_FAST = "cancellation"
+"""This check needs answers that last longer than the gateway's gauges lag, by up to 5 s. Those of
+the pair, whose context is short, take 3 to 5 s: it passes on a busy machine and is skipped else."""
+_MAY_BE_SKIPPED = (*_LACKING, _TOO_FAST)
 
 
 def suits(fault: Fault) -> bool:
     """Whether a gateway over one governed engine can have this fault."""
-    return fault.deployment != "baseline" and fault.check not in _LACKING
+    return fault.deployment != "baseline" and fault.check not in _MAY_BE_SKIPPED
 
 
 def main() -> int:
     """Inject, validate, sum up; the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--num-clean-runs", type=int, default=50)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
-    add_resume(parser)
-    add_allow_dirty(parser)
-    options = parser.parse_args()
+    options = read_options(__doc__)
     end_by_sigterm_too()
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     begun = {
@@ -106,9 +102,7 @@ def _save(document: dict[str, Any], file: ResultFile) -> None:
     document["summary"] = {
         **summarise(document),
         "longest_run_s": max((run["seconds"] for run in document["clean_runs"]), default=None),
-        "min_checks_passed": min(
-            (run["num_passed"] for run in document["clean_runs"]), default=None
-        ),
+        "fewest_passed": min((run["num_passed"] for run in document["clean_runs"]), default=None),
     }
     file.write(document)
 
@@ -152,11 +146,11 @@ def _run_all_clean(
 def _run_clean(server: Server, report: Path, number: int) -> dict[str, Any]:
     """The command of a user; an entry of the result."""
     is_audited = number % _AUDITED_EVERY == 0
-    wanted = [check.id for check in CHECKS if check.id != _AUDIT]
+    wanted = [check.id for check in CHECKS if check.id not in (_AUDIT, *_LACKING)]
     words = ["validate", server.url, "--admin-url", server.admin_url, "--tier", TIER]
     words += ["--json", str(report)]
     if not is_audited:
-        words += [word for name in wanted if name not in _LACKING for word in ("--only", name)]
+        words += [word for name in wanted for word in ("--only", name)]
     started_s = time.monotonic()
     done = subprocess.run([*_PACELINE, *words], check=False, capture_output=True, text=True)
     seconds = round(time.monotonic() - started_s, 1)
@@ -171,7 +165,7 @@ def _run_clean(server: Server, report: Path, number: int) -> dict[str, Any]:
         "num_passed": sum(one["status"] == "PASS" for one in checks),
         "failed": [[one["id"], one["reason"]] for one in checks if one["status"] == "FAIL"],
         "skipped": [[one["id"], one["reason"]] for one in checks if one["status"] == "SKIP"],
-        "unexpected_skips": [name for name in skipped if name not in _LACKING],
+        "unexpected_skips": [name for name in skipped if name not in _MAY_BE_SKIPPED],
         "seconds": seconds,
     }
 

@@ -189,16 +189,21 @@ class _Progress:
         return any((e["fault"], e["deployment"]) == (name, kind) for e in self.document["faults"])
 
 
-def main() -> int:
-    """Inject, validate, sum up; the exit code."""
+def read_options(description: str | None) -> argparse.Namespace:
+    """The options of this benchmark and of the one before the bundled pair."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--num-clean-runs", type=int, default=50)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     add_resume(parser)
     add_allow_dirty(parser)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Inject, validate, sum up; the exit code."""
+    options = read_options(__doc__)
     end_by_sigterm_too()
     logging.disable(logging.ERROR)  # the gateway logs what the faults do to it
     date = datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -14,6 +14,7 @@ from paceline.mock_vllm import FaultKind
 from paceline.validate.checks import CHECKS, Check
 from paceline.validate.fault_injection import FAULTS, Fault
 from paceline.validate.fault_injection.fault import Call, Reply
+from paceline.validate.target.counters import MetricFamily, name_of
 from paceline.validate.values import Status
 from unit.validate.deployments import (
     EXPECTED_SKIPS,
@@ -123,3 +124,18 @@ async def test_a_lossy_sampler_is_found() -> None:
 async def test_every_check_has_a_fault() -> None:
     assert {check.id for check in _CHECKS} == {fault.check for fault in FAULTS}
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 25
+
+
+@pytest.mark.parametrize("name", ["acceptance-low", "requests-undercounted", "gauge-stuck"])
+@pytest.mark.parametrize("dialect", ["vllm", "paceline"])
+async def test_a_fault_of_a_metric_reaches_both_dialects(name: str, dialect: str) -> None:
+    """The acceptance's was injected into vLLM's counter only: a run before a gateway missed it."""
+    families = {
+        "acceptance-low": MetricFamily.ACCEPTED,
+        "requests-undercounted": MetricFamily.FINISHED,
+        "gauge-stuck": MetricFamily.RUNNING,
+    }
+    (fault,) = [fault for fault in FAULTS if fault.name == name]
+    call = Call("GET", "/metrics", {}, b"", True, 0, 1, None, None, {})
+    page = f'{name_of(families[name], dialect)}{{model="m"}} 40\n'.encode()
+    assert fault.on_reply(call, Reply(200, {}, page)).body != page

@@ -33,6 +33,17 @@ def test_every_function_is_asked_about_once(package: Path) -> None:
     assert len({question.split("def ")[1].split("(")[0] for question in questions}) == 20
 
 
+@pytest.mark.parametrize("seed", "abcdef")
+def test_equal_signatures_are_asked_about_once(tmp_path: Path, seed: str) -> None:
+    """A question that is in the training and in the test would make the draft look better."""
+    source = _FUNCTION.format(name="find")
+    other = source.replace("self.table", "self.other_table")
+    (tmp_path / "one.py").write_text(source + other + _FUNCTION.format(name="lookup"))
+    chats = chats_about(tmp_path, ["json"], 2, 64, seed)
+    subjects = sorted(chat["reference"].split('"name": "')[1].split('"')[0] for chat in chats)
+    assert subjects == ["find", "lookup"]
+
+
 def test_the_seed_decides_which_functions(package: Path) -> None:
     first, again, other = (chats_about(package, ["json"], 5, 64, seed) for seed in "aab")
     assert first == again != other
