@@ -1,16 +1,18 @@
 """What drafts gain on a server that always drafts, from steps that it made without drafts.
 
 vLLM skips the drafts of a batch whose longest request has no room for them: at the end of the
-context. There, and only there, the target's own step is seen. `StepRound` has the four times.
+context. `StepRound` has the bounds of such a step at contexts like those of the load, from one of
+two sources.
 
-The first step after a prompt is longer than later ones, by `short - steady`; this is subtracted
-from `full` and `end` too. The step without drafts at contexts like those of the load, u, is then
-bounded:
-
-- u is at most `end`, because a longer context never makes a step shorter.
-- u is taken to be at least `end * steady / full`: the context makes a step with drafts slower by at
-  least the factor by which it makes one without drafts slower, because the draft model and every
-  draft token read the KV cache too. It fails for drafters that read hardly any KV cache.
+- `bounds_from_mixed_batches`, where vLLM then verifies nothing: one request of n at the end of its
+  context is enough. Each such request makes the step longer by the same time, so the steps with one
+  and with n of them give the step with none. Their first steps are longer than later ones; only
+  what later steps add is used.
+- `bounds_from_last_step`, where vLLM then verifies zeros, which it cannot at the last token of the
+  context. All n requests are there. Their step u' after c' tokens of context bounds the one after
+  c tokens, because a step is at least as long as nothing plus a time for each token of context:
+  u' c / c' <= u <= u'. The first step after a prompt is longer than later ones, by what is seen in
+  steps with drafts; this is subtracted.
 
 A closed loop of n requests at R tokens/s spends n / R seconds of a request per token: prompts,
 waiting and steps. With t tokens per step, drafts change the part of the steps from u to steady / t:
@@ -38,8 +40,8 @@ _LEAST_GAIN = 0.01
 _LEAST_FRACTION = 0.1
 """Of a step: noise can make the differences negative."""
 HOW = (
-    "the tokens of a step are counted; steps with drafts and, at the end of the context, without "
-    "them were timed; a long context is taken to slow steps with drafts by at least the same factor"
+    "the tokens of a step are counted; steps with drafts, and steps without them beside a request "
+    "at the end of its context, were timed"
 )
 
 Floats = NDArray[np.float64]
@@ -50,13 +52,55 @@ class StepRound:
     """Seconds of a step of n requests, each measured once shortly after one another."""
 
     steady_s: float
-    """With drafts, the mean over an answer, at contexts like those of the load."""
-    short_s: float
-    """The first step after such a prompt."""
-    full_s: float
-    """The first step after a prompt that leaves room for drafts, but hardly more."""
-    end_s: float
-    """The first step after a prompt that leaves no room for drafts: without drafts."""
+    """With drafts, the mean over an answer."""
+    lowest_s: float
+    """Without drafts, at contexts like those of the load: at least this."""
+    highest_s: float
+    """And at most this."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Seconds of the first steps without drafts after a prompt."""
+
+    few_s: float
+    num_few: int
+    many_s: float
+    """Of the same steps and more."""
+    num_many: int
+
+    @property
+    def later_s(self) -> float:
+        """Mean of the steps that only the many have."""
+        return (self.many_s - self.few_s) / (self.num_many - self.num_few)
+
+
+def bounds_from_mixed_batches(
+    one_at_end: StepTotals, all_at_end: StepTotals, num_requests: int
+) -> tuple[float, float]:
+    """The step with no request of `num_requests` at the end of its context; both bounds are equal.
+
+    Negative context costs, which only noise shows, count as none.
+    """
+    mean_s = one_at_end.many_s / one_at_end.num_many
+    one_s = max(one_at_end.later_s, _LEAST_FRACTION * mean_s)
+    each_s = max(0.0, all_at_end.later_s - one_s) / max(1, num_requests - 1)
+    none_s = max(one_s - each_s, _LEAST_FRACTION * one_s)
+    return none_s, none_s
+
+
+def bounds_from_last_step(
+    end_s: float, extra_s: float, context_fraction: float
+) -> tuple[float, float]:
+    """From the step at the end of the context, with `extra_s` of a first step.
+
+    `context_fraction`: the load's context over the longest one.
+
+    >>> bounds_from_last_step(8.0, 2.0, 0.25)
+    (1.5, 6.0)
+    """
+    highest_s = max(end_s - max(0.0, extra_s), _LEAST_FRACTION * end_s)
+    return highest_s * context_fraction, highest_s
 
 
 def infer_gain(
@@ -88,23 +132,11 @@ def infer_gain(
     )
 
 
-def undrafted_s(times: Floats) -> tuple[Floats, Floats]:
-    """The lowest and the highest step without drafts; `times` is (4, ...) as in `StepRound`.
-
-    >>> low, high = undrafted_s(np.array([8.0, 10.0, 18.0, 6.0]))
-    >>> float(low), float(high)
-    (2.0, 4.0)
-    """
-    steady, short, full, end = times
-    extra = np.maximum(0.0, short - steady)
-    at_end = np.maximum(end - extra, _LEAST_FRACTION * end)
-    other = at_end * steady / np.maximum(full - extra, _LEAST_FRACTION * full)
-    return np.minimum(other, at_end), np.maximum(other, at_end)
-
-
 def _gains(times: Floats, tokens_per_step: float, per_token_s: float) -> tuple[Floats, Floats]:
+    """With the lowest and the highest step without drafts; `times` is (3, ...) as `StepRound`."""
+    steady, lowest, highest = times
     low, high = (
-        np.maximum(_LEAST_GAIN, 1 + (step_s - times[0] / tokens_per_step) / per_token_s)
-        for step_s in undrafted_s(times)
+        np.maximum(_LEAST_GAIN, 1 + (step_s - steady / tokens_per_step) / per_token_s)
+        for step_s in (lowest, highest)
     )
     return low, high

@@ -1,37 +1,41 @@
 """Time steps with drafts and without on a vLLM server that always drafts.
 
 vLLM drafts for a batch only while a draft of its longest request fits into the context (V1 model
-runner, `_input_fits_in_drafter`), and its scheduler never fills a context beyond the last token. So
-a request whose prompt leaves room for two tokens gets its second one in a step without a draft pass
-and without draft tokens. With a prompt that is shorter by two drafts, the same step drafts.
+runner, `_input_fits_in_drafter`). So one request whose prompt leaves room for less than a draft
+keeps the whole batch without draft passes. What the next step then verifies is tested first:
 
-n such requests are sent at once, and vLLM's counters read before and after. Another request goes
-ahead and keeps the engine busy until all n have arrived, so that all their prompts are in one step
-and all their second tokens in the next. If the counters show anything else, the round is dropped.
-
-Whether this vLLM skips the drafts is tested first, with room for several tokens: it then verifies
-zeros instead of drafts, which the target does not accept, or nothing at all.
+- nothing, with Paceline's plugin. Then n - 1 requests with contexts like those of the load and one
+  at the end of its context make steps without drafts (`_MixedBatches`).
+- zeros instead of drafts, which the target does not accept. But the scheduler never fills a context
+  beyond the last token: n requests with room for two tokens each get the second one in a step
+  without draft tokens (`_LastSteps`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 
 from paceline.doctor.estimates.drafting import Drafting, drafting_of
 from paceline.doctor.estimates.interval import Interval
-from paceline.doctor.estimates.undrafted import MIN_ROUNDS, StepRound, infer_gain
-from paceline.doctor.observing.server import ObservedServer, ReadingFailed
+from paceline.doctor.estimates.undrafted import (
+    MIN_ROUNDS,
+    StepRound,
+    StepTotals,
+    bounds_from_last_step,
+    bounds_from_mixed_batches,
+    infer_gain,
+)
+from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.probing.alternation import NotMeasured
 from paceline.doctor.probing.load import ProbeLoad
 from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.probing.shared_steps import SharedSteps
 from paceline.doctor.probing.token_requests import TokenRequests
-from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Reading, growth
 from paceline.doctor.readings.probe_result import MeasuredGain
 from paceline.doctor.values import CannotJudge
@@ -40,16 +44,6 @@ MAX_CONTEXT_TOKENS = 8192
 """A longer context takes too long to fill. Chosen empirically."""
 _MIN_DRAFT_LENGTH = 4
 """Shorter drafts leave no room for the test whether they are skipped."""
-_ITERATIONS = "vllm:iteration_tokens_total_count"
-_STEPS_OF_ROUND = 3
-"""Of the request that goes ahead, of the prompts, and of the second tokens."""
-_LEAD_S = 0.02
-_FIRST_AHEAD_TOKENS = 256
-_MAX_AHEAD_TOKENS = 1536
-"""Within a step of vLLM's API server, which computes 2,048 tokens on CPUs and more on GPUs."""
-_CERTAINTY = 0.01
-"""Chance that drafts which are not skipped pass the test."""
-_MAX_TESTS = 12
 
 
 async def infer_gain_of_drafts(
@@ -82,10 +76,11 @@ async def infer_gain_of_drafts(
             "Paceline"
         )
     await requests.read_prompts()
-    rounds = _Rounds(requests, server, name, settings.concurrency)
+    rounds = SharedSteps(requests, server, name, settings.concurrency)
     prompts = _Prompts.of(context, length, requests.mean_prompt_tokens, max_tokens)
-    await rounds.test_skipping(prompts.test, length - 1, drafting.reached[0])
-    measured = await _measure(rounds, prompts, max_tokens, time.monotonic() + settings.seconds)
+    verifies_zeros = await rounds.verifies_zeros(prompts.end, length - 1, drafting.reached[0])
+    source = (_LastSteps if verifies_zeros else _MixedBatches)(rounds, prompts, length)
+    measured = await _measure(source, time.monotonic() + settings.seconds)
     margin = drafting.accepted_error
     tokens_per_step = Interval(
         1 + max(0.0, drafting.accepted_per_draft - margin), 1 + drafting.accepted_per_draft + margin
@@ -101,38 +96,101 @@ class _Prompts:
     """Of the workload."""
     short: int
     """As long as the context in the middle of an answer."""
-    full: int
-    """With room for two drafts and two tokens."""
     end: int
-    """With room for two tokens."""
-    test: int
     """With room for all but one token of a draft."""
+    last: int
+    """With room for two tokens."""
+    max_tokens: int
+    """Of an answer."""
 
     @staticmethod
     def of(context: int, draft_length: int, usual: int, max_tokens: int) -> _Prompts:
         """Of a model with this context. Raises NotMeasured if it is too short."""
-        short, full = usual + max_tokens // 2, context - 2 * draft_length - 2
-        if full < 2 * short:
+        short, end = usual + max_tokens // 2, context - draft_length + 1
+        if end < 2 * short:
             raise NotMeasured(f"the context of {context} tokens is too short for the comparison")
-        return _Prompts(usual, short, full, context - 2, context - draft_length + 1)
+        return _Prompts(usual, short, end, context - 2, max_tokens)
 
 
-async def _measure(
-    rounds: _Rounds, prompts: _Prompts, max_tokens: int, until_s: float
-) -> list[StepRound]:
+class _Source(Protocol):
+    """Where steps without drafts come from."""
+
+    async def warm_up(self) -> None:
+        """Let the prefix cache hold the prompts."""
+        ...
+
+    async def round(self) -> StepRound | None:
+        """One round; None if its requests did not share their steps, or others did."""
+        ...
+
+
+class _MixedBatches:
+    """Requests with contexts like those of the load, beside some at the end of theirs."""
+
+    def __init__(self, rounds: SharedSteps, prompts: _Prompts, draft_length: int) -> None:
+        self._rounds, self._prompts = rounds, prompts
+        self._num_few, self._num_many = draft_length // 2 - 1, draft_length - 2
+
+    async def warm_up(self) -> None:
+        """See `_Source`."""
+        for num_at_end in (0, self._rounds.num_requests):
+            await self._rounds.steps_s(self._contexts(num_at_end), 1)
+
+    async def round(self) -> StepRound | None:
+        """See `_Source`."""
+        num = self._rounds.num_requests
+        steady_s = await self._rounds.steady_step_s(self._prompts.usual, self._prompts.max_tokens)
+        one, all_of_them = await self._totals(1), await self._totals(num)
+        if steady_s is None or one is None or all_of_them is None:
+            return None
+        return StepRound(steady_s, *bounds_from_mixed_batches(one, all_of_them, num))
+
+    async def _totals(self, num_at_end: int) -> StepTotals | None:
+        contexts = self._contexts(num_at_end)
+        few_s = await self._rounds.steps_s(contexts, self._num_few)
+        many_s = await self._rounds.steps_s(contexts, self._num_many)
+        if few_s is None or many_s is None:
+            return None
+        return StepTotals(few_s, self._num_few, many_s, self._num_many)
+
+    def _contexts(self, num_at_end: int) -> list[int]:
+        num_others = self._rounds.num_requests - num_at_end
+        return [self._prompts.end] * num_at_end + [self._prompts.short] * num_others
+
+
+class _LastSteps:
+    """Requests that all have room for two tokens."""
+
+    def __init__(self, rounds: SharedSteps, prompts: _Prompts, draft_length: int) -> None:
+        self._rounds, self._prompts = rounds, prompts
+
+    async def warm_up(self) -> None:
+        """See `_Source`."""
+        for prompt in (self._prompts.short, self._prompts.last):
+            await self._rounds.steps_s([prompt] * self._rounds.num_requests, 1)
+
+    async def round(self) -> StepRound | None:
+        """See `_Source`."""
+        num, prompts = self._rounds.num_requests, self._prompts
+        steady_s = await self._rounds.steady_step_s(prompts.usual, prompts.max_tokens)
+        short_s = await self._rounds.steps_s([prompts.short] * num, 1, drafts=True)
+        last_s = await self._rounds.steps_s([prompts.last] * num, 1)
+        if steady_s is None or short_s is None or last_s is None:
+            return None
+        fraction = prompts.short / prompts.last
+        return StepRound(steady_s, *bounds_from_last_step(last_s, short_s - steady_s, fraction))
+
+
+async def _measure(source: _Source, until_s: float) -> list[StepRound]:
     num_dropped = 0
     measured = []
-    for prompt in (prompts.short, prompts.full, prompts.end):  # the prefix cache holds them then
-        await rounds.first_step_s(prompt, drafts=prompt != prompts.end)
+    await source.warm_up()
     while time.monotonic() < until_s:
-        steady_s = await rounds.steady_step_s(prompts.usual, max_tokens)
-        short_s = await rounds.first_step_s(prompts.short, drafts=True)
-        full_s = await rounds.first_step_s(prompts.full, drafts=True)
-        end_s = await rounds.first_step_s(prompts.end, drafts=False)
-        if steady_s and short_s and full_s and end_s:
-            measured.append(StepRound(steady_s, short_s, full_s, end_s))
-        else:
+        one = await source.round()
+        if one is None:
             num_dropped += 1
+        else:
+            measured.append(one)
     if len(measured) < MIN_ROUNDS:
         raise NotMeasured(
             f"in {len(measured)} rounds all requests shared their steps, in {num_dropped} they did "
@@ -140,109 +198,6 @@ async def _measure(
             "until the server has no other requests; it needs its prefix cache"
         )
     return measured
-
-
-@dataclass(frozen=True, slots=True)
-class _Growth:
-    """By how much the counters of the engine grew."""
-
-    decode_s: float
-    decode_steps: float
-    drafts: float
-    accepted: float
-    engine_steps: float
-
-    @staticmethod
-    def of(before: EngineReading, after: EngineReading, engine_steps: float = 0.0) -> _Growth:
-        """Raises NotMeasured if a counter is not shown, or fell."""
-        pair = (before, after)
-        grown = (
-            growth(pair, lambda one: one.decode_s_total),
-            growth(pair, lambda one: one.decode_steps_total),
-            growth(pair, lambda one: one.drafts_total),
-            growth(pair, lambda one: one.accepted_tokens_total),
-        )
-        known = [one for one in grown if one is not None]
-        if len(known) < len(grown):
-            raise NotMeasured("the server does not show the times of its steps, or restarted")
-        decode_s, steps, drafts, accepted = known
-        return _Growth(decode_s, steps, drafts, accepted, engine_steps)
-
-
-class _Rounds:
-    """Requests that share their steps, with what the server counted meanwhile."""
-
-    def __init__(
-        self, requests: TokenRequests, server: ObservedServer, engine: str, num_requests: int
-    ) -> None:
-        self._requests, self._server = requests, server
-        self._engine, self._num_requests = engine, num_requests
-        self._ahead_tokens = _FIRST_AHEAD_TOKENS
-
-    async def steady_step_s(self, prompt_tokens: int, max_tokens: int) -> float | None:
-        """The mean time of a step with drafts over the answers; None if there was none."""
-        grown = await self._send_together(prompt_tokens, max_tokens)
-        return grown.decode_s / grown.decode_steps if grown.decode_steps else None
-
-    async def first_step_s(self, prompt_tokens: int, *, drafts: bool) -> float | None:
-        """The time of the first step of all requests after their prompts.
-
-        None if they did not share it, or other requests did.
-        """
-        grown = await self._send_together(prompt_tokens, 2)
-        if grown.decode_steps == self._num_requests and grown.engine_steps > _STEPS_OF_ROUND:
-            self._ahead_tokens = min(2 * self._ahead_tokens, _MAX_AHEAD_TOKENS)
-        is_shared = (
-            grown.engine_steps == _STEPS_OF_ROUND
-            and grown.decode_steps == self._num_requests
-            and grown.drafts == (self._num_requests if drafts else 0)
-        )
-        return grown.decode_s / grown.decode_steps if is_shared else None
-
-    async def test_skipping(self, prompt_tokens: int, room: int, accepted_first: float) -> None:
-        """Raise NotMeasured unless vLLM skips drafts after this prompt.
-
-        `accepted_first`: the fraction of drafts whose first token is accepted elsewhere.
-        """
-        before, _ = await self._read()
-        for _ in range(_MAX_TESTS):
-            await self._requests.send(prompt_tokens, room, self._num_requests)
-            after, _ = await self._read()
-            grown = _Growth.of(before, after)
-            if grown.accepted:
-                raise NotMeasured("this vLLM drafts to the end of its context")
-            has_none = grown.decode_steps and not grown.drafts
-            if has_none or (1 - accepted_first) ** grown.drafts < _CERTAINTY:
-                return
-        raise NotMeasured(
-            "drafts are accepted too rarely to test whether vLLM skips them at the end of its "
-            "context"
-        )
-
-    async def _send_together(self, prompt_tokens: int, max_tokens: int) -> _Growth:
-        """Send all requests while another one keeps the engine busy; wait for the answers."""
-        before, steps_before = await self._read()
-        ahead = asyncio.create_task(self._requests.send_ahead(self._ahead_tokens))
-        try:
-            await asyncio.sleep(_LEAD_S)
-            await self._requests.send(prompt_tokens, max_tokens, self._num_requests)
-            await ahead
-        finally:
-            ahead.cancel()
-            with contextlib.suppress(asyncio.CancelledError, NotMeasured):
-                await ahead
-        after, steps_after = await self._read()
-        return _Growth.of(before, after, steps_after - steps_before)
-
-    async def _read(self) -> tuple[EngineReading, float]:
-        try:
-            reading = await self._server.read()
-        except ReadingFailed as failure:
-            raise NotMeasured(str(failure)) from failure
-        steps = reading.page.total(_ITERATIONS)
-        if self._engine not in reading.engines or steps is None:
-            raise NotMeasured(f"the server does not show {_ITERATIONS}")
-        return reading.engines[self._engine], steps
 
 
 def _drafting(readings: Sequence[Reading]) -> tuple[str, Drafting]:

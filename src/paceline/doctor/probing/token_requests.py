@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -65,10 +66,15 @@ class TokenRequests:
             raise NotMeasured("the server does not return the token ids of prompts")
         self.mean_prompt_tokens = math.ceil(len(self._ids) / len(texts))
 
-    async def send(self, prompt_tokens: int, max_tokens: int, num_requests: int) -> None:
-        """The same prompt several times at once; wait for the answers, which have no end before."""
-        repeated = itertools.islice(itertools.cycle(self._ids), prompt_tokens)
-        await self._complete([list(repeated)] * num_requests, max_tokens)
+    async def send(self, prompts_tokens: Sequence[int], max_tokens: int) -> None:
+        """Prompts of these lengths at once; wait for the answers, which have no end before.
+
+        Prompts of one length are equal, and longer ones begin with shorter ones.
+        """
+        prompts = [
+            list(itertools.islice(itertools.cycle(self._ids), num)) for num in prompts_tokens
+        ]
+        await self._complete(prompts, max_tokens)
 
     async def send_ahead(self, prompt_tokens: int) -> None:
         """One prompt that no cache holds, for one token."""

@@ -7,30 +7,36 @@ import random
 import pytest
 
 from paceline.doctor.estimates.interval import Interval
-from paceline.doctor.estimates.undrafted import StepRound, infer_gain
+from paceline.doctor.estimates.undrafted import (
+    StepRound,
+    StepTotals,
+    bounds_from_last_step,
+    bounds_from_mixed_batches,
+    infer_gain,
+)
 
-# Milliseconds of CPU time of the bundled pair with 8 draft tokens and 4 requests on one thread:
-# a step with drafts after 150 tokens of context, one without, and both after 2,000 tokens.
-DRAFTED, UNDRAFTED, DRAFTED_FULL, UNDRAFTED_FULL = 27.4, 4.9, 45.8, 6.7
+# Milliseconds of a step of the bundled pair with 8 draft tokens and 4 requests: with drafts, and
+# without. Each context of 2,000 tokens instead of 200 adds the third.
+DRAFTED, UNDRAFTED, LONG = 18.0, 3.2, 0.4
+NUM_REQUESTS = 4
 TOKENS_PER_STEP = 2.5
 PROMPTS = 3.0
 """Of each token: the time of a request that is spent on prompts."""
 
 
-def _rounds(extra: float, noise: float = 0.0, num_rounds: int = 12) -> list[StepRound]:
+def _rounds(extra: float, noise: float = 0.0, num_rounds: int = 40) -> list[StepRound]:
     """With an extra of the first step after a prompt."""
     source = random.Random(1)
 
     def seconds(ms: float) -> float:
         return ms / 1e3 * source.lognormvariate(0.0, noise)
 
+    def totals(num_at_end: int) -> StepTotals:
+        step = UNDRAFTED + num_at_end * LONG
+        return StepTotals(seconds(3 * step + extra), 3, seconds(6 * step + extra), 6)
+
     return [
-        StepRound(
-            steady_s=seconds(DRAFTED),
-            short_s=seconds(DRAFTED + extra),
-            full_s=seconds(DRAFTED_FULL + extra),
-            end_s=seconds(UNDRAFTED_FULL + extra),
-        )
+        StepRound(seconds(DRAFTED), *bounds_from_mixed_batches(totals(1), totals(NUM_REQUESTS), 4))
         for _ in range(num_rounds)
     ]
 
@@ -48,11 +54,11 @@ def test_the_loss_is_within_a_fifth_of_the_truth(extra: float, noise: float) -> 
     gain = infer_gain(_rounds(extra, noise), Interval(2.4, 2.6), 4, rate)
     assert gain.low < truth < gain.high < 1
     assert 1 - gain.value == pytest.approx(1 - truth, rel=0.2)
-    assert (gain.num_pairs, gain.concurrency, gain.is_estimated) == (12, 4, True)
+    assert (gain.num_pairs, gain.concurrency, gain.is_estimated) == (40, 4, True)
 
 
 def test_drafts_that_pay_have_a_gain_above_1() -> None:
-    """Seven tokens a step: 6.9 ms a token instead of 7.9."""
+    """Seven tokens a step: 5.6 ms a token instead of 6.2."""
     rate, truth = _truth(7.0)
     gain = infer_gain(_rounds(3.0), Interval(6.9, 7.1), 4, rate)
     assert truth > 1
@@ -69,6 +75,21 @@ def test_noisy_rounds_widen_the_interval() -> None:
 
 
 def test_noise_never_makes_a_gain_negative() -> None:
-    rounds = [StepRound(steady_s=0.5, short_s=0.9, full_s=0.3, end_s=0.1)] * 6
-    gain = infer_gain(rounds, Interval(1.0, 1.1), 4, 8.0)
-    assert 0 < gain.low <= gain.value <= gain.high
+    shorter = StepTotals(few_s=0.5, num_few=3, many_s=0.3, num_many=6)
+    longer = StepTotals(few_s=0.1, num_few=3, many_s=0.9, num_many=6)
+    for one, all_of_them in ((shorter, longer), (longer, shorter), (shorter, shorter)):
+        rounds = [StepRound(0.5, *bounds_from_mixed_batches(one, all_of_them, 4))] * 6
+        gain = infer_gain(rounds, Interval(1.0, 1.1), 4, 8.0)
+        assert 0 < gain.low <= gain.value <= gain.high
+
+
+def test_one_request_alone_is_at_its_end() -> None:
+    one = StepTotals(few_s=0.3, num_few=3, many_s=0.6, num_many=6)
+    assert bounds_from_mixed_batches(one, one, 1) == pytest.approx((0.1, 0.1))
+
+
+def test_a_step_at_the_end_of_the_context_bounds_shorter_ones() -> None:
+    """5 ms and 1 ms per 100 tokens: 15 ms after 1,000 tokens, 7 ms after 200."""
+    lowest, highest = bounds_from_last_step(0.015 + 0.002, 0.002, 0.2)
+    assert (lowest, highest) == pytest.approx((0.003, 0.015))
+    assert lowest < 0.007 < highest

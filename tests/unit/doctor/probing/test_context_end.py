@@ -17,7 +17,7 @@ from yarl import URL
 
 from paceline.bench.quick.requests import SessionSender
 from paceline.doctor.observing.server import ObservedServer
-from paceline.doctor.probing import context_end
+from paceline.doctor.probing import shared_steps
 from paceline.doctor.probing.alternation import NotMeasured
 from paceline.doctor.probing.context_end import infer_gain_of_drafts
 from paceline.doctor.probing.load import ProbeLoad
@@ -30,6 +30,9 @@ ENGINE = SimulatedEngine(
     draft_ms=1.0, token_ms=1.0, reached=(0.5, 0.2, 0.1, *(0.0,) * 5), loads=(4,) * 16
 )
 """At load 4: 20 + 8 + 36 = 64 ms a step for 1.8 tokens, instead of 24 ms for one."""
+
+_LOAD_TOKENS = 132
+"""Context in the middle of an answer of the load."""
 
 
 @dataclass
@@ -44,7 +47,9 @@ class DraftingServer:
     shares_steps: bool = True
     """Whether requests that are sent together are computed together."""
     long_s: float = 1.25
-    """By how much the longest context makes every step slower."""
+    """By how much the longest context makes every step slower than the load's."""
+    first_extra_ms: float = 0.0
+    """By how much the first step after a prompt is longer; half of that for the second."""
     engine_steps: int = 0
     steps: int = 0
     decode_s: float = 0.0
@@ -82,34 +87,38 @@ class DraftingServer:
             choices = [{"prompt_token_ids": list(range(100))} for _ in prompts]
             return web.json_response({"choices": choices})
         self.engine_steps += 1
-        self._decode(len(prompts), len(prompts[0]), body["max_tokens"] - 1)
+        self._decode([len(prompt) for prompt in prompts], body["max_tokens"] - 1)
         return web.json_response({"choices": []})
 
-    def _decode(self, num_requests: int, num_tokens: int, num_left: int) -> None:
+    def _decode(self, prompts: list[int], num_left: int) -> None:
         """Every draft gives one token, but every second one before the end two."""
         assert self.context is not None
+        num_requests, longest = len(prompts), max(prompts)
+        mean_tokens = sum(prompts) / num_requests
         for number in itertools.count():
             if num_left <= 0:
                 return
-            room = self.context - num_tokens - 1
-            fits = not self.skips or num_tokens + 1 + LENGTH <= self.context
+            room = self.context - longest - 1
+            fits = not self.skips or longest + 1 + LENGTH <= self.context
             verifies = min(LENGTH, room - 1) if fits or self.verifies_zeros else 0
             step_ms = ENGINE.step_ms(num_requests) if fits else ENGINE.step_ms(num_requests, 0)
-            step_ms *= 1 + (self.long_s - 1) * num_tokens / self.context
+            beyond = max(0.0, mean_tokens - _LOAD_TOKENS) / (self.context - _LOAD_TOKENS)
+            step_ms *= 1 + (self.long_s - 1) * beyond
+            step_ms += self.first_extra_ms / 2**number if number < 2 else 0.0
             accepts = fits and verifies > 0 and number % 2 == 1
             self.decode_s += num_requests * step_ms / 1e3
             self.steps += num_requests
             self.drafts += num_requests if verifies > 0 else 0
             self.accepted += num_requests if accepts else 0
             self.engine_steps += 1 if self.shares_steps else 2
-            num_tokens += 1 + accepts
+            longest, mean_tokens = longest + 1 + accepts, mean_tokens + 1 + accepts
             num_left -= 1 + accepts
 
 
 @pytest.fixture(autouse=True)
 def _no_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     """This server needs no request that goes ahead."""
-    monkeypatch.setattr(context_end, "_LEAD_S", 0.0)
+    monkeypatch.setattr(shared_steps, "_LEAD_S", 0.0)
 
 
 @contextlib.asynccontextmanager
@@ -142,13 +151,24 @@ async def _gain(
         return await infer_gain_of_drafts(session, observed, load, settings, readings)
 
 
-@pytest.mark.parametrize("verifies_zeros", [True, False])
-async def test_the_gain_is_that_of_the_engine(verifies_zeros: bool) -> None:
-    gain = await _gain(DraftingServer(verifies_zeros=verifies_zeros), seconds=4.0)
+@pytest.mark.parametrize("first_extra_ms", [0.0, 20.0])
+@pytest.mark.parametrize("long_s", [1.0, 1.25, 4.0])
+async def test_steps_beside_one_at_its_end_give_the_gain(
+    long_s: float, first_extra_ms: float
+) -> None:
+    """Also if a long context makes steps without drafts much slower than it makes others."""
+    server = DraftingServer(verifies_zeros=False, long_s=long_s, first_extra_ms=first_extra_ms)
+    gain = await _gain(server, seconds=2.0)
     assert ENGINE.gain(4) == pytest.approx(1.8 * 24 / 64)
-    assert gain.low < ENGINE.gain(4) < gain.high < 1
     assert 1 - gain.value == pytest.approx(1 - ENGINE.gain(4), rel=0.2)
+    assert gain.low < 1 - (1 - ENGINE.gain(4)) * 0.8
+    assert gain.high < 1
     assert gain.tokens_per_s == pytest.approx(4 * 1.8 / 0.064)
+
+
+async def test_the_last_step_of_a_context_bounds_the_gain() -> None:
+    gain = await _gain(DraftingServer(verifies_zeros=True), seconds=2.0)
+    assert gain.low < ENGINE.gain(4) < gain.high < 1
 
 
 def _changed(**changes: Any) -> DraftingServer:
