@@ -63,7 +63,7 @@ def main() -> int:
         key: getattr(options, key)
         for key in (
             "package", "tasks", "num_prompts", "num_tests", "minutes", "threads", "max_tokens",
-            "draft_length", "rounds", "turn_requests", "concurrency", "seed",
+            "draft_length", "answers_per_prompt", "rounds", "turn_requests", "concurrency", "seed",
         )
     }  # fmt: skip
     result, document = begin_or_resume(
@@ -163,6 +163,7 @@ class _Course:
         command += ["--prompts", str(self._work / "test.jsonl"), "--json", str(report)]
         command += ["--answers", str(self._work / "test-answers.jsonl")]
         command += ["--max-tokens", str(self._options.max_tokens)]
+        command += ["--answers-per-prompt", str(self._options.answers_per_prompt)]
         command += ["--max-draft-length", str(self._options.draft_length), *more]
         self._paceline(command, threads=self._options.threads)
         found: dict[str, Any] = json.loads(report.read_text())
@@ -192,11 +193,12 @@ class _Course:
             self._save()
 
     def _bench(self, server: Server, temperature: float) -> Path:
-        """Every test chat once, at the fixed length; the report's file."""
+        """Every test chat as often as it was answered offline, at the fixed length; the report."""
+        times = self._options.answers_per_prompt if temperature else 1
         report = self._work / f"served-{temperature:g}.json"
         command = ["bench", "run", server.url, "--admin-url", server.admin_url]
         command += ["--prompts", str(self._work / "test.jsonl"), "--json", str(report)]
-        command += ["--num-requests", str(self._options.num_tests), "--concurrency", "4"]
+        command += ["--num-requests", str(times * self._options.num_tests), "--concurrency", "4"]
         self._paceline([*command, "--temperature", f"{temperature:g}"])
         return report
 
@@ -355,6 +357,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=1, help="that compute in the training")
     add("--max-tokens", type=int, default=128, help="of an answer")
     add("--draft-length", type=int, default=5)
+    add("--answers-per-prompt", type=int, default=10, help="to a test chat at temperature 1")
     add("--rounds", type=int, default=8, help="of turns of all servers")
     add("--turn-requests", type=int, default=8)
     add("--concurrency", type=int, default=1)

@@ -66,6 +66,10 @@ Examples:
 )  # fmt: skip
 @MAX_TOKENS
 @click.option("--limit", type=AT_LEAST_1, help="Use the first prompts only.")
+@click.option(
+    "--answers-per-prompt", type=AT_LEAST_1, default=1, show_default=True,
+    help="Sampled ones; more of them narrow the intervals where prompts are few.",
+)  # fmt: skip
 @DEVICE
 @SEED
 @click.option(

@@ -33,10 +33,11 @@ class AnswerRequest:
 
     prompts: Sequence[EncodedPrompt]
     samplings: Sequence[Sampling]
-    """Each prompt gets one answer under each."""
     stop_ids: AbstractSet[int]
     num_after_end: int
     seed: int
+    answers_per_prompt: int = 1
+    """Under each sampling; greedy answers to one prompt are equal, so there is one of those."""
 
     def header(self, target_revision: str) -> dict[str, Any]:
         """What the answers are of, for `AnswerFile`. Every value changes the answers."""
@@ -49,6 +50,7 @@ class AnswerRequest:
             "stop_ids": sorted(self.stop_ids),
             "num_after_end": self.num_after_end,
             "seed": self.seed,
+            "answers_per_prompt": self.answers_per_prompt,
         }
 
 
@@ -96,9 +98,10 @@ def _plan_batches(request: AnswerRequest) -> Iterator[_Batch]:
     """Batches of prompts of similar length, so that little is computed for padding."""
     ordered = sorted(request.prompts, key=lambda p: (p.max_tokens, len(p.token_ids), p.key))
     for sampling in request.samplings:
+        times = request.answers_per_prompt if sampling.temperature else 1
         rows: list[EncodedPrompt] = []
         longest = 0
-        for prompt in ordered:
+        for prompt in (prompt for prompt in ordered for _ in range(times)):
             longest = max(longest, len(prompt.token_ids) + prompt.max_tokens)
             if rows and (len(rows) == MAX_ROWS or longest * (len(rows) + 1) > MAX_BATCH_TOKENS):
                 yield _Batch(sampling, tuple(rows))

@@ -45,6 +45,7 @@ class EvaluationOptions:
     max_draft_length: int
     max_tokens: int
     limit: int | None
+    answers_per_prompt: int
     seed: int
     device: str
     answers_file: str | None
@@ -87,6 +88,7 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         stop_ids=stop_token_ids(target, tokenizers[0]),
         num_after_end=num_after_end,
         seed=options.seed,
+        answers_per_prompt=options.answers_per_prompt,
     )
     target_revision = revision_of_folder(target)
     load = partial(load_model, dtype=serving_dtype(device), device=device)

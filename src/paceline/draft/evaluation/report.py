@@ -69,10 +69,15 @@ def figure_lines(figures: AcceptanceFigures) -> Iterator[str]:
 def _served_lines(served: ServedComparison) -> Iterator[str]:
     verdict = "equal within" if served.is_equal else "not equal within"
     yield f"served, {served.label}: {verdict} {TOLERANCE:g}"
+    if served.is_undecided:
+        yield (
+            "  not decided: so few answers may differ this much by chance; give more prompts, or "
+            "more --answers-per-prompt and as many more requests of paceline bench run"
+        )
     for figure in served.figures:
         yield (
-            f"  {figure.name:<24} offline {figure.offline:.3f}  served {figure.served:.3f}  "
-            f"difference {figure.difference:+.3f}"
+            f"  {figure.name:<24} offline {figure.offline:.3f} ± {figure.offline_error:.3f}  "
+            f"served {figure.served:.3f}  difference {figure.difference:+.3f}"
         )
 
 
@@ -81,6 +86,7 @@ def _render_served(served: ServedComparison) -> dict[str, Any]:
         "sampling": served.label,
         "tolerance": TOLERANCE,
         "equal": served.is_equal,
+        "undecided": served.is_undecided,
         "figures": [{**asdict(one), "difference": one.difference} for one in served.figures],
     }
 

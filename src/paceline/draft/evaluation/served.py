@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,23 @@ class ServedFigure:
     name: str
     offline: float
     served: float
+    offline_error: float = 0.0
+    """Half the width of the offline figure's 95 % interval."""
 
     @property
     def difference(self) -> float:
         """Served minus offline."""
         return self.served - self.offline
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the difference is within TOLERANCE."""
+        return abs(self.difference) <= TOLERANCE
+
+    @property
+    def may_be_noise(self) -> bool:
+        """Whether as many answers on both sides may differ this much by chance."""
+        return abs(self.difference) <= TOLERANCE + math.sqrt(2) * self.offline_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,12 @@ class ServedComparison:
     @property
     def is_equal(self) -> bool:
         """Whether every fraction is within TOLERANCE."""
-        return all(abs(figure.difference) <= TOLERANCE for figure in self.figures)
+        return all(figure.is_equal for figure in self.figures)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether fractions differ by more than TOLERANCE, but not by more than chance explains."""
+        return not self.is_equal and all(figure.may_be_noise for figure in self.figures)
 
 
 def read_report(path: Path) -> Mapping[str, Any]:
@@ -89,11 +107,15 @@ def compare_with_served(
             f"{max_draft_length}, or set --max-draft-length"
         )
     offline = figures[match[0]]
-    rows = [("acceptance_rate", offline.acceptance_rate.value, counted["acceptance_rate"])]
+    rows = [("acceptance_rate", offline.acceptance_rate, counted["acceptance_rate"])]
     rows += [
-        (f"accepted_at_position_{number}", estimate.value, served)
+        (f"accepted_at_position_{number}", estimate, served)
         for number, (estimate, served) in enumerate(
             zip(offline.accepted_per_position_fraction, per_position, strict=False), start=1
         )
     ]
-    return ServedComparison(match[0].label, tuple(ServedFigure(*row) for row in rows))
+    compared = (
+        ServedFigure(name, estimate.value, served, (estimate.high - estimate.low) / 2)
+        for name, estimate, served in rows
+    )
+    return ServedComparison(match[0].label, tuple(compared))

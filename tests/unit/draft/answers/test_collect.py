@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,20 @@ def test_every_prompt_is_answered_under_every_sampling(target: Any, tmp_path: Pa
     assert sorted((a.key, a.sampling.temperature) for a in answers) == sorted(
         (f"k{n}", t) for n in range(7) for t in (0.0, 1.0)
     )
+
+
+def test_more_answers_per_prompt_are_other_draws_and_greedy_has_one(
+    target: Any, tmp_path: Path
+) -> None:
+    request = replace(REQUEST, answers_per_prompt=3, stop_ids=set())
+    with draft_progress() as progress:
+        file = open_file(tmp_path / "answers.jsonl", request)
+        answers = collect_answers(request, file, lambda: target, progress, StopRequest())
+    assert Counter((a.key, a.sampling.temperature) for a in answers) == {
+        (f"k{n}", t): times for n in range(7) for t, times in ((0.0, 1), (1.0, 3))
+    }
+    drawn = {(a.key, a.token_ids) for a in answers if a.sampling.temperature}
+    assert len(drawn) == 21
 
 
 def test_complete_answers_are_read_without_the_target(target: Any, tmp_path: Path) -> None:

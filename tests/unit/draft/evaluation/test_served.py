@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,20 @@ def test_figures_within_the_tolerance_are_equal() -> None:
 
 def test_one_position_outside_the_tolerance_is_not_equal() -> None:
     assert not compare_with_served(report(positions=(0.7, 0.53)), FIGURES, 2).is_equal
+
+
+def test_a_difference_that_chance_explains_is_undecided() -> None:
+    wide = Estimate(0.7, 0.67, 0.73)  # ±0.03, so 0.02 + 1.41 × 0.03 = 0.062 may be chance
+    figures = {
+        sampling: replace(one, accepted_per_position_fraction=(wide, exact(0.5)))
+        for sampling, one in FIGURES.items()
+    }
+    chance = compare_with_served(report(positions=(0.76, 0.5)), figures, 2)
+    assert (chance.is_equal, chance.is_undecided) == (False, True)
+    too_far = compare_with_served(report(positions=(0.77, 0.5)), figures, 2)
+    assert (too_far.is_equal, too_far.is_undecided) == (False, False)
+    close = compare_with_served(report(positions=(0.715, 0.5)), figures, 2)
+    assert (close.is_equal, close.is_undecided) == (True, False)
 
 
 @pytest.mark.parametrize(
