@@ -2,8 +2,9 @@
 
 The four tasks of the bundled pair (`paceline.demo.recipe.tasks`), cut from a package of the lock
 file instead of the standard library, which has another style: type annotations, longer
-docstrings, other names. Every function is the subject of one chat at most, and no two chats ask the
-same.
+docstrings, other names. Every function is the subject of one chat at most, and no two chats have
+the same question or the same true answer: two functions may have one signature, which is asked
+about in several wordings.
 """
 
 from __future__ import annotations
@@ -44,17 +45,18 @@ def chats_about(
     functions = list(_functions(folder))
     draws.shuffle(functions)
     left = iter(functions)
-    found: dict[str, tasks.Example] = {}
+    examples: list[tasks.Example] = []
+    asked: set[str] = set()
     for number, kind in enumerate(kinds, start=1):
         for function in left:
             example = BUILDERS[kind](function, draws)
-            if example is not None:
-                found.setdefault(example.question, example)
-            if len(found) == number * num_each:
+            if example is not None and asked.isdisjoint((example.question, example.answer)):
+                asked |= {example.question, example.answer}
+                examples.append(example)
+            if len(examples) == number * num_each:
                 break
         else:
             raise ValueError(f"{folder.name} has too few functions for {num_each} of {kind}")
-    examples = list(found.values())
     draws.shuffle(examples)
     return [
         {

@@ -10,22 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from paceline.validate.fault_injection.fault import Call, Fault, Reply, edit_call
-from paceline.validate.target.counters import MetricFamily, name_of
 
 _JSON = {"content-type": "application/json"}
-
-
-def _names(family: MetricFamily) -> str:
-    """A pattern for the metric of a family, in vLLM's dialect and in Paceline's."""
-    return "|".join(re.escape(name_of(family, dialect)) for dialect in ("vllm", "paceline"))
-
-
-_REQUESTS = _names(MetricFamily.FINISHED)
-_OUTPUT = _names(MetricFamily.OUTPUT_TOKENS)
-_PROMPT = _names(MetricFamily.PROMPT_TOKENS)
-_KV = _names(MetricFamily.KV_USED)
-_RUNNING = _names(MetricFamily.RUNNING)
-_ACCEPTED = _names(MetricFamily.ACCEPTED)
+# In vLLM's dialect and in Paceline's. Written out: the faults share no code with the checks.
+_REQUESTS = r"vllm:request_success_total|paceline_requests_total"
+_OUTPUT = r"vllm:generation_tokens_total|paceline_output_tokens_total"
+_PROMPT = r"vllm:prompt_tokens_total|paceline_prompt_tokens_total"
+_KV = r"vllm:kv_cache_usage_perc|paceline_replica_load_kv_usage_fraction"
+_RUNNING = r"vllm:num_requests_running|paceline_replica_load_requests_running"
+_ACCEPTED = r"vllm:spec_decode_num_accepted_tokens_total|paceline_governor_accepted_tokens_total"
 _MOST_OPEN = 4
 
 
