@@ -17,6 +17,7 @@ from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.doctor.checks import judge, judge_log_only
 from paceline.doctor.errors import DoctorError
+from paceline.doctor.estimates.money import MachinePrice, MoneyLost, money_lost
 from paceline.doctor.fixing.applying import try_fix
 from paceline.doctor.fixing.choice import FixResult, choose_fix
 from paceline.doctor.observing.log_file import read_log
@@ -27,7 +28,7 @@ from paceline.doctor.probing.probe import measure_drafts
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import Diagnosis
+from paceline.doctor.values import Diagnosis, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class DoctorConfig:
     """None: no requests are sent."""
     fixes: bool = False
     """Whether to change the governors; it needs `probe`."""
+    price: MachinePrice | None = None
+    """None: no money is stated."""
 
 
 @dataclass(slots=True)
@@ -189,6 +192,20 @@ async def fix_server(visit: Visit, diagnosis: Diagnosis) -> None:
     finally:
         if visit.restore_failure is not None:
             visit.fix = FixResult(fix, None, False, "it could not be taken back everywhere")
+
+
+def money_of(visit: Visit, finding: Finding) -> MoneyLost | None:
+    """What a finding costs in money; None without a price, or if that cannot be derived."""
+    price, readings = visit.config.price, visit.watch.readings
+    if price is None or not readings:
+        return None
+    last = readings[-1]
+    num_affected = len(last.engines)
+    if finding.subject is not None:
+        num_affected = 1
+    elif visit.probe is not None and last.replicas:
+        num_affected = sum(serves_model(entry, visit.probe.model) for entry in last.replicas)
+    return money_lost(finding.cost, price, num_affected, len(last.engines))
 
 
 def _governors_of_model(visit: Visit) -> dict[str, Mapping[str, Any]]:

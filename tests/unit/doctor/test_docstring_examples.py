@@ -10,6 +10,7 @@ import pytest
 MODULES = (
     "paceline.doctor.checks.latency.prefill_stalls",
     "paceline.doctor.estimates.gain",
+    "paceline.doctor.estimates.money",
     "paceline.doctor.estimates.student",
     "paceline.doctor.output.lines",
     "paceline.doctor.probing.load",
