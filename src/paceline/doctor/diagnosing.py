@@ -165,7 +165,14 @@ def diagnose(visit: Visit) -> Diagnosis:
         )
     watched = visit.watch
     return judge(
-        Observation(visit.kind, watched.readings, visit.log_lines, visit.probe, watched.lost)
+        Observation(
+            visit.kind,
+            watched.readings,
+            visit.log_lines,
+            visit.probe,
+            watched.lost,
+            visit.version,
+        )
     )
 
 

@@ -155,6 +155,7 @@ def observe_vllm(
     *engines: SimulatedEngine,
     log_lines: Sequence[str] | None = None,
     probe: ProbeResult | None = None,
+    version: str | None = None,
 ) -> Observation:
     """The observation of a server with these engines, one reading per second."""
     engines = engines or (SimulatedEngine(),)
@@ -164,4 +165,4 @@ def observe_vllm(
         Reading(float(second), parse_page("".join(pages)))
         for second, pages in enumerate(zip(*(engine.pages() for engine in engines), strict=True))
     ]
-    return Observation("vllm", readings, log_lines, probe)
+    return Observation("vllm", readings, log_lines, probe, version=version)

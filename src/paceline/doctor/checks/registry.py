@@ -12,6 +12,7 @@ from paceline.doctor.checks.governor import drift, failing
 from paceline.doctor.checks.latency import first_requests, prefill_stalls
 from paceline.doctor.checks.log import messages
 from paceline.doctor.checks.speculation import data_parallel, length, loss
+from paceline.doctor.checks.versions import defects, releases
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Diagnosis, Finding, NotJudged, order_by_cost
 
@@ -34,6 +35,8 @@ CHECKS: tuple[Check, ...] = tuple(
         first_requests,
         descriptors,
         duplicates,
+        releases,
+        defects,
         messages,
     )
 )

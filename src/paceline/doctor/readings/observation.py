@@ -66,6 +66,8 @@ class Observation:
     """None if no requests were sent."""
     lost: str | None = None
     """Why the server could not be read at the end; None if it could."""
+    version: str | None = None
+    """Of a vLLM server, as it reports it; None for a gateway."""
 
     def __post_init__(self) -> None:
         if len(self.readings) < 2:

@@ -12,6 +12,7 @@ from paceline.doctor.readings.histogram import Histogram, sum_histograms
 
 _PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
 """In this order: with Paceline's plugin, a vLLM server shows paceline_engine_* too."""
+_PLUGIN_PREFIX = "paceline_engine_"
 
 
 class PageUnreadable(Exception):
@@ -39,6 +40,11 @@ class MetricsPage:
             if any(name.startswith(prefix) for name in self.samples):
                 return kind
         return None
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether it is of a vLLM server in which Paceline is installed."""
+        return any(name.startswith(_PLUGIN_PREFIX) for name in self.samples)
 
     def select(self, name: str, **labels: str) -> list[Sample]:
         """The samples of this name that have these labels."""

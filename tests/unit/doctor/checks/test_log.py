@@ -32,6 +32,8 @@ LINES = {
     "more than two PCIe-only GPUs.",
     "log-length-table-ignored": "WARNING Dynamic speculative decoding is not supported with data "
     "parallelism ... Disabling num_speculative_tokens_per_batch_size and falling back",
+    "log-hooks-unfit": "ERROR 11-23 12:00:00 [governor_start.py:63] Governor: off, because this "
+    "vLLM does not fit its hooks: request_attributes: does not mention num_stale_output_tokens.",
     "log-descriptors-used-up": "OSError: [Errno 24] Too many open files",
     "log-engine-did-not-start": "RuntimeError: Engine core initialization failed. See root cause "
     "above.",

@@ -149,6 +149,16 @@ LOG_PATTERNS = (
         severity=Severity.WARNING,
     ),
     _pattern(
+        "log-hooks-unfit",  # Paceline's own message, of each part that stays off
+        r"because this vLLM does not fit its hooks",
+        "Parts of Paceline are off in this engine.",
+        "The installed vLLM differs at the places that these parts extend; the message names them.",
+        "Use a release of vLLM that Paceline knows (docs/vllm-hooks.md)",
+        "image",
+        "requirements.lock",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
         "log-descriptors-used-up",
         r"Too many open files|\bEMFILE\b",
         "The process reached its limit on open files.",
