@@ -20,12 +20,14 @@ from paceline.doctor.errors import DoctorError
 from paceline.doctor.estimates.money import MachinePrice, MoneyLost, money_lost
 from paceline.doctor.fixing.applying import try_fix
 from paceline.doctor.fixing.choice import FixResult, choose_fix
+from paceline.doctor.observing.local_machine import read_local_cpu
 from paceline.doctor.observing.log_file import read_log
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.observing.watching import Watch, require_two, watch
 from paceline.doctor.probing.load import prepare_load, send_load
 from paceline.doctor.probing.probe import measure_drafts
 from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import Diagnosis, Finding
@@ -54,6 +56,7 @@ class Visit:
     config: DoctorConfig
     kind: str | None = None
     version: str | None = None
+    local_cpu: LocalCpu | None = None
     watch: Watch = field(default_factory=Watch)
     log_lines: Sequence[str] | None = None
     probe: ProbeResult | None = None
@@ -100,6 +103,7 @@ async def visit_server(visit: Visit) -> None:
             return
         visit.kind = server.kind
         visit.version = await fetch_version(session, config.url)
+        visit.local_cpu = await asyncio.to_thread(read_local_cpu, config.url)
         if config.probe is None:
             stop = asyncio.Event()
             stop.set()
@@ -172,6 +176,7 @@ def diagnose(visit: Visit) -> Diagnosis:
             visit.probe,
             watched.lost,
             visit.version,
+            visit.local_cpu,
         )
     )
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
@@ -156,6 +157,7 @@ def observe_vllm(
     log_lines: Sequence[str] | None = None,
     probe: ProbeResult | None = None,
     version: str | None = None,
+    local_cpu: LocalCpu | None = None,
 ) -> Observation:
     """The observation of a server with these engines, one reading per second."""
     engines = engines or (SimulatedEngine(),)
@@ -165,4 +167,4 @@ def observe_vllm(
         Reading(float(second), parse_page("".join(pages)))
         for second, pages in enumerate(zip(*(engine.pages() for engine in engines), strict=True))
     ]
-    return Observation("vllm", readings, log_lines, probe, version=version)
+    return Observation("vllm", readings, log_lines, probe, version=version, local_cpu=local_cpu)

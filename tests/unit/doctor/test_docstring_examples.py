@@ -16,6 +16,7 @@ MODULES = (
     "paceline.doctor.probing.load",
     "paceline.doctor.probing.streams",
     "paceline.doctor.readings.histogram",
+    "paceline.doctor.readings.local_cpu",
     "paceline.doctor.readings.page",
 )
 

@@ -24,6 +24,15 @@ LINES = {
     "log-broken-install": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail",
     "log-kernels-missing": "WARNING 11-23 12:00:00 [cpu.py:652] Failed to import from "
     "vllm._C_AVX512: ImportError('/opt/vllm/_C_AVX512.abi3.so: cannot open shared object file')",
+    "log-kernel-unexpected": "WARNING 11-23 12:00:00 [kernel_check.py:54] Kernels: the linear "
+    "layers run UnquantizedLinearMethod in 24 layers, expected CPUInt8ScaledMMLinearKernel; the "
+    "speed may differ from what was measured for this format",
+    "log-quantization-without-effect": "WARNING 11-23 12:00:00 [kernel_check.py:50] Kernels: the "
+    "quantization method is compressed-tensors, but all 24 linear layers are unquantized "
+    "(UnquantizedLinearMethod in 24 layers): the checkpoint's quantization_config applies to no "
+    "weights",
+    "log-block-size-slow": "WARNING 11-23 12:00:00 [cpu.py:296] CPU backend prefers block_size is "
+    "multiples of 32, otherwise the performance is not optimized.",
     "log-compiling-failed": "ERROR 11-23 12:00:00 [core.py:1130] "
     "torch._inductor.exc.InductorError: CppCompileError: C++ compile error",
     "log-vocabularies-differ": "ValueError: Target and draft model should have the same vocabulary "
