@@ -38,6 +38,8 @@ Examples:
       Diagnose a vLLM server, without Paceline
   paceline doctor http://10.0.0.5:8000 --probe --seconds 30
       Also send requests, up to 8 at a time
+  paceline doctor --rules alerts.yaml --dashboard dashboard.json
+      Also find alerts and panels whose metric no longer exists
   paceline doctor http://10.0.0.5:8000 --usd-per-hour 2.50
       Also state what the lost throughput costs
   paceline doctor --probe --data-url http://127.0.0.1:8000 --prompts mine.jsonl
@@ -116,6 +118,20 @@ class DiagnosisNotMade(click.ClickException):
 @options.TEMPERATURE
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @click.option(
+    "--rules",
+    "rules",
+    type=INPUT_FILE,
+    multiple=True,
+    help="Rule file of Prometheus: find alerts whose metric the server does not have; repeatable.",
+)
+@click.option(
+    "--dashboard",
+    "dashboards",
+    type=INPUT_FILE,
+    multiple=True,
+    help="Dashboard of Grafana as JSON: the same for its panels; repeatable.",
+)
+@click.option(
     "--usd-per-hour",
     type=ABOVE_0,
     help="Price of one machine in US dollars per hour: findings that lose throughput or capacity "
@@ -169,6 +185,8 @@ def _config(
     prompts_file: str | None,
     temperature: float | None,
     log_file: str | None,
+    rules: tuple[str, ...],
+    dashboards: tuple[str, ...],
     usd_per_hour: float | None,
     num_machines: int,
     admin_key: str | None,
@@ -208,6 +226,8 @@ def _config(
         probe,
         fixes,
         None if usd_per_hour is None else MachinePrice(usd_per_hour, num_machines),
+        tuple(map(Path, rules)),
+        tuple(map(Path, dashboards)),
     )
 
 

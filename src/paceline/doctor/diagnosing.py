@@ -22,12 +22,14 @@ from paceline.doctor.fixing.applying import try_fix
 from paceline.doctor.fixing.choice import FixResult, choose_fix
 from paceline.doctor.observing.local_machine import read_local_cpu
 from paceline.doctor.observing.log_file import read_log
+from paceline.doctor.observing.monitor_files import read_monitors
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.observing.watching import Watch, require_two, watch
 from paceline.doctor.probing.load import prepare_load, send_load
 from paceline.doctor.probing.probe import measure_drafts
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.readings.local_cpu import LocalCpu
+from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import Diagnosis, Finding
@@ -47,6 +49,10 @@ class DoctorConfig:
     """Whether to change the governors; it needs `probe`."""
     price: MachinePrice | None = None
     """None: no money is stated."""
+    rules: tuple[Path, ...] = ()
+    """Rule files of Prometheus."""
+    dashboards: tuple[Path, ...] = ()
+    """Dashboards of Grafana."""
 
 
 @dataclass(slots=True)
@@ -57,6 +63,7 @@ class Visit:
     kind: str | None = None
     version: str | None = None
     local_cpu: LocalCpu | None = None
+    monitors: Sequence[MonitorFile] = ()
     watch: Watch = field(default_factory=Watch)
     log_lines: Sequence[str] | None = None
     probe: ProbeResult | None = None
@@ -84,12 +91,14 @@ class Visit:
 async def visit_server(visit: Visit) -> None:
     """Fill the visit in.
 
-    Raises DoctorError if the server or the log cannot be read. A server that cannot be reached is
-    no error if there is a log: an engine that did not start answers nothing.
+    Raises DoctorError if the server, the log, or a file of rules or panels cannot be read. A server
+    that cannot be reached is no error if there is a log: an engine that did not start answers
+    nothing.
     """
     config = visit.config
     if config.log_file is not None:
         visit.log_lines = read_log(config.log_file)
+    visit.monitors = read_monitors(config.rules, config.dashboards)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
     ) as session:
@@ -177,6 +186,7 @@ def diagnose(visit: Visit) -> Diagnosis:
             watched.lost,
             visit.version,
             visit.local_cpu,
+            visit.monitors,
         )
     )
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,17 @@ def losing_server() -> Iterator[Answers]:
     """Eight drafts of which none is accepted; every reading is a second of the engine later."""
     pages = iter(SimulatedEngine(reached=(0.0,) * 8, draft_ms=2).pages())
 
-    class Pages(defaultdict[str, tuple[int, bytes]]):
-        def __missing__(self, path: str) -> tuple[int, bytes]:
-            return (200, next(pages).encode()) if path == "/metrics" else (404, b"")
+    class Pages(Mapping[str, tuple[int, bytes]]):
+        def __getitem__(self, path: str) -> tuple[int, bytes]:
+            if path != "/metrics":
+                raise KeyError(path)
+            return 200, next(pages).encode()
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(("/metrics",))
+
+        def __len__(self) -> int:
+            return 1
 
     with answering(Pages()) as server:
         yield server
@@ -125,6 +133,55 @@ def test_without_a_price_no_money_is_stated(tmp_path: Path) -> None:
     document = json.loads(file.read_text())
     assert document["price"] is None
     assert document["findings"][0]["cost"]["usd_per_hour"] is None
+
+
+_RULES = """
+groups:
+  - name: latency
+    rules:
+      - alert: SlowFirstToken
+        expr: histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2
+      - alert: FullCache
+        expr: vllm:gpu_cache_usage_perc > 0.9
+"""
+_DASHBOARD = {"panels": [{"title": "Waiting", "targets": [{"expr": "vllm:num_requests_waitin"}]}]}
+
+
+def test_alerts_and_panels_without_their_metric_are_named(tmp_path: Path) -> None:
+    rules, dashboard = tmp_path / "rules.yaml", tmp_path / "board.json"
+    rules.write_text(_RULES)
+    dashboard.write_text(json.dumps(_DASHBOARD))
+    with answering({"/metrics": (200, METRICS)}) as server:
+        result = run(
+            server.url, "--seconds", "2", "--rules", str(rules), "--dashboard", str(dashboard)
+        )
+    assert result.exit_code == 1, result.output
+    text = " ".join(result.output.split())
+    assert "alert 'FullCache' needs vllm:gpu_cache_usage_perc" in text
+    assert "panel 'Waiting' needs vllm:num_requests_waitin" in text
+    assert "SlowFirstToken" not in text
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--rules", "groups: [", "no rule file of Prometheus"),
+        ("--rules", "a: 1", "it has no groups of rules"),
+        ("--dashboard", "{", "no dashboard of Grafana"),
+        ("--dashboard", "{}", "it has no panels"),
+        ("--rules", "x" * 17 * 2**20, "larger than 16 MiB"),
+    ],
+)
+def test_a_file_without_alerts_or_panels_is_refused_before_anything_is_read(
+    tmp_path: Path, option: str, text: str, message: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(text)
+    with answering({"/metrics": (200, METRICS)}) as server:
+        result = run(server.url, "--seconds", "2", option, str(file))
+    assert result.exit_code == 4, result.output
+    assert message in " ".join(result.output.split())
+    assert server.requests == []
 
 
 def test_without_probe_nothing_but_reads_is_sent() -> None:

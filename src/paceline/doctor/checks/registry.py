@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.doctor.checks import cpu_kernels, duplicates
+from paceline.doctor.checks import cpu_kernels, duplicates, monitoring
 from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.checks.check import Check
 from paceline.doctor.checks.fleet import failing_requests, imbalance, lost, restarts, unavailable
@@ -38,6 +38,7 @@ CHECKS: tuple[Check, ...] = tuple(
         releases,
         defects,
         cpu_kernels,
+        monitoring,
         messages,
     )
 )
