@@ -64,6 +64,17 @@ def test_two_versions_for_one_model_are_found() -> None:
     assert not releases.CHECK.judge(observe_gateway(entries=entries))
 
 
+def test_hooks_that_do_not_fit_are_found_also_without_a_version() -> None:
+    states = {
+        "r0": {"seams": {"schedule": "ok", "length_table": "is missing"}},
+        "r1": {"seams": {"schedule": "ok"}},
+        "r2": {},
+    }
+    (finding,) = releases.CHECK.judge(observe_gateway(governors=(states,)))
+    assert (finding.id, finding.subject) == ("vllm-hooks-unfit", "r0")
+    assert [(one.name, one.value) for one in finding.evidence] == [("length_table", "is missing")]
+
+
 def test_without_a_version_nothing_is_said_of_releases() -> None:
     with pytest.raises(CannotJudge, match="does not report its version"):
         releases.CHECK.judge(observe_vllm())

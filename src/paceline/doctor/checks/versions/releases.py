@@ -1,4 +1,4 @@
-"""`versions`: releases of vLLM that Paceline does not know, and several of them for one model."""
+"""`versions`: releases of vLLM that Paceline does not know or fit, and several for one model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
 
 _KNOWN = " and ".join((*TESTED, *FITTING))
+_OFF = (
+    "Parts of Paceline whose hooks do not fit this release stay off; without the governor, vLLM "
+    "drafts its static number of tokens."
+)
+_SETTINGS = ("image", "requirements.lock")
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -21,15 +26,15 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         if judge_release(version) != "unknown":
             return ()
         return [_unknown({"server": version}, is_extended=observation.last.page.has_plugin)]
+    findings = [*_unfit_hooks(observation)]
     entries = [
         one
         for one in observation.last.replicas
         if one.get("dialect") == "vllm" and isinstance(one.get("version"), str)
     ]
-    if not entries:
+    if not entries and not findings:
         raise CannotJudge("the gateway shows no version of vLLM for any replica")
     unknown = [one for one in entries if judge_release(one["version"]) == "unknown"]
-    findings = []
     if unknown:
         is_extended = any(one.get("has_governor") for one in unknown)
         findings.append(_unknown(_versions(unknown), is_extended=is_extended))
@@ -38,6 +43,36 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         versions = _versions([one for one in entries if str(one.get("model")) == model])
         if len(set(versions.values())) > 1:
             findings.append(_mixed(model, versions))
+    return findings
+
+
+def _unfit_hooks(observation: Observation) -> Sequence[Finding]:
+    """Replicas whose governor found that hooks of Paceline do not fit."""
+    findings = []
+    for name, state in observation.last.governors.items():
+        hooks = state.get("seams")
+        unfit = {
+            str(hook): str(found)
+            for hook, found in (hooks.items() if isinstance(hooks, dict) else ())
+            if found != "ok"
+        }
+        if unfit:
+            findings.append(
+                Finding(
+                    id="vllm-hooks-unfit",
+                    severity=Severity.WARNING,
+                    summary=(
+                        f"{len(unfit)} of Paceline's hooks do not fit the vLLM of {name}: parts of "
+                        "Paceline are off."
+                    ),
+                    evidence=tuple(Evidence(hook, found) for hook, found in unfit.items()),
+                    cost=unknown_cost("what the parts would have gained is not known"),
+                    cause=_OFF,
+                    remedy=f"Use a release that Paceline knows: {_KNOWN}",
+                    settings=_SETTINGS,
+                    subject=name,
+                )
+            )
     return findings
 
 
@@ -55,8 +90,7 @@ def _unknown(versions: Mapping[str, str], *, is_extended: bool) -> Finding:
         evidence=tuple(Evidence(f"vLLM of {name}", version) for name, version in versions.items()),
         cost=unknown_cost("it depends on which parts of Paceline stay off"),
         cause=(
-            "Parts of Paceline whose hooks do not fit this release stay off; vLLM then drafts its "
-            "static number of tokens."
+            _OFF
             if is_extended
             else "Names of metrics, messages of the log and known defects differ between releases."
         ),
@@ -65,7 +99,7 @@ def _unknown(versions: Mapping[str, str], *, is_extended: bool) -> Finding:
             if is_extended
             else "Read the verdicts of this diagnosis with care"
         ),
-        settings=("image", "requirements.lock") if is_extended else (),
+        settings=_SETTINGS if is_extended else (),
     )
 
 
@@ -91,6 +125,6 @@ def _mixed(model: str, versions: Mapping[str, str]) -> Finding:
 CHECK = Check(
     "versions",
     "releases of vLLM that Paceline does not know, and several of them for one model",
-    ("vllm-release-unknown", "vllm-versions-mixed"),
+    ("vllm-release-unknown", "vllm-versions-mixed", "vllm-hooks-unfit"),
     _judge,
 )
