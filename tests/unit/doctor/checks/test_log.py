@@ -52,6 +52,9 @@ HEALTHY = (
     "INFO 11-23 12:00:05 [core.py:93] Initializing a V1 LLM engine with config: model='m', "
     "speculative_config=SpeculativeConfig(method='draft_model', num_spec_tokens=4), "
     "kv_cache_dtype=fp8, device_config=cuda",
+    "WARNING 11-28 07:27:11 [system_utils.py:255] Found ulimit of 20000 and failed to "
+    "automatically increase with error current limit exceeds maximum limit. This can cause fd "
+    "limit errors like `OSError: [Errno 24] Too many open files`. Consider increasing with ulimit",
     "INFO 11-23 12:00:31 [kv_cache_utils.py:864] GPU KV cache size: 512,000 tokens",
     "INFO 11-23 12:00:40 [loggers.py:123] Engine 000: Avg prompt throughput: 12.0 tokens/s",
 )

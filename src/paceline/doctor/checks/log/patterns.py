@@ -187,7 +187,8 @@ LOG_PATTERNS = (
     ),
     _pattern(
         "log-descriptors-used-up",
-        r"Too many open files|\bEMFILE\b",
+        # vLLM quotes the error where it cannot raise a limit (system_utils.py); none was reached.
+        r"^(?!.*failed to automatically increase).*(Too many open files|\bEMFILE\b)",
         "The process reached its limit on open files.",
         "Every connection takes a file descriptor; further ones are refused.",
         "Raise the limit to 65535",
