@@ -11,6 +11,8 @@ _FILES = {
     "mine.jsonl": _PROMPTS,
     "prompts.jsonl": _PROMPTS,
     "mooncake.jsonl": '{"timestamp": 0, "input_length": 64, "output_length": 8, "hash_ids": [1]}\n',
+    "alerts.yaml": "groups:\n- name: g\n  rules:\n  - {alert: Down, expr: up == 0}\n",
+    "dashboard.json": '{"panels": []}',
     "vllm.log": "INFO 11-23 09:00:00 [core.py:1] Starting\n",
     "two.yaml": "replicas:\n  - url: http://127.0.0.1:8100\n  - url: http://127.0.0.1:8101\n",
     "today.yaml": "engine: {draft: none}\n",

@@ -8,7 +8,7 @@ anything is loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -156,6 +156,23 @@ def find_row(kind: Kind, name: str, hardware: HardwareClass, release: str) -> Fo
         ),
         None,
     )
+
+
+def slow_row(kernel: str, classes: Collection[HardwareClass], release: str) -> FormatRow | None:
+    """Return why this kernel of linear layers is slow on all of these classes; None if it is not.
+
+    >>> slow_row("CPUInt8ScaledMMLinearKernel", ["cpu-avx512"], "0.32.0").reason
+    'INT8 runs without VNNI, and may be slower than unquantized weights'
+    >>> slow_row("CPUInt8ScaledMMLinearKernel", ["cpu-avx512", "cpu-amx"], "0.32.0")
+    """
+    short = ".".join(release.split(".")[:2])
+    rows = [
+        row
+        for row in format_rows()
+        if row.kind == "weights" and kernel in row.kernels and short in row.releases
+    ]
+    found = [next((row for row in rows if one in row.hardware), None) for one in classes]
+    return next(iter(found), None) if all(row and row.status == "slow" for row in found) else None
 
 
 @cache

@@ -14,7 +14,13 @@ import click
 
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import INPUT_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.option_types import (
+    ABOVE_0,
+    AT_LEAST_1,
+    INPUT_FILE,
+    OUTPUT_FILE,
+    refuse_unwritable_file,
+)
 from paceline.printable import printable
 from paceline.server_options import admin_key_option, api_key_option
 from paceline.workloads import workload_names
@@ -32,6 +38,10 @@ Examples:
       Diagnose a vLLM server, without Paceline
   paceline doctor http://10.0.0.5:8000 --probe --seconds 30
       Also send requests, up to 8 at a time
+  paceline doctor --rules alerts.yaml --dashboard dashboard.json
+      Also find alerts and panels whose metric no longer exists
+  paceline doctor http://10.0.0.5:8000 --usd-per-hour 2.50
+      Also state what the lost throughput costs
   paceline doctor --probe --data-url http://127.0.0.1:8000 --prompts mine.jsonl
       Also measure what drafts gain on your prompts, by switching drafts off and on
   paceline doctor --fix --data-url http://127.0.0.1:8000
@@ -107,6 +117,34 @@ class DiagnosisNotMade(click.ClickException):
 @options.PROMPTS
 @options.TEMPERATURE
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
+@click.option(
+    "--rules",
+    "rules",
+    type=INPUT_FILE,
+    multiple=True,
+    help="Rule file of Prometheus: find alerts whose metric the server does not have; repeatable.",
+)
+@click.option(
+    "--dashboard",
+    "dashboards",
+    type=INPUT_FILE,
+    multiple=True,
+    help="Dashboard of Grafana as JSON: the same for its panels; repeatable.",
+)
+@click.option(
+    "--usd-per-hour",
+    type=ABOVE_0,
+    help="Price of one machine in US dollars per hour: findings that lose throughput or capacity "
+    "then state what that costs.",
+)
+@click.option(
+    "--machines",
+    "num_machines",
+    type=AT_LEAST_1,
+    default=1,
+    show_default=True,
+    help="Machines that the engines of URL run on, at that price each.",
+)
 @admin_key_option("Sent to URL as bearer token; never written to a report.")
 @api_key_option("The same for the requests of --probe.")
 @click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the diagnosis here.")
@@ -147,10 +185,15 @@ def _config(
     prompts_file: str | None,
     temperature: float | None,
     log_file: str | None,
+    rules: tuple[str, ...],
+    dashboards: tuple[str, ...],
+    usd_per_hour: float | None,
+    num_machines: int,
     admin_key: str | None,
     api_key: str | None,
 ) -> DoctorConfig:
     from paceline.doctor.diagnosing import DoctorConfig
+    from paceline.doctor.estimates.money import MachinePrice
     from paceline.doctor.probing.settings import ProbeSettings
 
     probes = probes or fixes
@@ -159,6 +202,8 @@ def _config(
     ):  # fmt: skip
         if value is not None and not probes:
             raise click.UsageError(f"{option} is for --probe and --fix.")
+    if num_machines != 1 and usd_per_hour is None:
+        raise click.UsageError("--machines needs --usd-per-hour.")
     address = _address("URL", url)
     probe = None
     if probes:
@@ -174,7 +219,15 @@ def _config(
             temperature=temperature,
         )
     return DoctorConfig(
-        address, seconds, None if log_file is None else Path(log_file), admin_key, probe, fixes
+        address,
+        seconds,
+        None if log_file is None else Path(log_file),
+        admin_key,
+        probe,
+        fixes,
+        None if usd_per_hour is None else MachinePrice(usd_per_hour, num_machines),
+        tuple(map(Path, rules)),
+        tuple(map(Path, dashboards)),
     )
 
 

@@ -17,17 +17,22 @@ from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.doctor.checks import judge, judge_log_only
 from paceline.doctor.errors import DoctorError
+from paceline.doctor.estimates.money import MachinePrice, MoneyLost, money_lost
 from paceline.doctor.fixing.applying import try_fix
 from paceline.doctor.fixing.choice import FixResult, choose_fix
+from paceline.doctor.observing.local_machine import read_local_cpu
 from paceline.doctor.observing.log_file import read_log
+from paceline.doctor.observing.monitor_files import read_monitors
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.observing.watching import Watch, require_two, watch
 from paceline.doctor.probing.load import prepare_load, send_load
 from paceline.doctor.probing.probe import measure_drafts
 from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.readings.local_cpu import LocalCpu
+from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import Diagnosis
+from paceline.doctor.values import Diagnosis, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,12 @@ class DoctorConfig:
     """None: no requests are sent."""
     fixes: bool = False
     """Whether to change the governors; it needs `probe`."""
+    price: MachinePrice | None = None
+    """None: no money is stated."""
+    rules: tuple[Path, ...] = ()
+    """Rule files of Prometheus."""
+    dashboards: tuple[Path, ...] = ()
+    """Dashboards of Grafana."""
 
 
 @dataclass(slots=True)
@@ -51,6 +62,8 @@ class Visit:
     config: DoctorConfig
     kind: str | None = None
     version: str | None = None
+    local_cpu: LocalCpu | None = None
+    monitors: Sequence[MonitorFile] = ()
     watch: Watch = field(default_factory=Watch)
     log_lines: Sequence[str] | None = None
     probe: ProbeResult | None = None
@@ -78,12 +91,14 @@ class Visit:
 async def visit_server(visit: Visit) -> None:
     """Fill the visit in.
 
-    Raises DoctorError if the server or the log cannot be read. A server that cannot be reached is
-    no error if there is a log: an engine that did not start answers nothing.
+    Raises DoctorError if the server, the log, or a file of rules or panels cannot be read. A server
+    that cannot be reached is no error if there is a log: an engine that did not start answers
+    nothing.
     """
     config = visit.config
     if config.log_file is not None:
         visit.log_lines = read_log(config.log_file)
+    visit.monitors = read_monitors(config.rules, config.dashboards)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
     ) as session:
@@ -97,6 +112,7 @@ async def visit_server(visit: Visit) -> None:
             return
         visit.kind = server.kind
         visit.version = await fetch_version(session, config.url)
+        visit.local_cpu = await asyncio.to_thread(read_local_cpu, config.url)
         if config.probe is None:
             stop = asyncio.Event()
             stop.set()
@@ -162,7 +178,16 @@ def diagnose(visit: Visit) -> Diagnosis:
         )
     watched = visit.watch
     return judge(
-        Observation(visit.kind, watched.readings, visit.log_lines, visit.probe, watched.lost)
+        Observation(
+            visit.kind,
+            watched.readings,
+            visit.log_lines,
+            visit.probe,
+            watched.lost,
+            visit.version,
+            visit.local_cpu,
+            visit.monitors,
+        )
     )
 
 
@@ -189,6 +214,20 @@ async def fix_server(visit: Visit, diagnosis: Diagnosis) -> None:
     finally:
         if visit.restore_failure is not None:
             visit.fix = FixResult(fix, None, False, "it could not be taken back everywhere")
+
+
+def money_of(visit: Visit, finding: Finding) -> MoneyLost | None:
+    """What a finding costs in money; None without a price, or if that cannot be derived."""
+    price, readings = visit.config.price, visit.watch.readings
+    if price is None or not readings:
+        return None
+    last = readings[-1]
+    num_affected = len(last.engines)
+    if finding.subject is not None:
+        num_affected = 1
+    elif visit.probe is not None and last.replicas:
+        num_affected = sum(serves_model(entry, visit.probe.model) for entry in last.replicas)
+    return money_lost(finding.cost, price, num_affected, len(last.engines))
 
 
 def _governors_of_model(visit: Visit) -> dict[str, Mapping[str, Any]]:

@@ -53,6 +53,8 @@ class Cost:
     high: float | None = None
     share: float | None = None
     """Fraction of the service that is lost, 0 to 1: findings are ordered by it."""
+    present_tokens_per_s: float | None = None
+    """Output tokens/s that are given at present, where `amount` counts those that are not."""
 
     def __post_init__(self) -> None:
         if (self.amount is None) != (self.basis is Basis.UNKNOWN):

@@ -50,6 +50,8 @@ class Replica:
     revision: str | None = None
     """Fingerprint of its model, weights, tokenizer and chat template; None when unknown. Only a
     replica of the same revision may continue a stream that it began."""
+    version: str | None = None
+    """Of its vLLM, as it reports it; None when unknown."""
     draft: str | None = None
     """What drafts for it: a draft model's folder or name, or a method; None when unknown."""
     key: str | None = field(default=None, repr=False)
@@ -72,6 +74,8 @@ class Replica:
         # Both go into metrics, JSON and messages to worker processes; a folder may be called
         # anything.
         object.__setattr__(self, "model", well_formed(self.model))
+        if self.version is not None:
+            object.__setattr__(self, "version", well_formed(self.version))
         if self.draft is not None:
             object.__setattr__(self, "draft", well_formed(self.draft))
 

@@ -177,6 +177,7 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         num_restarts=supervisor.status.num_restarts,
         num_planned_restarts=supervisor.status.num_planned_restarts,
         revision=supervisor.status.revision,
+        version=supervisor.status.version,
         drafts=supervisor.command.control_socket is not None,
         honours_draft_caps=True,  # it runs Paceline's scheduler, or does not draft
         serves_undrafted=supervisor.command.serves_undrafted,

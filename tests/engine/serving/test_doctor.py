@@ -42,7 +42,7 @@ _ADDRESSES = re.compile(r"serving \S+ on (\S+) \(admin (\S+)\)")
 def _doctor(file: Path, *arguments: str) -> dict[str, Any]:
     options = ("--concurrency", "4", "--json", str(file))
     result = CliRunner().invoke(main, ["doctor", *arguments, *options])
-    assert result.exit_code in (0, 1), result.output
+    assert result.exit_code in (0, 1, 3), result.output  # 3: stock vLLM samples wrongly on CPUs
     return dict(json.loads(file.read_text()))
 
 
@@ -100,6 +100,9 @@ def test_the_loss_of_a_plain_vllm_server_is_found(vllm_url: str, tmp_path: Path)
         finding = _loss(document)
         if finding is not None:
             break
+    # Without a log: the processes on this machine show that it computes on a CPU.
+    assert "vllm-known-defects" in {one["id"] for one in document["findings"]}
+    assert {"versions", "cpu-kernels"} <= set(document["passed"])
     gain = document["probe"]["gain"]
     assert gain is not None, document["probe"]["gain_reason"]
     assert gain["value"] < 0.9
@@ -123,6 +126,7 @@ def test_a_fix_frees_the_governor_of_paceline_and_answers_come_faster(tmp_path: 
             if document["fix"]["is_kept"]:
                 break
         assert document["fix"]["is_kept"], document["fix"]
+        assert {"versions", "known-defects", "cpu-kernels"} <= set(document["passed"])
         finding = _loss(document)
         assert finding is not None
         assert finding["cost"]["basis"] == "measured"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
@@ -45,6 +46,7 @@ def observe_gateway(
     governors: Sequence[Mapping[str, Mapping[str, Any]]] = ({},),
     entries: Sequence[Mapping[str, Any]] = (),
     probe: ProbeResult | None = None,
+    monitors: Sequence[MonitorFile] = (),
 ) -> Observation:
     """One reading per second. `extra` and `governors`: of the first reading and of the others."""
     replicas = {"r0": {}, "r1": {}} if replicas is None else replicas
@@ -57,7 +59,7 @@ def observe_gateway(
         )
         for second in range(seconds + 1)
     ]
-    return Observation("paceline", readings, None, probe)
+    return Observation("paceline", readings, None, probe, monitors=monitors)
 
 
 def probed(**changes: Any) -> ProbeResult:

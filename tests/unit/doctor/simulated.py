@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.doctor.readings.local_cpu import LocalCpu
+from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
@@ -155,6 +157,9 @@ def observe_vllm(
     *engines: SimulatedEngine,
     log_lines: Sequence[str] | None = None,
     probe: ProbeResult | None = None,
+    version: str | None = None,
+    local_cpu: LocalCpu | None = None,
+    monitors: Sequence[MonitorFile] = (),
 ) -> Observation:
     """The observation of a server with these engines, one reading per second."""
     engines = engines or (SimulatedEngine(),)
@@ -164,4 +169,12 @@ def observe_vllm(
         Reading(float(second), parse_page("".join(pages)))
         for second, pages in enumerate(zip(*(engine.pages() for engine in engines), strict=True))
     ]
-    return Observation("vllm", readings, log_lines, probe)
+    return Observation(
+        "vllm",
+        readings,
+        log_lines,
+        probe,
+        version=version,
+        local_cpu=local_cpu,
+        monitors=monitors,
+    )

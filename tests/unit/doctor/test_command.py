@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from click.testing import CliRunner, Result
 from paceline.cli import main
 from paceline.doctor.observing.server import MAX_PAGE_BYTES
 from paceline.mock_vllm import spawn_mock_vllm
-from unit.doctor.answering import answering
+from unit.doctor.answering import Answers, answering
 from unit.doctor.simulated import SimulatedEngine
 
 METRICS = SimulatedEngine().pages()[-1].encode()
@@ -72,6 +75,113 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
     assert "cannot draft less while it runs" in document["probe"]["gain_reason"]
     assert document["probe"]["num_failed"] == 0
     assert "duplicate-tokens" in document["passed"]
+
+
+@contextlib.contextmanager
+def losing_server() -> Iterator[Answers]:
+    """Eight drafts of which none is accepted; every reading is a second of the engine later."""
+    pages = iter(SimulatedEngine(reached=(0.0,) * 8, draft_ms=2).pages())
+
+    class Pages(Mapping[str, tuple[int, bytes]]):
+        def __getitem__(self, path: str) -> tuple[int, bytes]:
+            if path != "/metrics":
+                raise KeyError(path)
+            return 200, next(pages).encode()
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(("/metrics",))
+
+        def __len__(self) -> int:
+            return 1
+
+    with answering(Pages()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_a_price_states_lost_throughput_in_money(tmp_path: Path, machines: int) -> None:
+    file = tmp_path / "diagnosis.json"
+    price = ("--usd-per-hour", "3.6", "--machines", str(machines))
+    with losing_server() as server:
+        result = run(server.url, "--seconds", "2", *price, "--json", str(file))
+    assert result.exit_code == 1, result.output
+    assert re.search(
+        r"money   \S+ USD per hour \(\S+ to \S+\), \S+ USD per 1M output tokens \(", result.output
+    )
+    document = json.loads(file.read_text())
+    assert document["price"] == {"usd_per_hour": 3.6, "num_machines": machines}
+    (finding,) = document["findings"]
+    cost = finding["cost"]
+    assert set(cost["usd_per_hour"]) == {"amount", "low", "high"}
+    assert cost["usd_per_hour"]["amount"] == pytest.approx(3.6 * machines * cost["share"])
+    present, possible = (
+        3.6 * machines / 3600 * 1e6 / tokens_per_s
+        for tokens_per_s in (
+            cost["present_tokens_per_s"], cost["present_tokens_per_s"] + cost["amount"]
+        )
+    )  # fmt: skip
+    per_million = cost["usd_per_million_output_tokens"]["amount"]
+    assert per_million == pytest.approx(present - possible)
+
+
+def test_without_a_price_no_money_is_stated(tmp_path: Path) -> None:
+    file = tmp_path / "diagnosis.json"
+    with losing_server() as server:
+        result = run(server.url, "--seconds", "2", "--json", str(file))
+    assert result.exit_code == 1, result.output
+    assert "USD" not in result.output
+    document = json.loads(file.read_text())
+    assert document["price"] is None
+    assert document["findings"][0]["cost"]["usd_per_hour"] is None
+
+
+_RULES = """
+groups:
+  - name: latency
+    rules:
+      - alert: SlowFirstToken
+        expr: histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2
+      - alert: FullCache
+        expr: vllm:gpu_cache_usage_perc > 0.9
+"""
+_DASHBOARD = {"panels": [{"title": "Waiting", "targets": [{"expr": "vllm:num_requests_waitin"}]}]}
+
+
+def test_alerts_and_panels_without_their_metric_are_named(tmp_path: Path) -> None:
+    rules, dashboard = tmp_path / "rules.yaml", tmp_path / "board.json"
+    rules.write_text(_RULES)
+    dashboard.write_text(json.dumps(_DASHBOARD))
+    with answering({"/metrics": (200, METRICS)}) as server:
+        result = run(
+            server.url, "--seconds", "2", "--rules", str(rules), "--dashboard", str(dashboard)
+        )
+    assert result.exit_code == 1, result.output
+    text = " ".join(result.output.split())
+    assert "alert 'FullCache' needs vllm:gpu_cache_usage_perc" in text
+    assert "panel 'Waiting' needs vllm:num_requests_waitin" in text
+    assert "SlowFirstToken" not in text
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--rules", "groups: [", "no rule file of Prometheus"),
+        ("--rules", "a: 1", "it has no groups of rules"),
+        ("--dashboard", "{", "no dashboard of Grafana"),
+        ("--dashboard", "{}", "it has no panels"),
+        ("--rules", "x" * 17 * 2**20, "larger than 16 MiB"),
+    ],
+)
+def test_a_file_without_alerts_or_panels_is_refused_before_anything_is_read(
+    tmp_path: Path, option: str, text: str, message: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(text)
+    with answering({"/metrics": (200, METRICS)}) as server:
+        result = run(server.url, "--seconds", "2", option, str(file))
+    assert result.exit_code == 4, result.output
+    assert message in " ".join(result.output.split())
+    assert server.requests == []
 
 
 def test_without_probe_nothing_but_reads_is_sent() -> None:
@@ -164,6 +274,8 @@ def test_a_server_that_ends_while_observed_is_critical() -> None:
         ("http://x", "--json", "/no/such/folder/file"),
         ("http://x", "--log", "/no/such/file"),
         ("http://x", "--concurrency", "0"),
+        ("http://x", "--usd-per-hour", "0"),
+        ("http://x", "--machines", "2"),
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:

@@ -10,11 +10,13 @@ import pytest
 MODULES = (
     "paceline.doctor.checks.latency.prefill_stalls",
     "paceline.doctor.estimates.gain",
+    "paceline.doctor.estimates.money",
     "paceline.doctor.estimates.student",
     "paceline.doctor.output.lines",
     "paceline.doctor.probing.load",
     "paceline.doctor.probing.streams",
     "paceline.doctor.readings.histogram",
+    "paceline.doctor.readings.local_cpu",
     "paceline.doctor.readings.page",
 )
 

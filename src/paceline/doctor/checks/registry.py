@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.doctor.checks import duplicates
+from paceline.doctor.checks import cpu_kernels, duplicates, monitoring
 from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.checks.check import Check
 from paceline.doctor.checks.fleet import failing_requests, imbalance, lost, restarts, unavailable
@@ -12,6 +12,7 @@ from paceline.doctor.checks.governor import drift, failing
 from paceline.doctor.checks.latency import first_requests, prefill_stalls
 from paceline.doctor.checks.log import messages
 from paceline.doctor.checks.speculation import data_parallel, length, loss
+from paceline.doctor.checks.versions import defects, releases
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Diagnosis, Finding, NotJudged, order_by_cost
 
@@ -34,6 +35,10 @@ CHECKS: tuple[Check, ...] = tuple(
         first_requests,
         descriptors,
         duplicates,
+        releases,
+        defects,
+        cpu_kernels,
+        monitoring,
         messages,
     )
 )

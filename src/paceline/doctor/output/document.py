@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from paceline.doctor.diagnosing import Visit
-from paceline.doctor.values import Diagnosis, exit_code_of
+from paceline.doctor.diagnosing import Visit, money_of
+from paceline.doctor.values import Diagnosis, Finding, exit_code_of
 
 SCHEMA_VERSION = 1
 INTERRUPTED = 130
@@ -26,7 +26,8 @@ def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[st
         "num_readings": len(visit.watch.readings),
         "is_interrupted": visit.is_interrupted,
         "exit_code": visit_exit_code(visit, diagnosis),
-        "findings": [asdict(finding) for finding in diagnosis.findings],
+        "price": None if config.price is None else asdict(config.price),
+        "findings": [_finding(visit, finding) for finding in diagnosis.findings],
         "passed": list(diagnosis.passed),
         "not_judged": [asdict(one) for one in diagnosis.not_judged],
         "probe": None if visit.probe is None else asdict(visit.probe),
@@ -34,6 +35,17 @@ def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[st
         "restore_failure": visit.restore_failure,
         "notes": visit.notes,
     }
+
+
+def _finding(visit: Visit, finding: Finding) -> dict[str, Any]:
+    """With the money among the other figures of its cost."""
+    document, money = asdict(finding), money_of(visit, finding)
+    document["cost"] |= (
+        dict.fromkeys(("usd_per_hour", "usd_per_million_output_tokens"))
+        if money is None
+        else asdict(money)
+    )
+    return document
 
 
 def visit_exit_code(visit: Visit, diagnosis: Diagnosis) -> int:

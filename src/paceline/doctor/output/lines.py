@@ -9,7 +9,8 @@ import json
 import textwrap
 from collections.abc import Iterator
 
-from paceline.doctor.diagnosing import Visit
+from paceline.doctor.diagnosing import Visit, money_of
+from paceline.doctor.estimates.money import MoneyLost
 from paceline.doctor.fixing.choice import FixResult
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
 from paceline.doctor.values import Basis, Cost, Diagnosis, Evidence, Finding
@@ -31,7 +32,7 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
         yield from _wrap(f"Only the log was read: {visit.unreachable}", "  ")
     for number, finding in enumerate(diagnosis.findings, start=1):
         yield ""
-        yield from _finding(number, finding)
+        yield from _finding(number, finding, money_of(visit, finding))
     yield ""
     num = len(diagnosis.findings)
     found = "Nothing found" if not num else "1 finding" if num == 1 else f"{num} findings"
@@ -74,10 +75,11 @@ def _factor(gain: MeasuredGain) -> str:
     return f"{gain.value:.2f} ({gain.low:.2f} to {gain.high:.2f}, {gain.num_pairs} pairs)"
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
+def _finding(number: int, finding: Finding, money: MoneyLost | None) -> Iterator[str]:
     yield from _wrap(f"{number}. {finding.severity.upper()} {finding.id}: {finding.summary}", "   ")
     for name, text in (
         ("cost", render_cost(finding.cost)),
+        ("money", "" if money is None else render_money(money)),
         ("seen", "; ".join(map(_evidence, finding.evidence))),
         ("cause", finding.cause),
         ("remedy", finding.remedy),
@@ -95,10 +97,27 @@ def render_cost(cost: Cost) -> str:
     """
     if cost.basis is Basis.UNKNOWN or cost.amount is None:
         return f"unknown: {cost.how}"
-    interval = ""
-    if cost.low is not None and cost.high is not None:
-        interval = f" ({_number(cost.low)} to {_number(cost.high)})"
+    interval = _interval(cost.low, cost.high)
     return f"{_number(cost.amount)} {cost.unit}{interval}, {cost.basis}: {cost.how}"
+
+
+def render_money(money: MoneyLost) -> str:
+    """One phrase.
+
+    >>> from paceline.doctor.estimates.money import Amount
+    >>> render_money(MoneyLost(Amount(0.5, 0.25, 0.75), Amount(0.4, 0.2, 0.6)))
+    '0.5 USD per hour (0.25 to 0.75), 0.4 USD per 1M output tokens (0.2 to 0.6)'
+    """
+    per_million = money.usd_per_million_output_tokens
+    return ", ".join(
+        f"{_number(one.amount)} USD per {unit}{_interval(one.low, one.high)}"
+        for one, unit in ((money.usd_per_hour, "hour"), (per_million, "1M output tokens"))
+        if one is not None
+    )
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({_number(low)} to {_number(high)})"
 
 
 def _evidence(evidence: Evidence) -> str:

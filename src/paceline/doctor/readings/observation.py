@@ -9,6 +9,8 @@ from typing import Any
 
 from paceline.doctor.readings.engines import EngineReading, read_engines
 from paceline.doctor.readings.histogram import Histogram
+from paceline.doctor.readings.local_cpu import LocalCpu
+from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import CannotJudge
@@ -66,6 +68,12 @@ class Observation:
     """None if no requests were sent."""
     lost: str | None = None
     """Why the server could not be read at the end; None if it could."""
+    version: str | None = None
+    """Of a vLLM server, as it reports it; None for a gateway."""
+    local_cpu: LocalCpu | None = None
+    """Of this machine; None if the server is on another one or cannot be read."""
+    monitors: Sequence[MonitorFile] = ()
+    """Rule files and dashboards that were given."""
 
     def __post_init__(self) -> None:
         if len(self.readings) < 2:

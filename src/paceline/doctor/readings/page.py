@@ -12,6 +12,14 @@ from paceline.doctor.readings.histogram import Histogram, sum_histograms
 
 _PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
 """In this order: with Paceline's plugin, a vLLM server shows paceline_engine_* too."""
+_ENDINGS = {
+    "counter": ("", "_total"),
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("", "_sum", "_count"),
+}
+"""Of the names of a family's samples; the parser takes _total off the name of a counter's family.
+Other families have one name."""
+_PLUGIN_PREFIX = "paceline_engine_"
 
 
 class PageUnreadable(Exception):
@@ -31,6 +39,8 @@ class MetricsPage:
     """All samples with finite values, by name."""
 
     samples: Mapping[str, Sequence[Sample]]
+    declared: frozenset[str] = frozenset()
+    """Names that samples of its families can have, also of families without one yet."""
 
     @property
     def kind(self) -> str | None:
@@ -39,6 +49,15 @@ class MetricsPage:
             if any(name.startswith(prefix) for name in self.samples):
                 return kind
         return None
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether it is of a vLLM server in which Paceline is installed."""
+        return any(name.startswith(_PLUGIN_PREFIX) for name in self.samples)
+
+    def has_metric(self, name: str) -> bool:
+        """Whether the server has it, perhaps without a sample yet."""
+        return name in self.declared or name in self.samples
 
     def select(self, name: str, **labels: str) -> list[Sample]:
         """The samples of this name that have these labels."""
@@ -85,8 +104,10 @@ class MetricsPage:
 def parse_page(text: str) -> MetricsPage:
     """The page. Raises PageUnreadable for text that is no Prometheus text, such as HTML or JSON."""
     samples: dict[str, list[Sample]] = {}
+    declared: set[str] = set()
     try:
         for family in text_string_to_metric_families(text):
+            declared |= {family.name + ending for ending in _ENDINGS.get(family.type, ("",))}
             for sample in family.samples:
                 if math.isfinite(sample.value):
                     samples.setdefault(sample.name, []).append(
@@ -96,7 +117,7 @@ def parse_page(text: str) -> MetricsPage:
         raise PageUnreadable(f"it is no Prometheus text (it {_looks(text)})") from error
     if not samples:
         raise PageUnreadable(f"it shows no metric (it {_looks(text)})")
-    return MetricsPage(samples)
+    return MetricsPage(samples, frozenset(declared))
 
 
 def _looks(text: str) -> str:

@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from paceline.compatibility.hardware_classes import HardwareClass, class_of_cpu, class_of_gpu
+from paceline.compatibility.hardware_classes import (
+    HardwareClass,
+    class_of_cpu,
+    class_of_gpu,
+    parse_cpu_flags,
+)
 from paceline.engine.launch.brief_process import run_briefly
 from paceline.engine.launch.visible_gpus import (
     QUERY,
@@ -103,15 +108,6 @@ def read_hardware() -> Hardware:
         gpus=gpus,
         assignable_gpus=assignable_gpus(listing, os.environ),
     )
-
-
-def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the first processor's flags; their line is `flags` on x86 and `Features` on Arm."""
-    for line in cpuinfo.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
 
 
 def parse_cpu_quota(cpu_max: str) -> float | None:

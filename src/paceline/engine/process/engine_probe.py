@@ -97,6 +97,17 @@ class EngineProbe:
             raise EngineProbeFailed(f"/metrics failed: {error!r}") from None
         return None if found is None else found[1]
 
+    async def fetch_version(self) -> str | None:
+        """Return the version of its vLLM; None if it reports none."""
+        try:
+            async with self._session.get(
+                "/version", timeout=aiohttp.ClientTimeout(total=10)
+            ) as response:
+                version = (await response.json())["version"]
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, LookupError, TypeError):
+            return None  # no request depends on it
+        return version if isinstance(version, str) else None
+
     async def warm_up(self, model: str, max_model_len: int | None) -> None:
         """Send the warm-up requests and wait for them; raise EngineProbeFailed if one fails."""
         requests = warm_up_requests(max_model_len)

@@ -54,6 +54,8 @@ class EngineStatus:
     """All of them; those of the field below are among them."""
     num_planned_restarts: int = 0
     """Asked for by an operator or a draft swap."""
+    version: str | None = None
+    """Of the vLLM that it runs; None when unknown."""
     reason: str = ""
     """Why it is down, or starts once more; empty otherwise."""
 
@@ -293,6 +295,7 @@ class EngineSupervisor:
                     await asyncio.sleep(_POLL_S)
                 max_model_len = await probe.fetch_max_model_len()
                 revision = await probe.fetch_revision()
+                version = await probe.fetch_version()
                 self._on_progress(self.name, "warming up")
                 await probe.warm_up(self.served_name, max_model_len)
                 await self._before_ready()
@@ -302,7 +305,10 @@ class EngineSupervisor:
                 "increase engine.start_timeout_s if it needs longer"
             ) from None
         self.status = replace(
-            self.status, max_model_len=max_model_len or self.status.max_model_len, revision=revision
+            self.status,
+            max_model_len=max_model_len or self.status.max_model_len,
+            revision=revision,
+            version=version,
         )
 
     def _to(self, state: EngineState, reason: str = "") -> None:

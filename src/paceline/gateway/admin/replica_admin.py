@@ -160,6 +160,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "draft": replica.draft,
         "honours_draft_caps": replica.honours_draft_caps,
         "revision": replica.revision,
+        "version": replica.version,
         "draining": status.is_draining or status.is_leaving,
         "has_governor": replica.control_socket is not None,
         "max_model_len": replica.max_model_len,

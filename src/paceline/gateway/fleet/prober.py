@@ -27,6 +27,8 @@ from paceline.gateway.own_limits import is_own_limit
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 """Bound for one response. vLLM's metrics page has some hundred kilobytes per engine."""
 _MAX_REASON_CHARS = 300
+_VERSION_PATH = "/version"
+_MAX_VERSION_CHARS = 100
 _ROUTE_MISSING_STATUSES = (400, 404, 405, 501)
 """Statuses of a route that the server or its model does not have; older vLLM releases used 400."""
 _WARM_UP_TEXT = "Hello"
@@ -115,6 +117,16 @@ class Prober:
             raise ReplicaProbeFailed(self._describe(MODELS_PATH, status, body))
         return parse_models(body)
 
+    async def fetch_version(self, timeout_s: float) -> str | None:
+        """The version of vLLM; None for another server, and where it is not reported."""
+        if self._dialect.name != "vllm":
+            return None
+        try:
+            status, body = await self._send("GET", _VERSION_PATH, timeout_s)
+        except ReplicaProbeFailed:
+            return None  # no request depends on it
+        return parse_version(body) if status == 200 else None
+
     async def warm_up(self, model: str, timeout_s: float) -> None:
         """Send one small request to the first route that the replica has.
 
@@ -194,6 +206,20 @@ _WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ),
     ("/v1/embeddings", {"input": _WARM_UP_TEXT}),
 )
+
+
+def parse_version(body: bytes) -> str | None:
+    """The version in a /version response; None without one.
+
+    >>> parse_version(b'{"version": "0.32.0"}')
+    '0.32.0'
+    """
+    try:
+        page = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    version = page.get("version") if isinstance(page, dict) else None
+    return version[:_MAX_VERSION_CHARS] if isinstance(version, str) and version else None
 
 
 def parse_models(body: bytes) -> Sequence[ListedModel]:

@@ -53,6 +53,7 @@ class RemoteReplica:
         self._jitter = jitter
         self._model = entry.model
         self._max_model_len: int | None = None
+        self._version: str | None = None
         self._health = ReplicaHealth()
         self._polled_at_s: float | None = None
         self.load = LoadReading()
@@ -134,10 +135,14 @@ class RemoteReplica:
             self._polled_at_s = time.monotonic()
 
     async def _warm_up(self, prober: Prober) -> None:
-        """Fetch the served model, then send a warm-up request. May raise `ReplicaProbeFailed`."""
+        """Fetch the served model and the version, then send a warm-up request.
+
+        May raise `ReplicaProbeFailed`.
+        """
         models = await prober.fetch_models(self._settings.poll_timeout_s)
         chosen = choose_model(models, self.entry.model)
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
+        self._version = await prober.fetch_version(self._settings.poll_timeout_s)
         if self._settings.warm_up:
             await prober.warm_up(chosen.id, self._settings.warm_up_timeout_s)
         await self._update_load(prober)  # what the replica can do is known before it is ready
@@ -174,6 +179,7 @@ class RemoteReplica:
             honours_draft_caps=self._speculation.honours_draft_caps is True,
             serves_undrafted=self.entry.drafts is None and self._speculation.is_governed,
             revision=self._revision(),
+            version=self._version,
             key=self.entry.key,
             max_in_flight=self.entry.max_in_flight or DIALECTS[self.entry.dialect].max_in_flight,
             max_tokens_in_flight=self.entry.max_tokens_in_flight,

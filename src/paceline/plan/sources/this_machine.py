@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.compatibility.hardware_classes import parse_cpu_flags
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -23,7 +25,7 @@ def read_machine() -> Machine:
     return Machine(
         num_cores=len(os.sched_getaffinity(0)),
         available_memory_bytes=_kilobytes(_read("/proc/meminfo"), "MemAvailable") * 1024,
-        cpu_flags=_flags(_read("/proc/cpuinfo")),
+        cpu_flags=parse_cpu_flags(_read("/proc/cpuinfo")),
     )
 
 
@@ -32,14 +34,6 @@ def _kilobytes(meminfo: str, name: str) -> int:
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
     return 0
-
-
-def _flags(cpuinfo: str) -> frozenset[str]:
-    for line in cpuinfo.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
 
 
 def _read(path: str) -> str:

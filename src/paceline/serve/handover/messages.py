@@ -44,6 +44,8 @@ class OfferedEngine(msgspec.Struct, frozen=True):
     """See `EngineCommand`."""
     num_planned_restarts: int | None = None
     """Of `num_restarts`. None from a process before this field; such a process ignores it."""
+    version: str | None = None
+    """Of its vLLM. None from a process before this field, too."""
 
     @property
     def num_without_alarm(self) -> int:

@@ -151,4 +151,5 @@ def _offered(engine: RunningEngine) -> OfferedEngine:
         num_restarts=status.num_restarts,
         num_planned_restarts=status.num_planned_restarts,
         swapped_draft=command.swapped_draft,
+        version=status.version,
     )

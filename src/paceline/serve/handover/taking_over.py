@@ -192,5 +192,6 @@ def _running(engine: OfferedEngine, pipe: int) -> RunningEngine:
             engine.revision,
             engine.num_restarts,
             engine.num_without_alarm,
+            engine.version,
         ),
     )

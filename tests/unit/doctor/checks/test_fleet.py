@@ -81,6 +81,7 @@ def test_an_open_breaker_and_no_other_replica_is_critical() -> None:
 def test_an_engine_that_computes_nothing_is_found() -> None:
     (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {CHANGES: 77}, "r1": {}}))
     assert (finding.id, finding.subject) == ("engine-stalled", "r0")
+    assert finding.cost.amount == pytest.approx(50)  # the other one computes
 
 
 def test_an_idle_engine_does_not_stand_still() -> None:

@@ -24,6 +24,15 @@ LINES = {
     "log-broken-install": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail",
     "log-kernels-missing": "WARNING 11-23 12:00:00 [cpu.py:652] Failed to import from "
     "vllm._C_AVX512: ImportError('/opt/vllm/_C_AVX512.abi3.so: cannot open shared object file')",
+    "log-kernel-unexpected": "WARNING 11-23 12:00:00 [kernel_check.py:54] Kernels: the linear "
+    "layers run UnquantizedLinearMethod in 24 layers, expected CPUInt8ScaledMMLinearKernel; the "
+    "speed may differ from what was measured for this format",
+    "log-quantization-without-effect": "WARNING 11-23 12:00:00 [kernel_check.py:50] Kernels: the "
+    "quantization method is compressed-tensors, but all 24 linear layers are unquantized "
+    "(UnquantizedLinearMethod in 24 layers): the checkpoint's quantization_config applies to no "
+    "weights",
+    "log-block-size-slow": "WARNING 11-23 12:00:00 [cpu.py:296] CPU backend prefers block_size is "
+    "multiples of 32, otherwise the performance is not optimized.",
     "log-compiling-failed": "ERROR 11-23 12:00:00 [core.py:1130] "
     "torch._inductor.exc.InductorError: CppCompileError: C++ compile error",
     "log-vocabularies-differ": "ValueError: Target and draft model should have the same vocabulary "
@@ -32,6 +41,8 @@ LINES = {
     "more than two PCIe-only GPUs.",
     "log-length-table-ignored": "WARNING Dynamic speculative decoding is not supported with data "
     "parallelism ... Disabling num_speculative_tokens_per_batch_size and falling back",
+    "log-hooks-unfit": "ERROR 11-23 12:00:00 [governor_start.py:63] Governor: off, because this "
+    "vLLM does not fit its hooks: request_attributes: does not mention num_stale_output_tokens.",
     "log-descriptors-used-up": "OSError: [Errno 24] Too many open files",
     "log-engine-did-not-start": "RuntimeError: Engine core initialization failed. See root cause "
     "above.",
@@ -41,6 +52,9 @@ HEALTHY = (
     "INFO 11-23 12:00:05 [core.py:93] Initializing a V1 LLM engine with config: model='m', "
     "speculative_config=SpeculativeConfig(method='draft_model', num_spec_tokens=4), "
     "kv_cache_dtype=fp8, device_config=cuda",
+    "WARNING 11-28 07:27:11 [system_utils.py:255] Found ulimit of 20000 and failed to "
+    "automatically increase with error current limit exceeds maximum limit. This can cause fd "
+    "limit errors like `OSError: [Errno 24] Too many open files`. Consider increasing with ulimit",
     "INFO 11-23 12:00:31 [kv_cache_utils.py:864] GPU KV cache size: 512,000 tokens",
     "INFO 11-23 12:00:40 [loggers.py:123] Engine 000: Avg prompt throughput: 12.0 tokens/s",
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from paceline.compatibility.hardware_classes import parse_cpu_flags
 from paceline.engine.launch.hardware import (
     one_per_core,
     parse_available_bytes,
-    parse_cpu_flags,
     parse_cpu_quota,
     parse_file_cache_bytes,
     read_hardware,

@@ -30,6 +30,10 @@ async def models(request: web.Request) -> web.Response:
     return web.json_response({"data": [{"id": "fake", "max_model_len": 77}]})
 
 
+async def version(request: web.Request) -> web.Response:
+    return web.json_response({"version": "0.32.0"})
+
+
 async def completions(request: web.Request) -> web.Response:
     await request.json()
     return web.json_response({"choices": [{"text": "x"}]})
@@ -54,6 +58,7 @@ def main() -> None:
     app = web.Application()
     app.router.add_get("/health", health)
     app.router.add_get("/v1/models", models)
+    app.router.add_get("/version", version)
     app.router.add_post("/v1/completions", completions)
     if mode == "ignore-term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -44,3 +44,8 @@ async def test_a_check_without_descriptors_says_nothing_about_the_engine(tmp_pat
         assert not isinstance(refused.value, EngineProbeNotSent)
         with no_descriptors(), pytest.raises(EngineProbeNotSent):
             await probe.check_health(1.0)
+
+
+async def test_an_engine_without_a_version_has_none(tmp_path: Path) -> None:
+    async with EngineProbe(tmp_path / "no.sock") as probe:
+        assert await probe.fetch_version() is None

@@ -93,6 +93,7 @@ async def test_ready_after_health_and_warm_up(folder: Path) -> None:
     async with running(supervisor):
         assert supervisor.status.state == "ready"
         assert supervisor.status.max_model_len == 77
+        assert supervisor.status.version == "0.32.0"
         assert supervisor.status.num_restarts == 0
 
 

@@ -225,6 +225,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "draft": None,
         "honours_draft_caps": False,
         "revision": None,
+        "version": None,
         "draining": False,
         "last_poll_age_s": None,
         "load": None,

@@ -27,6 +27,8 @@ class FakeRemote(FakeEngine):
         """None: /v1/models does not exist."""
         self.page = "vllm:num_requests_running 3.0\n"
         """The text of /metrics; empty: /metrics does not exist."""
+        self.version: str | None = None
+        """None: /version does not exist."""
         self.key: str | None = None
         """Required under /v1 only, as in vLLM."""
         self.has_completions = True
@@ -47,6 +49,7 @@ class FakeRemote(FakeEngine):
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/version", self._version)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
@@ -75,6 +78,11 @@ class FakeRemote(FakeEngine):
         if self.models is None:
             raise web.HTTPNotFound
         return web.json_response({"object": "list", "data": self.models})
+
+    async def _version(self, request: web.Request) -> web.Response:
+        if self.version is None:
+            raise web.HTTPNotFound
+        return web.json_response({"version": self.version})
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if not self.page:

@@ -27,7 +27,7 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
             "address_kind": "http",
             "url": remote.url, "dialect": "vllm", "drafts": False, "draft": None,
             "honours_draft_caps": True, "draining": False,
-            "revision": None,
+            "revision": None, "version": None,
             "has_governor": False, "max_model_len": 2048, "restarts": None,
             "planned_restarts": None,
             "last_poll_age_s": None, "load": None, "load_failure": None,

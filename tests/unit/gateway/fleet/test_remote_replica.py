@@ -11,6 +11,7 @@ from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed, read_
 from paceline.gateway.fleet.remote_replica import RemoteReplica, choose_model
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
 from unit.gateway.conftest import until
+from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.gateway.running_fleet import running
 from unit.no_descriptors import no_descriptors
@@ -108,3 +109,30 @@ async def test_a_configured_revision_counts() -> None:
         async with running(ReplicaEntry(url=remote.url, name="r0", revision="mine")) as it:
             await it.until_state("r0", "ready")
             assert it.gateway.fleet.replicas()[0].revision == "mine"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "version", "expected"),
+    [("vllm", "0.32.0", "0.32.0"), ("vllm", None, None), ("openai", "7", None)],
+)
+async def test_the_version_of_vllm_is_read_before_it_serves(
+    dialect: str, version: str | None, expected: str | None
+) -> None:
+    async with FakeRemote() as remote:
+        remote.version = version
+        entry = ReplicaEntry(url=remote.url, name="r0", dialect=dialect, model=MODEL)
+        async with running(entry) as it:
+            await it.until_state("r0", "ready")
+            assert it.gateway.fleet.replicas()[0].version == expected
+
+
+async def test_a_server_that_returns_with_another_version_shows_that() -> None:
+    async with FakeRemote() as remote:
+        remote.version = "0.32.0"
+        async with running(ReplicaEntry(url=remote.url, name="r0")) as it:
+            await it.until_state("r0", "ready")
+            remote.health = 503
+            await it.until_state("r0", "down")
+            remote.version, remote.health = "0.33.0", 200
+            await it.until_state("r0", "ready")
+            assert it.gateway.fleet.replicas()[0].version == "0.33.0"

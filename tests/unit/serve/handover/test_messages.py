@@ -27,6 +27,7 @@ def test_an_offer_without_newer_fields_is_read() -> None:
         None,
         3,
     )
+    assert engine.version is None
     assert msgspec.structs.replace(engine, num_planned_restarts=2).num_without_alarm == 2
 
 

@@ -91,6 +91,8 @@ async def test_the_next_server_restarts_its_engines_with_the_swapped_draft(
             httpx.AsyncClient(base_url=new.gateway.admin_url, timeout=60) as admin,
         ):
             assert await drafts(new) == ["new"]
+            taken_over = (await admin.get("/admin/replicas")).json()["replicas"][0]
+            assert taken_over["version"] == "0.32.0"  # read by the old server
             restart = {"name": "engine-0", "restart": True}
             assert (await admin.patch("/admin/replicas", json=restart)).status_code == 202
             await until(lambda: len(pids(folder)) == 3, within_s=60)

@@ -99,7 +99,11 @@ def _stalled(
             Evidence("observed for", round(duration_s, 1), "s"),
         ),
         cost=Cost(
-            Basis.MEASURED, "no token was computed", CostUnit.PERCENT_OF_CAPACITY, 100.0, share=1.0
+            Basis.MEASURED,
+            "no token was computed; engines counted as equal",
+            CostUnit.PERCENT_OF_CAPACITY,
+            100 / len(observation.engines),
+            share=1 / len(observation.engines),
         ),
         cause="The engine core hangs, or one prompt takes longer than the observation.",
         remedy=(

@@ -52,6 +52,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
                     CostUnit.TOKENS_PER_S,
                     sample.value,
                     share=sample.value / (sample.value + rate) if rate else None,
+                    present_tokens_per_s=rate,
                 ),
                 cause="The traffic has changed since the draft was trained.",
                 remedy="Train a draft on the present traffic and swap it in (paceline draft)",

@@ -65,7 +65,8 @@ def _judge(observation: Observation) -> Sequence[Finding]:
             cause="Kernels are compiled and caches are filled by the first use.",
             remedy=(
                 "Send a request of each kind before the server takes traffic (fleet.warm_up does "
-                "it for replicas), and let a start-up probe wait for it"
+                "it for replicas), let a start-up probe wait for it, and where it idles for hours, "
+                "send one now and then (a heartbeat)"
             ),
             settings=("fleet.warm_up", "startupProbe"),
         )

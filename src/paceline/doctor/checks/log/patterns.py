@@ -119,6 +119,33 @@ LOG_PATTERNS = (
         "image",
     ),
     _pattern(
+        "log-kernel-unexpected",  # Paceline's own message (engine/scheduler/kernel_check.py)
+        r"Kernels: the linear layers run .*, expected ",
+        "The linear layers run another kernel than the table of number formats names.",
+        "vLLM chose another kernel for this model, its shapes, or its arguments.",
+        "Measure it (paceline bench compare), and read why in the lines before the message",
+        "engine.vllm_args",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
+        "log-quantization-without-effect",  # the same file
+        r"Kernels: the quantization method is .* linear layers are unquantized",
+        "The quantization has no effect: all linear layers are unquantized.",
+        "vLLM runs this format for other layers only, and loads the rest without a warning.",
+        "Serve a folder made by paceline quantize",
+        "quantization",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
+        "log-block-size-slow",  # platforms/cpu.py
+        r"CPU backend prefers block_size is multiples of 32",
+        "The KV cache has blocks that the fast attention kernels of a CPU do not take.",
+        "Their size is no multiple of 32, so vLLM computes attention with a plain kernel.",
+        "Leave block_size out, or set it to 128",
+        "block_size",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
         "log-vocabularies-differ",  # config/speculative.py
         r"Target and draft model should have the same vocabulary size",
         "The draft model has another vocabulary than the target.",
@@ -149,8 +176,19 @@ LOG_PATTERNS = (
         severity=Severity.WARNING,
     ),
     _pattern(
+        "log-hooks-unfit",  # Paceline's own message, of each part that stays off
+        r"because this vLLM does not fit its hooks",
+        "Parts of Paceline are off in this engine.",
+        "The installed vLLM differs at the places that these parts extend; the message names them.",
+        "Use a release of vLLM that Paceline knows (docs/vllm-hooks.md)",
+        "image",
+        "requirements.lock",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
         "log-descriptors-used-up",
-        r"Too many open files|\bEMFILE\b",
+        # vLLM quotes the error where it cannot raise a limit (system_utils.py); none was reached.
+        r"^(?!.*failed to automatically increase).*(Too many open files|\bEMFILE\b)",
         "The process reached its limit on open files.",
         "Every connection takes a file descriptor; further ones are refused.",
         "Raise the limit to 65535",

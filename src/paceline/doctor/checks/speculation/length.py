@@ -84,7 +84,7 @@ def _finding(
         ),
         cost=Cost(
             Basis.ESTIMATED, assumption, CostUnit.TOKENS_PER_S, gains[1], gains[0], gains[2],
-            share=1 - 1 / best.factor.middle,
+            share=1 - 1 / best.factor.middle, present_tokens_per_s=drafting.tokens_per_s,
         ),
         cause=(
             "The last draft tokens are accepted too rarely to pay for their verification."

@@ -157,6 +157,7 @@ def _cost(
         low=lost[0],
         high=lost[2],
         share=min(1.0, max(0.0, 1 - middle)),
+        present_tokens_per_s=tokens_per_s,
     )
 
 

@@ -11,6 +11,7 @@ from paceline.gateway.fleet.prober import (
     ReplicaProbeFailed,
     ReplicaProbeNotSent,
     parse_models,
+    parse_version,
 )
 from unit.no_descriptors import no_descriptors
 
@@ -44,3 +45,12 @@ async def test_a_poll_without_descriptors_says_nothing_about_the_replica() -> No
         assert not isinstance(refused.value, ReplicaProbeNotSent)
         with no_descriptors(), pytest.raises(ReplicaProbeNotSent):
             await prober.check_health(1.0)
+
+
+@pytest.mark.parametrize("page", [b"", b"[]", b'{"version": 7}', b'{"version": ""}', b"<html>"])
+def test_a_body_without_a_version_has_none(page: bytes) -> None:
+    assert parse_version(page) is None
+
+
+def test_a_version_is_cut_to_a_bounded_length() -> None:
+    assert parse_version(b'{"version": "%s"}' % (b"9" * 1000)) == "9" * 100

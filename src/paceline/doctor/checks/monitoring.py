@@ -1,0 +1,109 @@
+"""`monitoring`: alerts and panels whose metric the server does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.monitors import Monitor, MonitorFile
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
+from paceline.monitoring.metric_names import Exists, MissingMetric, metric_names, missing_metrics
+
+_PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
+"""By kind of server: metrics that must be on its page if they exist."""
+_ENGINE = "paceline_engine_"
+"""On the pages of engines with Paceline's plugin, and on no gateway's."""
+_SPECULATION = "vllm:spec_decode_"
+"""Only a server that speculates has them."""
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    files = observation.monitors
+    if not files:
+        raise CannotJudge("no alerts or panels were read: give --rules FILE or --dashboard FILE")
+    recorded = frozenset[str]().union(*(file.recorded for file in files))
+    exists = _exists(observation, recorded)
+    judged = [
+        name
+        for file in files
+        for monitor in file.monitors
+        for expression in monitor.expressions
+        for name in metric_names(expression)
+        if exists(name) is not None
+    ]
+    if not judged:
+        raise CannotJudge("the files have no metric that this server would show")
+    findings = []
+    for file in files:
+        stale = [(one, lacks) for one in file.monitors if (lacks := _missing(one, exists))]
+        if stale:
+            findings.append(_finding(file, stale))
+    return findings
+
+
+def _exists(observation: Observation, recorded: Collection[str]) -> Exists:
+    """Whether the server has a metric; None for one that its page need not show."""
+    page = observation.last.page
+    speculates = any(one[-1].drafts_total is not None for one in observation.engines.values())
+
+    def exists(name: str) -> bool | None:
+        if name in recorded:
+            return None
+        if page.has_metric(name):
+            return True
+        if name.startswith(_SPECULATION) and not speculates:
+            return None
+        if name.startswith(_ENGINE):
+            return False if page.has_plugin else None
+        return False if name.startswith(_PREFIXES[observation.kind]) else None
+
+    return exists
+
+
+def _missing(monitor: Monitor, exists: Exists) -> list[MissingMetric]:
+    found = [
+        one for expression in monitor.expressions for one in missing_metrics(expression, exists)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _finding(
+    file: MonitorFile, stale: Sequence[tuple[Monitor, Sequence[MissingMetric]]]
+) -> Finding:
+    num, total = len(stale), len(file.monitors)
+    return Finding(
+        id="monitoring-stale",
+        severity=Severity.WARNING,
+        summary=(
+            f"{num} of {total} alerts and panels of {file.name} need metrics that the server does "
+            "not have."
+        ),
+        evidence=tuple(
+            Evidence(f"{monitor.kind} {monitor.name!r} needs", ", ".join(map(_words, lacks)))
+            for monitor, lacks in stale
+        ),
+        cost=unknown_cost("an alert that cannot fire costs what it would have prevented"),
+        cause=(
+            "The file is of another version of the server, or a name is misspelt. Such a panel is "
+            "empty, and such an alert never fires, or always where it waits for absence."
+        ),
+        remedy=(
+            "Render the files anew (paceline render alerts, paceline render dashboards), or use "
+            "the names on the server's /metrics"
+        ),
+        settings=(),
+        subject=file.name,
+    )
+
+
+def _words(metric: MissingMetric) -> str:
+    return f"{metric.name} (in absent(): always true)" if metric.is_absence else metric.name
+
+
+CHECK = Check(
+    "monitoring",
+    "alerts and panels whose metric the server does not have (with --rules, --dashboard)",
+    ("monitoring-stale",),
+    _judge,
+)

@@ -1,0 +1,1 @@
+"""Checks of the versions that run."""

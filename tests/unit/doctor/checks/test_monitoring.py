@@ -1,0 +1,109 @@
+"""Alerts and panels whose metric a server does not have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from paceline.doctor.checks import monitoring
+from paceline.doctor.readings.monitors import (
+    Monitor,
+    MonitorFile,
+    monitors_of_dashboard,
+    monitors_of_rules,
+)
+from paceline.doctor.values import CannotJudge, Severity
+from paceline.gateway.metrics.definitions import metric_definitions
+from paceline.monitoring.alerts import AlertOptions, render_alert_rules
+from paceline.monitoring.dashboards import DASHBOARDS
+from paceline.monitoring.dashboards.model import render_dashboard
+from paceline.monitoring.queries import MetricQueries
+from unit.doctor.gateways import observe_gateway
+from unit.doctor.simulated import SimulatedEngine, observe_vllm
+
+DECLARED = "".join(
+    f"# HELP {one.name} x\n# TYPE {one.name} {one.kind}\n" for one in metric_definitions().values()
+)
+"""A gateway's page before any of its metrics has a sample."""
+
+
+def rules(*expressions: str, recorded: str | None = None) -> MonitorFile:
+    monitors = [Monitor("alert", f"A{index}", (one,)) for index, one in enumerate(expressions)]
+    if recorded is not None:
+        monitors.append(Monitor("recording rule", recorded, ("vllm:num_requests_running",)))
+    return MonitorFile("rules.yaml", tuple(monitors))
+
+
+def test_the_own_alerts_and_dashboards_fit_the_gateway() -> None:
+    queries = MetricQueries()
+    files = [
+        MonitorFile("r", monitors_of_rules([yaml.safe_load(render_alert_rules(AlertOptions()))]))
+    ]
+    files += [
+        MonitorFile(name, monitors_of_dashboard(json.loads(render_dashboard(make(queries)))))
+        for name, make in DASHBOARDS.items()
+    ]
+    assert not monitoring.CHECK.judge(observe_gateway(extra=(DECLARED,), monitors=files))
+
+
+def test_a_renamed_metric_names_the_alerts_that_need_it() -> None:
+    page = DECLARED.replace("paceline_queue_seconds", "paceline_queue_duration_seconds")
+    document = yaml.safe_load(render_alert_rules(AlertOptions()))
+    file = MonitorFile("paceline.rules.yaml", monitors_of_rules([document]))
+    (finding,) = monitoring.CHECK.judge(observe_gateway(extra=(page,), monitors=[file]))
+    assert (finding.id, finding.severity) == ("monitoring-stale", Severity.WARNING)
+    assert finding.subject == "paceline.rules.yaml"
+    (evidence,) = finding.evidence
+    assert evidence.name == "alert 'PacelineQueueSlow' needs"
+    assert evidence.value == "paceline_queue_seconds_bucket"
+
+
+def test_each_file_has_a_finding_of_its_own() -> None:
+    first = rules("vllm:num_requests_running > 0", "vllm:gone > 0", "vllm:lost > vllm:gone")
+    second = MonitorFile("b.json", (Monitor("panel", "P", ("vllm:gone",)),))
+    findings = monitoring.CHECK.judge(observe_vllm(monitors=[first, second]))
+    assert [one.subject for one in findings] == ["rules.yaml", "b.json"]
+    assert [(one.name, one.value) for one in findings[0].evidence] == [
+        ("alert 'A1' needs", "vllm:gone"), ("alert 'A2' needs", "vllm:lost, vllm:gone"),
+    ]  # fmt: skip
+    assert findings[0].summary.startswith("2 of 3 alerts and panels")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "vllm:time_to_first_token_seconds_bucket + vllm:time_to_first_token_seconds_count",
+        "vllm:gpu_cache_usage_perc or vllm:kv_cache_usage_perc",
+        "vllm:running:mean > vllm:num_requests_running",  # of a recording rule in the other file
+        "vllm:num_requests_running and node_load1 > 4",  # of another exporter
+        "vllm:lora_requests_info > vllm:num_requests_running",  # declared, without a sample
+        "paceline_engine_revision_info * vllm:num_requests_running",  # without the plugin
+    ],
+)
+def test_metrics_that_exist_or_need_not_are_no_finding(expression: str) -> None:
+    engine = SimulatedEngine(extra="# TYPE vllm:lora_requests_info gauge\n")
+    files = [rules(expression), rules(recorded="vllm:running:mean")]
+    assert not monitoring.CHECK.judge(observe_vllm(engine, monitors=files))
+
+
+def test_metrics_of_speculation_need_a_server_that_speculates() -> None:
+    file = rules("vllm:spec_decode_num_lost_total", "vllm:num_requests_running")
+    assert monitoring.CHECK.judge(observe_vllm(monitors=[file]))
+    undrafted = SimulatedEngine(reached=())
+    assert not monitoring.CHECK.judge(observe_vllm(undrafted, monitors=[file]))
+
+
+def test_absence_of_a_metric_that_is_gone_is_always_true() -> None:
+    (finding,) = monitoring.CHECK.judge(observe_vllm(monitors=[rules("absent(vllm:gone)")]))
+    assert finding.evidence[0].value == "vllm:gone (in absent(): always true)"
+    present = rules("absent(vllm:num_requests_running)")
+    assert not monitoring.CHECK.judge(observe_vllm(monitors=[present]))
+
+
+def test_without_files_or_metrics_of_this_server_nothing_is_judged() -> None:
+    with pytest.raises(CannotJudge, match="--rules FILE or --dashboard FILE"):
+        monitoring.CHECK.judge(observe_vllm())
+    with pytest.raises(CannotJudge, match="no metric that this server would show"):
+        monitoring.CHECK.judge(observe_vllm(monitors=[rules("up == 0", "paceline_x")]))
