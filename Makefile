@@ -48,8 +48,8 @@ LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requi
 
 .PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
     unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
-    test-clients test-browser test-other-servers test-slow chaos soak fuzz mutation check-deploy lint \
-    check clean site
+    test-clients test-browser test-other-servers test-slow chaos soak fuzz mutation check-deploy try-image \
+    lint check clean site
 
 help:
 	@sed -n '3,12s/^#   //p' Makefile
@@ -219,9 +219,16 @@ mutation: $(DEV)
 	@$(BIN)/python -m benchmarks.mutation --cosmic-ray $(CLIENTS)/mutation \
 	    --state $(CLIENTS)/mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(FILES)
 
-# What `paceline deploy render` writes and the Containerfiles, for two linters of other makers.
+# What `paceline deploy render` writes, the Containerfiles, compose.yaml and the unit of systemd, for
+# linters of other makers.
 check-deploy: $(DEV)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/check-deploy.sh
+
+# The steps of the image for CPUs, in chroots, as root: debootstrap and iproute2 must be installed.
+# BUILD_ARGS="--env PIP_INDEX_URL=… --bind /path" for a package index of your own.
+try-image: $(DEV)
+	@PYTHONPATH=tools nice $(BIN)/python -m containerfile deploy/Containerfile.cpu \
+	    --folder "$$(mktemp -u)" $(BUILD_ARGS)
 
 check: lint test-unit
 

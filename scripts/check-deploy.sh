@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Check the rendered manifests of all tiers with checkov, and the Containerfiles with hadolint.
+# Check the rendered manifests of all tiers with checkov, the Containerfiles with hadolint,
+# deploy/compose.yaml with the schema of the Compose Specification, and deploy/paceline.service with
+# systemd-analyze, where that is installed.
 #
 # usage: PYTHON=python3.11 VENV=.venv CLIENTS=.clients scripts/check-deploy.sh
 #
@@ -30,13 +32,19 @@ for tier in startup mid-market enterprise; do
     render "$tier" --tier "$tier"
 done
 render annotations --tier mid-market --monitoring annotations
+render engines --tier enterprise --pool "trtllm=$image" --pool "triton=$image"
+render nodes Qwen/Qwen3-32B --tier mid-market --gpu l40s --tensor-parallel 2 --nodes-per-replica 2
 render claim --tier startup --model-claim models
 
 result=0
 "$linters/bin/hadolint" deploy/Containerfile.* || result=1
-# CKV_K8S_35 wants keys as files: vLLM and huggingface_hub read theirs from the environment.
+# CKV_K8S_35 wants keys as files: vLLM and huggingface_hub read theirs from the environment, and
+# Triton gets its own from an argument, which the kubelet takes from the environment.
 # --skip-download: no descriptions of the findings from a service.
 LOG_LEVEL=ERROR "$linters/bin/checkov" --directory "$rendered" --framework kubernetes --quiet --compact \
     --skip-download --skip-check CKV_K8S_35 || result=1
-[[ $result == 0 ]] && echo "check-deploy: checkov and hadolint find nothing"
+"$VENV/bin/python" -m pytest -q tests/unit/deploy/test_single_machine.py || result=1
+command -v systemd-analyze >/dev/null ||
+    echo "check-deploy: systemd-analyze is missing (package systemd): the unit was not checked" >&2
+[[ $result == 0 ]] && echo "check-deploy: checkov, hadolint, the Compose Specification: nothing found"
 exit $result

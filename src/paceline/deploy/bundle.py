@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.deploy.readme import render_readme
-from paceline.deploy.resources import cluster, engines, gateway, monitoring, network, scaling
+from paceline.deploy.resources import (
+    cluster,
+    engines,
+    gateway,
+    monitoring,
+    network,
+    other_engines,
+    scaling,
+)
 from paceline.deploy.resources.naming import Resource
 from paceline.deploy.resources.settings import settings_map
 from paceline.deploy.summary import SCHEMA_VERSION, SUMMARY
@@ -76,6 +84,7 @@ def _manifests(
     if deployment.gateways > 0:
         for pool in deployment.pools:
             resources = [
+                *other_engines.settings_maps(deployment, pool),
                 engines.engine_workload(deployment, pool),
                 engines.engine_service(deployment, pool),
             ]

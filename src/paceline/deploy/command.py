@@ -34,6 +34,8 @@ Examples:
       --replicas 2 --max-replicas 6 --image registry.example/paceline@sha256:… --out deployment
   paceline deploy render ./my-model --tier startup --model-claim models --out deployment
       A model of your own, in the folder my-model of the PersistentVolumeClaim models
+  paceline deploy render --tier enterprise --pool trtllm --pool triton --out deployment
+      Two more pools: the model with TensorRT-LLM, and with Triton
   paceline deploy render --tier enterprise --backend trtllm=trt.models.svc:8000 --out deployment
 """,
 )

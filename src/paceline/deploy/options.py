@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -12,6 +12,7 @@ import click
 
 import paceline
 from paceline.config.tree import DialectName
+from paceline.deploy.other_servers import model_id, split_pool_option
 from paceline.deploy.sizing import PoolRequest, figures, read_entry, size_pool
 from paceline.deploy.tiers import TIERS, Tier, find_node
 from paceline.deploy.values import Backend, DeployError, Deployment, Monitoring
@@ -74,11 +75,20 @@ _OPTIONS = (
     click.option("--prompt-tokens", type=AT_LEAST_1, default=1024, show_default=True),
     click.option("--output-tokens", type=AT_LEAST_1, default=256, show_default=True),
     click.option(
+        "--pool",
+        "pools",
+        multiple=True,
+        metavar="ENGINE[=IMAGE]",
+        help="One more pool with the model, served by trtllm or triton instead of vLLM, under a "
+        "model id of its own; repeatable.",
+    ),
+    click.option(
         "--backend",
         "backends",
         multiple=True,
         metavar="DIALECT=HOST:PORT",
-        help="Servers of another engine in the cluster, by a DNS name; repeatable.",
+        help="Servers of another engine that run in the cluster already, by a DNS name; "
+        "repeatable.",
     ),
     click.option("--namespace", default="paceline", show_default=True),
     click.option(
@@ -171,6 +181,7 @@ def deployment_of(
         )
     elif options["long_context"] is not None:
         raise DeployError(f"--long-context: the tier {tier.name} has no pool for long contexts")
+    requests += _other_pools(main, options["pools"])
     on_claim = options["model_claim"] is not None
     sized = tuple(size_pool(request, catalogue, entry, on_claim=on_claim) for request in requests)
     if options["gateways"] is not None and tier.gateways == 0:
@@ -192,6 +203,27 @@ def deployment_of(
         model_claim=options["model_claim"],
     )
     return deployment, figures(entry.hardware.name, sized)
+
+
+def _other_pools(main: PoolRequest, texts: Sequence[str]) -> list[PoolRequest]:
+    """The pools of `--pool`: the model without a draft, in a quarter of the replicas."""
+    chosen = [split_pool_option(text) for text in texts]
+    names = [server for server, _ in chosen]
+    if len(set(names)) != len(names):
+        raise DeployError(f"--pool {', --pool '.join(texts)}: give each engine once")
+    return [
+        replace(
+            main,
+            name=server,
+            draft="none",
+            served_name=model_id(server, main.served_name),
+            min_replicas=1,
+            max_replicas=max(1, main.max_replicas // 4),
+            server=server,
+            image=image,
+        )
+        for server, image in chosen
+    ]
 
 
 def _served_name(model: str) -> str:

@@ -10,6 +10,12 @@ from paceline.deploy.resources.scaling import GROW_AFTER_S, QUEUE_LENGTH, SHRINK
 from paceline.deploy.tiers import Tier
 from paceline.deploy.values import Deployment
 
+_OTHER_ENGINES = (
+    "The manifests of the pools trtllm and triton were written after the documentation and the "
+    "source of these servers, and checked against Kubernetes' schemas. Nobody has started them: "
+    "try one replica first. Clients choose such a pool by its model id."
+)
+
 
 def render_readme(deployment: Deployment, tier: Tier, figures: Mapping[str, Any]) -> str:
     """Markdown."""
@@ -31,6 +37,8 @@ def render_readme(deployment: Deployment, tier: Tier, figures: Mapping[str, Any]
             ]
         ),
     ]
+    if any(pool.server != "vllm" for pool in deployment.pools):
+        parts += ["## TensorRT-LLM and Triton", _OTHER_ENGINES]
     scaled = [pool.name for pool in deployment.pools if pool.scales and deployment.gateways > 0]
     if scaled:
         parts += [
@@ -84,6 +92,8 @@ def _needs(deployment: Deployment) -> list[str]:
     ]
     if deployment.gateway_image != deployment.image:
         needs.append(f"the image `{deployment.gateway_image}`, in the same way")
+    others = [pool for pool in deployment.pools if pool.server != "vllm"]
+    needs += [f"the image `{pool.image}` for the pool {pool.name}" for pool in others]
     if deployment.monitoring.operator:
         needs.append(
             f"the Prometheus Operator, in the namespace {deployment.monitoring.namespace}; its "

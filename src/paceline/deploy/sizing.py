@@ -11,7 +11,8 @@ import yaml
 
 from paceline.capacity.cost import monthly_usd, usd_per_million_tokens
 from paceline.capacity.hardware import Hardware
-from paceline.deploy.values import DeployError, Pool
+from paceline.deploy.other_servers import TRTLLM_SETTINGS, triton_engine, trtllm_args
+from paceline.deploy.values import DeployError, Pool, ServerName
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.planner import Demand, Plan, make_plan
@@ -41,6 +42,8 @@ class PoolRequest:
     max_replicas: int
     max_model_len: int | None
     load: Load
+    server: ServerName = "vllm"
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def size_pool(
             name=request.name,
             model=served.demand.model.name,
             served_name=request.served_name,
-            vllm_args=_args(served, request),
+            server_args=_args(served, request),
             engine_settings=_engine_settings(served, request),
             weights_bytes=plan.memory.weights.total * size
             + plan.memory.budget.draft_weights * size,
@@ -97,6 +100,8 @@ def size_pool(
             min_replicas=request.min_replicas,
             max_replicas=request.max_replicas,
             nodes_per_replica=request.nodes_per_replica,
+            server=request.server,
+            image=request.image,
         ),
         output_tokens_per_s=plan.point.output_tokens_per_s,
         usd_per_hour=None if least is None else least.usd_per_hour,
@@ -193,12 +198,21 @@ def _named(model: PlannedModel, on_claim: bool) -> PlannedModel:
 
 def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
     """Arguments after the model. The planner counts all GPUs of a replica as tensor-parallel."""
+    if request.server == "triton":
+        return ()
+    if request.server == "trtllm":
+        return trtllm_args(plan.limits, request.tensor_parallel)
     args = vllm_args(plan)[1:]
     args[args.index(_TENSOR_PARALLEL) + 1] = str(request.tensor_parallel)
     return tuple(args)
 
 
 def _engine_settings(plan: Plan, request: PoolRequest) -> Mapping[str, Any]:
+    if request.server == "trtllm":
+        return TRTLLM_SETTINGS
+    if request.server == "triton":
+        dtype = plan.demand.model.weight_format.dtype
+        return triton_engine(plan.demand.model.name, dtype, plan.limits, request.tensor_parallel)
     document = yaml.safe_load(render_paceline_yaml(plan))
     engine: dict[str, Any] = document["engine"]
     return {**engine, "served_name": request.served_name, "replicas": 1}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", re.ASCII)
 _HOST = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?")
 _MODEL_ID = re.compile(r"[\w./][\w./:+-]*", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+ServerName = Literal["vllm", "trtllm", "triton"]
+"""What serves the model of a pool; also the name of the gateway's dialect for it."""
 
 MAX_REPLICAS = 64
 """Of a pool. The gateway uses at most 256 addresses of a DNS name (docs/replicas.md)."""
@@ -50,10 +53,11 @@ class Pool:
     """What the engines load: a path in the pod or a Hugging Face name."""
     served_name: str
     """The model id that clients name."""
-    vllm_args: tuple[str, ...]
-    """Of one replica, after the model."""
+    server_args: tuple[str, ...]
+    """Of one replica, after the model: of `vllm serve` or `trtllm-serve`. Empty for Triton."""
     engine_settings: Mapping[str, Any]
-    """The same as the section `engine` of paceline.yaml, for `paceline serve`."""
+    """With vLLM the same as the section `engine` of paceline.yaml, for `paceline serve`; with
+    another server its settings file, as a mapping."""
     weights_bytes: int
     """Of target and draft."""
     slots: int
@@ -63,6 +67,9 @@ class Pool:
     min_replicas: int = 1
     max_replicas: int = 1
     nodes_per_replica: int = 1
+    server: ServerName = "vllm"
+    image: str | None = None
+    """Of another server than vLLM; None for the deployment's image of the engines."""
 
     def __post_init__(self) -> None:
         if not _LABEL.fullmatch(self.name):
@@ -85,6 +92,15 @@ class Pool:
                 raise DeployError(f"a replica of the pool {self.name} needs at least 1 of {name}")
         if self.slots < 1:
             raise DeployError(f"the pool {self.name} has no memory for a request")
+        if self.server != "vllm" and self.nodes_per_replica > 1:
+            raise DeployError(
+                f"--pool {self.server} with --nodes-per-replica {self.nodes_per_replica}: only "
+                "vLLM's pools spread a replica over several nodes; leave --pool out"
+            )
+        if self.image is not None and not _IMAGE.fullmatch(self.image):
+            raise DeployError(
+                f"--pool {self.server}={self.image}: that is no reference to an image"
+            )
 
     @property
     def scales(self) -> bool:
@@ -157,7 +173,7 @@ class Deployment:
     tier: str
     namespace: str
     image: str
-    """Of the engines."""
+    """Of vLLM's engines."""
     gateway_image: str
     gateways: int
     """0 where the only pod is gateway and engine in one."""

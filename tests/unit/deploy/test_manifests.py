@@ -29,6 +29,7 @@ _VARIANTS = {
     "several nodes": _MULTI_NODE,
     "no operator": ("--tier", "mid-market", "--monitoring", "annotations"),
     "claim": ("--tier", "startup", "--model-claim", "models"),
+    "other engines": ("--tier", "mid-market", "--pool", "trtllm", "--pool", "triton"),
     "backends": ("--tier", "mid-market", "--backend", "trtllm=trt.models.svc:8000"),
 }
 
@@ -96,7 +97,11 @@ def test_a_pod_ends_its_requests_before_it_is_killed(variant: str) -> None:
             args = container["args"]
             waits_s = container["lifecycle"]["preStop"]["sleep"]["seconds"]
             assert waits_s > 2 * settings["fleet"]["dns_period_s"]
-            leave_s = waits_s + int(args[args.index("--shutdown-timeout") + 1])
+            # Other servers than vLLM have no limit of their own.
+            limit_s = settings["server"]["drain_timeout_s"]
+            if container["command"] == ["vllm", "serve"]:
+                limit_s = int(args[args.index("--shutdown-timeout") + 1])
+            leave_s = waits_s + limit_s
         assert leave_s < pod["terminationGracePeriodSeconds"]
 
 
@@ -150,7 +155,8 @@ def test_the_settings_are_valid_and_name_every_pool(variant: str) -> None:
     text = of_kind(files, "ConfigMap")["paceline-settings"]["data"]["paceline.yaml"]
     settings = Settings.model_validate(yaml.safe_load(text))
     services = of_kind(files, "Service")
-    own = [entry for entry in settings.replicas if entry.dialect == "vllm"]
+    backends = [entry for entry in settings.replicas if str(entry.name).startswith("trtllm-")]
+    own = [entry for entry in settings.replicas if entry not in backends]
     assert {entry.dns for entry in own} == {
         f"{name}.paceline.svc:8000" for name in services if name != "paceline"
     }

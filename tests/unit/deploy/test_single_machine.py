@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import configparser
 import http.server
+import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -51,6 +54,46 @@ def test_an_image_runs_as_the_user_of_the_manifests(file: Path) -> None:
     assert user == f"{USER_ID}:{USER_ID}"
     home = [arguments for name, arguments in instructions if name == "ENV"]
     assert any(f"HOME={CACHE_FOLDER}" in shlex.split(entry) for entry in home)
+
+
+def _compose_errors(document: object) -> list[str]:
+    schema = json.loads(Path(__file__).with_name("schemas").joinpath("compose.json").read_text())
+    return [
+        error.message for error in jsonschema.Draft201909Validator(schema).iter_errors(document)
+    ]
+
+
+def test_the_compose_file_fits_the_compose_specification() -> None:
+    document = yaml.safe_load((_FOLDER / "compose.yaml").read_text())
+    assert _compose_errors(document) == []
+    document["services"]["paceline"]["health_check"] = {}
+    assert _compose_errors(document)
+
+
+def _verify_unit(unit: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What systemd says of a unit, with a program that this machine has."""
+    verifier = shutil.which("systemd-analyze")
+    if verifier is None:
+        pytest.skip("systemd-analyze is missing: install systemd")
+    program = shutil.which("true")
+    assert program is not None
+    file = folder / "paceline.service"
+    file.write_text(unit.replace("/opt/paceline/.venv/bin/paceline", program))
+    return subprocess.run(
+        # Units that this one needs are the machine's.
+        [verifier, "verify", "--man=no", "--recursive-errors=no", str(file)],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def test_systemd_finds_nothing_in_the_unit(tmp_path: Path) -> None:
+    unit = (_FOLDER / "paceline.service").read_text()
+    done = _verify_unit(unit, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    # systemd ignores what it does not know, also a protection.
+    done = _verify_unit(unit.replace("NoNewPrivileges", "NoNewPrivilege"), tmp_path)
+    assert done.returncode == 1
+    assert "NoNewPrivilege" in done.stderr
 
 
 def _service() -> configparser.SectionProxy:

@@ -1,8 +1,9 @@
-"""Pools of engines: a Deployment of vLLM servers, or a LeaderWorkerSet for several nodes each.
+"""Pools of engines: a Deployment of servers, or a LeaderWorkerSet for several nodes each.
 
 An engine runs `vllm serve` with Paceline's scheduler. When its pod is deleted, it leaves the DNS
 name of its pool at once; the preStop hook holds SIGTERM back until every gateway has noticed, and
-vLLM then completes its requests (`--shutdown-timeout`).
+vLLM then completes its requests (`--shutdown-timeout`). `other_engines` has the containers of other
+servers, for the same Deployment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 from paceline.deploy.resources.naming import (
     ENGINE_KEY_SECRET,
     ENGINE_PORT,
-    HUGGING_FACE_SECRET,
     Resource,
     engine_name,
     labels,
@@ -20,9 +20,15 @@ from paceline.deploy.resources.naming import (
     selector,
     service_name,
 )
+from paceline.deploy.resources.other_engines import (
+    other_serving_container,
+    settings_annotations,
+    settings_volumes,
+)
 from paceline.deploy.resources.pods import (
     CACHE_FOLDER,
     container_security,
+    download_environment,
     engine_resources,
     engine_volumes,
     environment,
@@ -31,6 +37,7 @@ from paceline.deploy.resources.pods import (
     readiness_probe,
     start_s,
     start_up_probe,
+    wait_before_sigterm,
 )
 from paceline.deploy.values import Deployment, Pool
 
@@ -61,7 +68,13 @@ def engine_workload(deployment: Deployment, pool: Pool) -> Resource:
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
             },
             "selector": selector(name),
-            "template": _template(deployment, pool, _serving_container(deployment, pool, ())),
+            "template": _template(
+                deployment,
+                pool,
+                _serving_container(deployment, pool, ())
+                if pool.server == "vllm"
+                else other_serving_container(deployment, pool),
+            ),
         },
     }
 
@@ -81,14 +94,6 @@ def engine_service(deployment: Deployment, pool: Pool) -> Resource:
     }
 
 
-def download_environment(deployment: Deployment) -> list[dict[str, Any]]:
-    """Access to Hugging Face; nothing where the weights are on a claim."""
-    if deployment.model_claim is not None:
-        return [{"name": "HF_HUB_OFFLINE", "value": "1"}]
-    reference = {"name": HUGGING_FACE_SECRET, "key": "token", "optional": True}
-    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
-
-
 def _leader_worker_set(deployment: Deployment, pool: Pool) -> Resource:
     name, times = engine_name(pool), deployment.times
     leader = _serving_container(deployment, pool, _across_nodes(pool))
@@ -96,7 +101,7 @@ def _leader_worker_set(deployment: Deployment, pool: Pool) -> Resource:
         **_container(deployment, pool),
         "args": [*_args(deployment, pool), *_across_nodes(pool), "--headless"],
         # SIGTERM reaches all pods of a replica at once; the leader still completes its requests.
-        "lifecycle": _wait_before_sigterm(times.engine_leave_s + times.drain_s),
+        "lifecycle": wait_before_sigterm(times.engine_leave_s + times.drain_s),
     }
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -137,10 +142,13 @@ def _template(deployment: Deployment, pool: Pool, container: dict[str, Any]) -> 
     volumes, _ = engine_volumes(deployment, pool)
     times = deployment.times
     return {
-        "metadata": {"labels": labels(engine_name(pool))},
+        "metadata": {"labels": labels(engine_name(pool)), **settings_annotations(pool)},
         "spec": {
             **pod_spec(
-                deployment, [container], volumes, leave_s=times.engine_leave_s + times.drain_s
+                deployment,
+                [container],
+                [*volumes, *settings_volumes(pool)],
+                leave_s=times.engine_leave_s + times.drain_s,
             ),
             **gpu_scheduling(deployment),
         },
@@ -173,12 +181,8 @@ def _serving_container(
             "timeoutSeconds": 10,
             "failureThreshold": 2,
         },
-        "lifecycle": _wait_before_sigterm(deployment.times.engine_leave_s),
+        "lifecycle": wait_before_sigterm(deployment.times.engine_leave_s),
     }
-
-
-def _wait_before_sigterm(seconds: int) -> dict[str, Any]:
-    return {"preStop": {"sleep": {"seconds": seconds}}}
 
 
 def _container(deployment: Deployment, pool: Pool) -> dict[str, Any]:
@@ -210,7 +214,7 @@ def _args(deployment: Deployment, pool: Pool) -> list[str]:
         str(ENGINE_PORT),
         "--served-model-name",
         pool.served_name,
-        *pool.vllm_args,
+        *pool.server_args,
         "--shutdown-timeout",
         str(deployment.times.drain_s),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.deploy.resources.engines import download_environment
 from paceline.deploy.resources.monitoring import scrape_annotations
 from paceline.deploy.resources.naming import (
     ADMIN_PORT,
@@ -20,6 +19,7 @@ from paceline.deploy.resources.naming import (
 )
 from paceline.deploy.resources.pods import (
     container_security,
+    download_environment,
     engine_resources,
     engine_volumes,
     environment,

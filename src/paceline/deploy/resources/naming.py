@@ -33,6 +33,11 @@ def service_name(pool: Pool) -> str:
     return engine_name(pool) if pool.nodes_per_replica == 1 else f"{engine_name(pool)}-leaders"
 
 
+def engine_settings_name(pool: Pool) -> str:
+    """Name of the ConfigMap with the settings of a server that is not vLLM."""
+    return f"{engine_name(pool)}-settings"
+
+
 def labels(component: str) -> dict[str, str]:
     """Labels of a resource that belongs to a component: the gateway or a pool."""
     return {

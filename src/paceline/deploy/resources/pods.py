@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.deploy.resources.naming import HUGGING_FACE_SECRET
 from paceline.deploy.values import Deployment, Pool
 
 USER_ID = 10_001
@@ -51,6 +52,14 @@ def environment() -> list[dict[str, Any]]:
         {"name": "USER", "value": "paceline"},
         {"name": "XDG_STATE_HOME", "value": f"{CACHE_FOLDER}/state"},
     ]
+
+
+def download_environment(deployment: Deployment) -> list[dict[str, Any]]:
+    """Access to Hugging Face; nothing where the weights are on a claim."""
+    if deployment.model_claim is not None:
+        return [{"name": "HF_HUB_OFFLINE", "value": "1"}]
+    reference = {"name": HUGGING_FACE_SECRET, "key": "token", "optional": True}
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
 
 
 def start_s(deployment: Deployment, pool: Pool) -> int:
@@ -145,6 +154,11 @@ def readiness_probe(path: str, port: str) -> dict[str, Any]:
 def start_up_probe(path: str, port: str, limit_s: int) -> dict[str, Any]:
     """The probe that must succeed within the limit before the others begin."""
     return http_probe(path, port, period_s=10, failures=math.ceil(limit_s / 10))
+
+
+def wait_before_sigterm(seconds: int) -> dict[str, Any]:
+    """A preStop hook of the kubelet, which needs no program in the image."""
+    return {"preStop": {"sleep": {"seconds": seconds}}}
 
 
 def secret_volume(name: str, secret: str, keys: Mapping[str, str]) -> dict[str, Any]:

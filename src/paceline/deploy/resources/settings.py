@@ -14,6 +14,7 @@ from paceline.deploy.resources.naming import (
     metadata,
     service_name,
 )
+from paceline.deploy.resources.other_engines import SERVERS_WITH_KEY
 from paceline.deploy.resources.pods import start_s
 from paceline.deploy.values import Deployment, Pool
 from paceline.deploy.yaml_text import render_yaml
@@ -77,6 +78,7 @@ def _pool_entry(deployment: Deployment, pool: Pool) -> dict[str, Any]:
     return {
         "dns": f"{service_name(pool)}.{deployment.namespace}.svc:{ENGINE_PORT}",
         "name": pool.name,
-        "key_file": ENGINE_KEY_FILE,
+        **({} if pool.server == "vllm" else {"dialect": pool.server}),
+        **({"key_file": ENGINE_KEY_FILE} if pool.server in SERVERS_WITH_KEY else {}),
         "max_in_flight": pool.slots,
     }
