@@ -197,9 +197,11 @@ test-other-servers: $(DEV) $(LLAMACPP)
 	@$(BIN)/python -m pytest -q -m slow tests/other_servers
 
 # What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).
+# SILENT_MINUTES is how long the doctor observes a healthy server.
+SILENT_MINUTES ?= 6
 test-slow: $(DEV) $(CLIENTS_IN)
 	@$(MAKE) --no-print-directory test-other-servers
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests \
+	@SILENT_MINUTES="$(SILENT_MINUTES)" $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m slow tests \
 	    --ignore=tests/other_servers
 	@$(BIN)/python -m pytest -q --numprocesses 2 -m hypothesis --hypothesis-profile random tests/unit
 

@@ -1,6 +1,6 @@
-"""Make the pictures of the live view for the docs, from a gateway under load.
+"""Make the pictures of the live view, in a browser and a terminal, from a gateway under load.
 
-usage: python -m browser.screenshots docs/images [--seconds 300] [--all-sizes]
+usage: python -m browser.screenshots docs/images [--seconds 300] [--all-sizes] [--only top]
 
 The gateway is `paceline serve` with one engine that has a real governor and scripted steps, and two
 mock replicas of another server. Acceptance and load change every minute, and one replica fails.
@@ -15,6 +15,7 @@ import io
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -23,8 +24,9 @@ from chaos.gateway_process import GatewayProcess, start_gateway
 from chaos.monitoring.governed_engine import MODEL, Script
 from PIL import Image
 
-from browser.chromium import running_chromium
+from browser.chromium import Chromium, running_chromium
 from browser.chromium_program import find_chromium
+from browser.terminal_picture import picture_of_top
 from paceline.mock_vllm import MockVllm, MockVllmSettings
 
 _REMOTE = MockVllmSettings(model="chat", tpot_ms=9, prefill_tokens_per_s=500, max_num_seqs=8)
@@ -35,6 +37,8 @@ _PHASES = (
     Script(acceptance=0.9, num_requests=6),
 )
 _PHASE_S = 60
+_PICTURES = ("dashboard", "top")
+_SIZES = ((1280, 900, ""), (390, 844, "-narrow"))
 _FAILURE_AT_S = 200
 
 
@@ -43,7 +47,9 @@ async def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--all-sizes", action="store_true", help="Also at 390 pixels.")
+    parser.add_argument("--only", choices=_PICTURES, help="Not the pictures of the other view.")
     options = parser.parse_args()
+    chosen = _PICTURES if options.only is None else (options.only,)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _PHASES[0].write(folder / "script.json")
@@ -59,7 +65,13 @@ async def main() -> None:
                         _send_load(gateway, other.url, folder, options.seconds)
                     )
                     await asyncio.sleep(options.seconds)
-                    await _take(gateway, options.folder, folder, is_narrow_too=options.all_sizes)
+                    async with running_chromium(find_chromium(), folder / "profile") as browser:
+                        if "dashboard" in chosen:
+                            sizes = _SIZES[: 2 if options.all_sizes else 1]
+                            await _take_dashboard(browser, gateway, options.folder, sizes)
+                        if "top" in chosen:
+                            picture = await picture_of_top(browser, gateway.admin_url, folder)
+                            _write(options.folder / "top.png", picture)
                     load.cancel()
                     await asyncio.gather(load, return_exceptions=True)
                 finally:
@@ -94,20 +106,21 @@ async def _send(http: aiohttp.ClientSession, url: str, model: str, max_tokens: i
             await answer.read()
 
 
-async def _take(
-    gateway: GatewayProcess, target: Path, folder: Path, *, is_narrow_too: bool
+async def _take_dashboard(
+    browser: Chromium,
+    gateway: GatewayProcess,
+    target: Path,
+    sizes: Sequence[tuple[int, int, str]],
 ) -> None:
-    sizes = [(1280, 900, ""), (390, 844, "-narrow")][: 2 if is_narrow_too else 1]
-    async with running_chromium(find_chromium(), folder / "profile") as browser:
-        for is_dark in (False, True):
-            for width, height, ending in sizes:
-                async with browser.page() as page:
-                    await page.set_dark(is_dark)
-                    await page.open(f"{gateway.admin_url}/dashboard", width=width, height=height)
-                    await page.until("document.querySelectorAll('#replicas tr').length > 0")
-                    await asyncio.sleep(1.5)
-                    name = f"live-view-{'dark' if is_dark else 'light'}{ending}.png"
-                    _write(target / name, await page.screenshot())
+    for is_dark in (False, True):
+        for width, height, ending in sizes:
+            async with browser.page() as page:
+                await page.set_dark(is_dark)
+                await page.open(f"{gateway.admin_url}/dashboard", width=width, height=height)
+                await page.until("document.querySelectorAll('#replicas tr').length > 0")
+                await asyncio.sleep(1.5)
+                name = f"live-view-{'dark' if is_dark else 'light'}{ending}.png"
+                _write(target / name, await page.screenshot())
 
 
 def _write(file: Path, picture: bytes) -> None:

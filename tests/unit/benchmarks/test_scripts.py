@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
         "-m benchmarks.validate_faults",
         "benchmarks/chaos_real.py",
         "benchmarks/distributed.py",
+        "benchmarks/doctor_silence.py",
         "benchmarks/draft_swap.py",
         "benchmarks/draft_training.py",
     ],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from documented_commands.checking import find_problems, needs_models
 from documented_commands.pages import PAGES, PROJECT, blocks_of, shown_in, shown_on
 from documented_commands.reader_files import write_reader_files
-from documented_commands.shell import split_commands
+from documented_commands.shell import ShellCommand, split_commands
+
+WRITE_A_FILE = ("--html", "--json", "--records")
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # ends before the network
@@ -111,3 +116,22 @@ def test_output_and_diagrams_are_no_commands() -> None:
     page = "```\nFits. Holds 5\n```\n```\npaceline serve ── gateway\n```\n```yaml\nmake: 1\n```\n"
     assert list(shown_in("page.md", page)) == []
     assert len(list(blocks_of(page))) == 3
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_what_the_first_pages_have_the_reader_write_is_ignored_by_git(page: str) -> None:
+    """A benchmark refuses to start in a checkout with new files."""
+    shown = shown_on(PROJECT / page)
+    files = [file for one in shown if one.is_block for file in _written_by(one.command)]
+    assert files
+    command = ["git", "check-ignore", "--no-index", *files]
+    done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout.splitlines() == files
+
+
+def _written_by(command: ShellCommand) -> Iterator[str]:
+    """Files that the command writes in the root of the checkout."""
+    if command.output is not None:
+        yield command.output
+    yield from (file for option, file in pairwise(command.words) if option in WRITE_A_FILE)
