@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from paceline.doctor.checks.latency import first_requests, prefill_stalls
@@ -60,6 +62,14 @@ def test_steps_that_prompts_make_long_are_found() -> None:
 
 def test_even_steps_are_no_finding() -> None:
     assert not prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(prompt_tokens_per_s=2000)))
+
+
+def test_a_tail_that_costs_little_is_no_finding() -> None:
+    """1.2 % of the steps take 300 ms: the 99th percentile does, but 21 to 25 ms is the mean."""
+    engine = SimulatedEngine(slow_steps=0.012, prompt_tokens_per_s=2000, base_ms=18.0)
+    assert not prefill_stalls.CHECK.judge(observe_vllm(engine))
+    costly = dataclasses.replace(engine, slow_steps=0.03)
+    assert prefill_stalls.CHECK.judge(observe_vllm(costly))
 
 
 def test_long_steps_without_prompts_have_another_cause() -> None:

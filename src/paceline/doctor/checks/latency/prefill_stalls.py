@@ -26,6 +26,9 @@ _RATIO = 4.0
 """Between the lower end of p99 and the upper end of the median. Chosen empirically."""
 _MIN_PROMPT_SHARE = 0.5
 """Prompt tokens per output token: below, prefill is too little to be the cause."""
+_MIN_SHARE = 0.1
+"""Of the time between tokens that is certainly lost. A tail alone costs little, and two kinds of
+load within one observation have one, too."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -44,18 +47,20 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         raise CannotJudge("the steps are longer than the histogram shows")
     if tail[0] < _RATIO * median[1] or prompts < _MIN_PROMPT_SHARE * outputs:
         return ()
-    return [_finding(steps, median, tail, prompts, outputs)]
+    if not steps.mean or steps.mean - median[1] < _MIN_SHARE * steps.mean:
+        return ()
+    return [_finding(steps, steps.mean, median, tail, prompts, outputs)]
 
 
 def _finding(
     steps: Histogram,
+    mean_s: float,
     median: tuple[float, float],
     tail: tuple[float, float],
     prompts: float,
     outputs: float,
 ) -> Finding:
-    mean_s = steps.mean or 0.0
-    excess_s = max(0.0, mean_s - median[1])
+    excess_s = mean_s - median[1]
     return Finding(
         id="prefill-stalls",
         severity=Severity.WARNING,
@@ -74,10 +79,10 @@ def _finding(
             Basis.ESTIMATED,
             "mean time between tokens less the median, which the histogram shows within a bucket",
             CostUnit.MS_PER_TOKEN,
-            1e3 * (excess_s + max(0.0, mean_s - median[0])) / 2,
+            1e3 * (excess_s + mean_s - median[0]) / 2,
             1e3 * excess_s,
-            1e3 * max(0.0, mean_s - median[0]),
-            share=min(1.0, excess_s / mean_s) if mean_s else None,
+            1e3 * (mean_s - median[0]),
+            share=excess_s / mean_s,
         ),
         cause="Long prompts share a step with running answers, which wait until it ends.",
         remedy=(
