@@ -89,7 +89,8 @@ def _governor_events(
     if after.num_changes > before.num_changes and old is not None and new is not None:
         reason = after.change_reason or "no reason given"
         cause = _cause(view_before, view, old, new, acceptance) or reason
-        yield Event(at_s, "length", view.name, f"length {old} → {new}: {cause}")
+        change = f"length {old} → {new}" if new != old else f"length back at {new}"
+        yield Event(at_s, "length", view.name, f"{change}: {cause}")
 
 
 def _cause(

@@ -39,7 +39,7 @@ def test_a_new_length_is_an_event_with_the_reason_of_the_policy() -> None:
 
 def test_a_length_that_changed_and_changed_back_is_an_event() -> None:
     before, after = governed(num_changes=3), governed(num_changes=5, change_reason="r")
-    assert texts(before, after) == ["length 4 → 4: r"]
+    assert texts(before, after) == ["length back at 4: r"]
 
 
 def test_a_change_is_an_event_also_after_a_missed_answer_of_the_governor() -> None:
@@ -164,7 +164,7 @@ def test_a_length_that_changed_back_is_not_explained_by_acceptance() -> None:
         engine.step(2, 0.4, num_changes=0)
     for _ in range(3):
         engine.step(2, 0.9, num_changes=0)
-    assert engine.step(2, 0.9, num_changes=2) == ["length 2 → 2: the policy's reason"]
+    assert engine.step(2, 0.9, num_changes=2) == ["length back at 2: the policy's reason"]
 
 
 @pytest.mark.parametrize(
