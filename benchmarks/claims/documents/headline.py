@@ -35,6 +35,7 @@ SHOWN_OF_W8A8 = (
     "| `paceline` / `vllm` |",
     "| `paceline+w8a8` / `vllm` |",
     "| `vllm+layout+w8a8` / `vllm+layout` |",
+    "| `paceline` / `vllm+layout` |",
     "| `paceline+w8a8` / `vllm+layout+w8a8` |",
     "| `paceline+w8a8` / `paceline` |",
 )
@@ -44,7 +45,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from shown_rows(read, "headline-bundled-2026-11-23.json.gz", SHOWN)
     yield from shown_rows(read, "headline-twin-compiled-2026-11-24.json.gz", SHOWN_OF_TWIN)
-    yield from shown_rows(read, "headline-twin-w8a8-2026-11-28.json.gz", SHOWN_OF_W8A8)
+    yield from shown_rows(read, "headline-twin-w8a8-quiet-2026-11-28.json.gz", SHOWN_OF_W8A8)
 
 
 def shown_rows(read: ReadResult, name: str, beginnings: Sequence[str]) -> Iterator[Claim]:
