@@ -162,7 +162,7 @@ def cancelled(running: float, kv_used: float, **after: float) -> cancellation.Ca
     """Four streams that ran at once in an idle deployment."""
     before = counters(RUNNING=0, KV_USED=0.0, FINISHED=0)
     left = counters(**{"RUNNING": 0, "KV_USED": 0.0, "FINISHED": 4, **after})
-    return cancellation.Cancelled(before, running, kv_used, left, 4, 5.0, 2.0, 16.0)
+    return cancellation.Cancelled(before, running, kv_used, left, 4, 5.0, 1.0, 2.0, 16.0)
 
 
 def test_a_gauge_that_never_shows_the_streams_proves_nothing_about_their_cancellation() -> None:
@@ -187,6 +187,15 @@ def test_streams_that_were_computed_to_their_end_were_not_cancelled() -> None:
     """Four short requests after the streams refresh the gauges."""
     with pytest.raises(Violation, match="3 of 4 requests run to their end"):
         cancellation.judge(cancelled(4, 0.1, FINISHED=7), TIER)
+
+
+def test_an_answer_that_ended_while_the_gauges_were_awaited_was_not_computed_in_vain() -> None:
+    """As one of the bundled pair, whose answers are hardly longer than the gauges lag."""
+    found = replace(cancelled(4, 0.1, FINISHED=5), cancelled_s=8.1)
+    with pytest.raises(Missing, match=r"1 of 4 answers are complete.*after 8\.1 s.*by themselves"):
+        cancellation.judge(found, TIER)
+    with pytest.raises(Violation, match="1 of 4 requests run to their end"):
+        cancellation.judge(replace(found, cancelled_s=7.9), TIER)
 
 
 def test_a_server_that_counts_no_answers_is_judged_by_its_gauges() -> None:

@@ -28,6 +28,9 @@ _MIN_KV_RISE = 0.005
 """Of the KV cache; below it the gauge is too coarse to show what one stream keeps."""
 _MAX_KEPT = 0.1
 """Of the rise: one of four streams that is not freed keeps a quarter."""
+_MAX_WAIT = 0.5
+"""Of the time that a stream takes, before it is cancelled. That time is measured on two short
+answers, and later an answer may have ended by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Cancelled:
     num_cancelled: int
     seconds: float
     """How long the gauges were given."""
+    cancelled_s: float
+    """From the first stream to the cancellation."""
     freed_s: float
     """From the first stream to the gauges `after`."""
     shortest_s: float
@@ -97,6 +102,7 @@ async def _observe(deployment: Deployment) -> Cancelled:
         for number in range(_NUM_STREAMS)
     ]  # fmt: skip
     _, ended = await asyncio.gather(release_when_shown(), together(streams))
+    cancelled_s = time.monotonic() - start_s
     for stream in ended:
         stream.expect_ok()
     if all(DONE in stream.events for stream in ended):
@@ -110,8 +116,9 @@ async def _observe(deployment: Deployment) -> Cancelled:
     )
     freed_s = time.monotonic() - start_s
     return Cancelled(
-        before, most_running, most_kv_used, after, len(ended), target.settle_s, freed_s, shortest_s
-    )
+        before, most_running, most_kv_used, after, len(ended), target.settle_s, cancelled_s,
+        freed_s, shortest_s,
+    )  # fmt: skip
 
 
 async def _seconds_per_token(target: Target) -> float:
@@ -177,6 +184,11 @@ def judge(observed: Cancelled, tier: Tier) -> Judgement:
         )
     completed = _num_completed(after) - _num_completed(before)
     if completed > _NUM_STREAMS:  # as many short requests have refreshed the gauges
+        if observed.cancelled_s > _MAX_WAIT * observed.shortest_s:
+            raise Missing(
+                f"{completed - _NUM_STREAMS:g} of {num} answers are complete, and they were "
+                f"cancelled after {observed.cancelled_s:.1f} s, but {may_have_ended}"
+            )
         raise Violation(
             f"{completed - _NUM_STREAMS:g} of {num} requests run to their end although their "
             "clients are gone: the metrics count them as complete"
