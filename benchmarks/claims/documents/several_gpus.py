@@ -1,0 +1,27 @@
+"""The claims of docs/how-to/several-gpus.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+
+DOCUMENT = "docs/how-to/several-gpus.md"
+NOT_MEASURED: dict[str, tuple[str, ...]] = {}
+_TENSOR_WITH_DRAFTS = "tensor parallel 2, drafts"
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    result = read("distributed-bundled-2026-11-28.json.gz")
+    yield claim(
+        "{num_equal_answers} of {num_answers} answers, {num_equal_tokens:,} tokens, equal those of "
+        "one process without drafts, with {num_near_ties} near-ties",
+        **result["total"],
+    )
+    (drafted,) = [run for run in result["runs"] if run["arm"] == _TENSOR_WITH_DRAFTS]
+    yield claim(
+        "under the governor made {num_steps} steps for {num_tokens:,} tokens",
+        num_steps=drafted["governor"]["steps_total"],
+        num_tokens=drafted["num_tokens"],
+    )
