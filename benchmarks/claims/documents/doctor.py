@@ -1,0 +1,42 @@
+"""The claims of docs/experiments/doctor.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+
+DOCUMENT = "docs/experiments/doctor.md"
+NOT_MEASURED = {"setting": ("two cores", "eight draft tokens", "four requests at a time", "(95 %")}
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    result = read("doctor-losses-2026-11-28.json")
+    summary = result["summary"]
+    truth, probe = summary["drafts_over_none"], summary["doctor"][1]
+    fix = result["fix"]["diagnosis"]
+    yield claim(
+        "Drafts give {mean:.2f} times the tokens/s (95 %: {low:.2f} to {high:.2f}, {num_turns} "
+        "turns)",
+        **truth,
+    )
+    yield claim("a second time gives {mean:.2f} ({low:.2f} to {high:.2f})", **summary["control"])
+    yield claim("drafts may gain or lose | {mean:.2f} |", **truth)
+    yield claim(
+        "after {seconds:.0f} s: a factor of {gain[value]:.2f} ({gain[low]:.2f} to "
+        "{gain[high]:.2f}), so a loss of {stated:.0f} % of the tokens/s | a loss of {true:.0f} %",
+        seconds=probe["seconds"],
+        gain=result["doctor"][1]["diagnosis"]["probe"]["gain"],
+        stated=100 * probe["stated_share"],
+        true=100 * probe["true_share"],
+    )
+    yield claim(
+        "change the throughput by {off[value]:.2f} ({off[low]:.2f} to {off[high]:.2f}); `goodput` "
+        "by {kept[value]:.2f} ({kept[low]:.2f} to {kept[high]:.2f}), kept | {factor:.2f} |",
+        off=fix["probe"]["gain"],
+        kept=fix["fix"]["gain"],
+        factor=summary["fix_factor"],
+    )
+    yield claim("is stated at {stated:.2f} of the truth", stated=probe["stated_over_true"])
+    yield claim("wins back {share:.0f} % of the loss", share=100 * summary["won_back_share"])
