@@ -62,7 +62,7 @@ def test_one_position_outside_the_tolerance_is_not_equal() -> None:
 
 
 def test_a_difference_that_chance_explains_is_undecided() -> None:
-    wide = Estimate(0.7, 0.67, 0.73)  # ±0.03, so 0.02 + 1.41 × 0.03 = 0.062 may be chance
+    wide = Estimate(0.7, 0.67, 0.73)  # ±0.03, so 0.02 + 1.41 * 0.03 = 0.062 may be chance
     figures = {
         sampling: replace(one, accepted_per_position_fraction=(wide, exact(0.5)))
         for sampling, one in FIGURES.items()
