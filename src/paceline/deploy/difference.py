@@ -95,7 +95,7 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for index, value in enumerate(node):
             name = value.get("name") if isinstance(value, Mapping) else None
             yield from _leaves(value, f"{path}[{index if name is None else name}]")
-    elif isinstance(node, str) and path.endswith(".yaml"):
+    elif isinstance(node, str) and path.endswith((".yaml", ".model.json")):
         yield from _leaves_of_yaml(node, path)
     else:
         yield path, node

@@ -202,7 +202,7 @@ def deployment_of(
         backends=tuple(_backend(text) for text in options["backends"]),
         model_claim=options["model_claim"],
     )
-    return deployment, figures(entry.hardware.name, sized)
+    return deployment, figures(entry, sized)
 
 
 def _other_pools(main: PoolRequest, texts: Sequence[str]) -> list[PoolRequest]:

@@ -44,12 +44,14 @@ def split_pool_option(text: str) -> tuple[ServerName, str]:
 def model_id(server: ServerName, model: str) -> str:
     """The model id of a pool, apart from those of the other pools.
 
-    For Triton it is the name of a folder in the model repository, so it has no slash.
+    For Triton it is the name of a folder in the model repository, so it has no slash. Kubernetes
+    mounts no path with a colon.
 
     >>> model_id("trtllm", "Qwen/Qwen3-8B"), model_id("triton", "Qwen/Qwen3-8B")
     ('Qwen/Qwen3-8B-trtllm', 'Qwen3-8B-triton')
     """
-    return f"{model.rpartition('/')[2] if server == 'triton' else model}-{server}"
+    folder = model.rpartition("/")[2].replace(":", "-")
+    return f"{folder if server == 'triton' else model}-{server}"
 
 
 def trtllm_args(limits: EngineLimits, tensor_parallel: int) -> tuple[str, ...]:

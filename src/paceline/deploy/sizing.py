@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from paceline.deploy.values import DeployError, Pool, ServerName
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.planner import Demand, Plan, make_plan
-from paceline.plan.decisions.rental import rent
+from paceline.plan.decisions.rental import Rental, rent
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.drafters import choose_drafter
@@ -48,16 +49,11 @@ class PoolRequest:
 
 @dataclass(frozen=True, slots=True)
 class SizedPool:
-    """A pool, with what one replica of it can do and what all cost."""
+    """A pool, with what one replica of it can do."""
 
     pool: Pool
     output_tokens_per_s: float
     """Of one replica with its slots in use."""
-    usd_per_hour: float | None
-    """Of the machines for the fewest replicas; None without a known price."""
-    usd_per_hour_at_most: float | None
-    """Of the machines for the most replicas."""
-    price_source: str
 
 
 def size_pool(
@@ -81,11 +77,6 @@ def size_pool(
             "--tensor-parallel, --gpu or --max-model-len (paceline plan shows what is missing)"
         )
     served = _at_pod_paths(plan, on_claim)
-    machines = request.nodes_per_replica
-    least, most = (
-        rent(entry.offers, replicas * machines, 1, request.tensor_parallel)
-        for replicas in (request.min_replicas, request.max_replicas)
-    )
     return SizedPool(
         pool=Pool(
             name=request.name,
@@ -104,44 +95,55 @@ def size_pool(
             image=request.image,
         ),
         output_tokens_per_s=plan.point.output_tokens_per_s,
-        usd_per_hour=None if least is None else least.usd_per_hour,
-        usd_per_hour_at_most=None if most is None else most.usd_per_hour,
-        price_source=entry.price_source if least is None else least.offer.source,
     )
 
 
-def figures(gpu: str, sized: tuple[SizedPool, ...]) -> dict[str, Any]:
+def figures(entry: HardwareEntry, sized: tuple[SizedPool, ...]) -> dict[str, Any]:
     """Capacity and cost, for the summary."""
-    hourly = [pool.usd_per_hour for pool in sized]
-    at_most = [pool.usd_per_hour_at_most for pool in sized]
-    per_hour = None if None in hourly else sum(cost for cost in hourly if cost is not None)
-    most = None if None in at_most else sum(cost for cost in at_most if cost is not None)
-    tokens_per_s = sum(entry.output_tokens_per_s * entry.pool.min_replicas for entry in sized)
+    least = _rent(entry, [(one.pool, one.pool.min_replicas) for one in sized])
+    most = _rent(entry, [(one.pool, one.pool.max_replicas) for one in sized])
+    per_hour = None if least is None else sum(one.usd_per_hour for one in least)
+    at_most = None if most is None else sum(one.usd_per_hour for one in most)
+    tokens_per_s = sum(one.output_tokens_per_s * one.pool.min_replicas for one in sized)
     per_million = None if per_hour is None else usd_per_million_tokens(per_hour, tokens_per_s)
     return {
-        "gpu": gpu,
-        "gpus": sum(_gpus(entry.pool, entry.pool.min_replicas) for entry in sized),
-        "gpus_at_most": sum(_gpus(entry.pool, entry.pool.max_replicas) for entry in sized),
+        "gpu": entry.hardware.name,
+        "gpus": sum(_gpus(one.pool, one.pool.min_replicas) for one in sized),
+        "gpus_at_most": sum(_gpus(one.pool, one.pool.max_replicas) for one in sized),
         "pools": [
             {
-                "name": entry.pool.name,
-                "model": entry.pool.model,
-                "served_name": entry.pool.served_name,
-                "gpus_per_replica": _gpus(entry.pool, 1),
-                "min_replicas": entry.pool.min_replicas,
-                "max_replicas": entry.pool.max_replicas,
-                "slots_per_replica": entry.pool.slots,
-                "output_tokens_per_s_per_replica": round(entry.output_tokens_per_s, 1),
+                "name": one.pool.name,
+                "model": one.pool.model,
+                "served_name": one.pool.served_name,
+                "gpus_per_replica": _gpus(one.pool, 1),
+                "min_replicas": one.pool.min_replicas,
+                "max_replicas": one.pool.max_replicas,
+                "slots_per_replica": one.pool.slots,
+                "output_tokens_per_s_per_replica": round(one.output_tokens_per_s, 1),
             }
-            for entry in sized
+            for one in sized
         ],
         "cost": {
             "usd_per_month": _rounded(None if per_hour is None else monthly_usd(per_hour)),
-            "usd_per_month_at_most": _rounded(None if most is None else monthly_usd(most)),
+            "usd_per_month_at_most": _rounded(None if at_most is None else monthly_usd(at_most)),
             "usd_per_million_output_tokens_at_full_load": _rounded(per_million),
-            "price_source": sized[0].price_source,
+            "price_source": least[0].offer.source if least else entry.price_source,
         },
     }
+
+
+def _rent(entry: HardwareEntry, pools: Sequence[tuple[Pool, int]]) -> list[Rental] | None:
+    """The machines for this many replicas of each pool; None without a known price.
+
+    Pods of several pools share a machine: nothing keeps them apart. Only pods of different sizes
+    are counted apart.
+    """
+    pods: Counter[int] = Counter()
+    for pool, replicas in pools:
+        pods[pool.gpus] += replicas * pool.nodes_per_replica
+    rented = [rent(entry.offers, num, 1, gpus) for gpus, num in pods.items()]
+    known = [one for one in rented if one is not None]
+    return known if len(known) == len(rented) else None
 
 
 def _rounded(value: float | None) -> float | None:

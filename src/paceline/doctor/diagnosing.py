@@ -34,6 +34,9 @@ from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import Diagnosis, Finding
 
+_IDLE_STATES = ("down", "starting")
+"""Of replicas that give no tokens; a finding of its own states what they cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class DoctorConfig:
@@ -226,7 +229,10 @@ def money_of(visit: Visit, finding: Finding) -> MoneyLost | None:
     if finding.subject is not None:
         num_affected = 1
     elif visit.probe is not None and last.replicas:
-        num_affected = sum(serves_model(entry, visit.probe.model) for entry in last.replicas)
+        num_affected = sum(
+            serves_model(entry, visit.probe.model) and entry.get("state") not in _IDLE_STATES
+            for entry in last.replicas
+        )
     return money_lost(finding.cost, price, num_affected, len(last.engines))
 
 

@@ -6,21 +6,25 @@ left are metrics.
 
 - `a or b` needs only one of its sides, unless that is `absent(…)` or has no metric.
 - `absent(a)` is always true without `a`: it counts as missing, with a mark.
-- A name with a variable of Grafana, or a pattern as name, is not judged.
+- A name with a variable of Grafana (`$a`, `${a}`, `[[a]]`), or a pattern as name, is not judged.
+- An expression is not judged if more than 100 parentheses are open at one place.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+_VARIABLE = r"(?:\$\{[^}]*\}|\$\w|\[\[[\w:]+\]\])"
+"""Of Grafana."""
 _TOKEN = re.compile(
-    r"""
+    rf"""
     (?P<blank>\s+|\#[^\n]*)
     |(?P<text>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)
     |(?P<number>(?:0x[0-9a-f]+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:(?:ms|[smhdwy])\d*)*)
-    |(?P<name>(?:[a-z_:]|\$\{[^}]*\}|\$\w)(?:[\w:]|\$\{[^}]*\}|\$\w)*)
+    |(?P<name>(?:[a-z_:]|{_VARIABLE})(?:[\w:]|{_VARIABLE})*)
     |(?P<sign>.)
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
@@ -33,6 +37,8 @@ _WORDS = frozenset(
         "limitk", "limit_ratio",
     )
 )  # fmt: skip
+_MAX_DEPTH = 100
+"""Each open parenthesis is some calls on the stack."""
 _ABSENT = frozenset(("absent", "absent_over_time"))
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
@@ -69,7 +75,10 @@ def missing_metrics(expression: str, exists: Exists) -> list[MissingMetric]:
     >>> [one.name for one in missing_metrics("rate(a[5m]) / c", {"a": False, "c": True}.get)]
     ['a']
     """
-    content, _ = _parse(list(_tokens(expression)), 0)
+    tokens = list(_tokens(expression))
+    if _depth(tokens) > _MAX_DEPTH:
+        return []
+    content, _ = _parse(tokens, 0)
     return list(dict.fromkeys(_missing(content, exists, is_absence=False)[0]))
 
 
@@ -95,6 +104,12 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
             yield str(match.lastgroup), match[0]
 
 
+def _depth(tokens: Sequence[tuple[str, str]]) -> int:
+    """The most parentheses that are open at one place."""
+    steps = ((text == "(") - (text == ")") for _, text in tokens)
+    return max(itertools.accumulate(steps), default=0)
+
+
 def _parse(tokens: Sequence[tuple[str, str]], at: int) -> tuple[tuple[_Part, ...], int]:
     """The parts up to the closing parenthesis, and the index after it."""
     parts: list[_Part] = []
@@ -118,10 +133,14 @@ def _parse(tokens: Sequence[tuple[str, str]], at: int) -> tuple[tuple[_Part, ...
         else:
             if text == "," or text.lower() == "or":
                 parts.append(text.lower())
-            elif kind == "name" and text.lower() not in _WORDS and "$" not in text:
+            elif kind == "name" and text.lower() not in _WORDS and not _has_variable(text):
                 parts.append(text)
             at += 1
     return tuple(parts), at
+
+
+def _has_variable(name: str) -> bool:
+    return "$" in name or "[[" in name
 
 
 def _after(tokens: Sequence[tuple[str, str]], at: int) -> int:
@@ -142,8 +161,9 @@ def _selected(tokens: Sequence[tuple[str, str]]) -> list[str]:
     for index, (kind, text) in enumerate(tokens):
         before = texts[max(0, index - 2) : index]
         # A pattern has two signs, =~, between the label and the text.
-        is_named = before == ["__name__", "="]
-        is_alone = not before or before[-1] == ","
+        is_named = before in (["__name__", "="], ['"__name__"', "="])
+        # A label may be in quotation marks too; then a sign follows it.
+        is_alone = (not before or before[-1] == ",") and texts[index + 1 : index + 2] in ([], [","])
         if kind == "text" and (is_named or is_alone):
             found.append(text[1:-1])
     return found
@@ -174,10 +194,10 @@ def _missing_of_side(
                 part.content, exists, is_absence=is_absence or part.function in _ABSENT
             )
             missing += lacks
-            has_metric = has_metric or has
+            has_metric = has_metric or (has and part.function not in _ABSENT)
             continue
         known = exists(part)
-        has_metric = has_metric or (known is True and not is_absence)
+        has_metric = has_metric or known is True
         if known is False:
             missing.append(MissingMetric(part, is_absence))
     return missing, has_metric

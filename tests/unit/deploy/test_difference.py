@@ -55,6 +55,13 @@ def test_a_larger_tier_adds_resources_and_changes_the_settings(tmp_path: Path) -
     assert document["old"]["tier"] == "startup"
 
 
+def test_a_changed_setting_of_triton_is_named(tmp_path: Path) -> None:
+    options = ("--tier", "mid-market", "--pool", "triton")
+    old = _render(tmp_path / "old", *options)
+    new = _render(tmp_path / "new", *options, "--max-model-len", "2048")
+    assert "data.model.json.max_model_len: 8192 -> 2048" in run_deploy("diff", old, new).output
+
+
 def test_a_smaller_deployment_removes_resources() -> None:
     changes = compare({"Service/a": {"spec": 1}}, {})
     assert [(change.kind, change.resource) for change in changes] == [("removed", "Service/a")]

@@ -231,3 +231,24 @@ def test_an_image_of_your_own_replaces_that_of_the_engine() -> None:
     assert image in files["README.md"]
     assert "Nobody has started them" in files["README.md"]
     assert "Nobody has started them" not in rendered("mid-market")["README.md"]
+
+
+def test_pods_of_several_pools_share_a_machine() -> None:
+    """Four pods of 2 GPUs on machines of 4 GPUs (AWS' g6e.12xlarge, $10.4926 an hour, 730 hours a
+    month) need two; at most they are six, on three.
+    """
+    month = 730 * 10.4926
+    summary = json.loads(_files()["deployment.json"])
+    assert summary["gpus"] == 8
+    assert summary["cost"]["usd_per_month"] == pytest.approx(2 * month, abs=0.01)
+    assert summary["cost"]["usd_per_month_at_most"] == pytest.approx(3 * month, abs=0.01)
+
+
+def test_a_model_id_with_a_colon_gives_triton_a_folder_that_kubernetes_mounts() -> None:
+    files = render("--tier", "mid-market", "--pool", "triton", "--served-name", "team/qwen:8b")
+    (container,) = of_kind(files, "Deployment")["engine-triton"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert "/repository/qwen-8b-triton/1/model.json" in paths
+    assert not any(":" in path for path in paths)

@@ -191,6 +191,14 @@ def test_without_probe_nothing_but_reads_is_sent() -> None:
     assert set(server.requests) == {"GET /metrics", "GET /version"}
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"<html>", b"\xff", b'{"version": ["0.32.0"]}'])
+def test_a_server_may_answer_anything_for_its_version(body: bytes) -> None:
+    with answering({"/metrics": (200, METRICS), "/version": (200, body)}) as server:
+        result = run(server.url, "--seconds", "2")
+    assert result.exit_code == 0, result.output
+    assert "versions: the server does not report its version" in " ".join(result.output.split())
+
+
 def test_the_key_is_sent_and_not_written(tmp_path: Path) -> None:
     file = tmp_path / "diagnosis.json"
     with answering({"/metrics": (200, METRICS)}) as server:

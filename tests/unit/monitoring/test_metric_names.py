@@ -30,6 +30,9 @@ from paceline.monitoring.queries import MetricQueries
         ("vllm:a{b=\"c\"} @ end() or -inf", ["vllm:a"]),
         ("vllm:${metric}_total + $metric + a", ["a"]),
         ("count_values(\"version\", build_info) > 0x1F", ["build_info"]),
+        ("rate(vllm:[[metric]]_total[5m]) + [[metric]] + rate(a[[[interval]]])", ["a"]),
+        ("[[prefix:raw]]_total / a{[[filters]]}", ["a"]),
+        ("{\"d.e\"=\"f\", \"a\"} + {\"__name__\"=\"b\"}", ["a", "b"]),
         ("a'", ["a"]),
         ("((", []),
     ],
@@ -52,6 +55,9 @@ def test_the_metrics_of_an_expression(expression: str, names: list[str]) -> None
         ("clamp(old or new, 0, old)", ["old"]),
         ("old and new", ["old"]),
         ("old or older", ["old", "older"]),
+        ("absent(old or new)", []),
+        ("absent(old or older)", ["old", "older"]),
+        ("absent(new) or old", ["old"]),
         ("elsewhere", []),
     ],
 )
@@ -66,6 +72,13 @@ def test_what_is_missing(expression: str, missing: list[str]) -> None:
 def test_a_metric_whose_absence_is_waited_for_is_marked(expression: str) -> None:
     assert missing_metrics(expression, {"old": False}.get) == [MissingMetric("old", True)]
     assert missing_metrics(expression, {"old": True}.get) == []
+
+
+@pytest.mark.parametrize("num", [1_000, 100_000])
+def test_an_expression_that_nests_too_deep_is_not_judged(num: int) -> None:
+    assert metric_names("(" * num + "a" + ")" * num) == []
+    assert metric_names("(" * 100 + "a" + ")" * 100) == ["a"]
+    assert metric_names("(a) + " * num + "b") == ["a", "b"]
 
 
 def test_the_own_alerts_and_panels_name_only_metrics_of_the_gateway() -> None:

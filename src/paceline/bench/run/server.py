@@ -41,7 +41,7 @@ async def fetch_version(session: aiohttp.ClientSession, server: URL) -> str | No
             server / "version", timeout=_TIMEOUT, allow_redirects=False
         ) as response:
             document = await response.json(content_type=None) if response.status == 200 else None
-    except (TimeoutError, aiohttp.ClientError, ValueError):
+    except (TimeoutError, aiohttp.ClientError, ValueError, RecursionError):
         return None
     version = document.get("version") if isinstance(document, dict) else None
     return version if isinstance(version, str) else None

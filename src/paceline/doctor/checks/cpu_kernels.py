@@ -47,7 +47,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         raise CannotJudge(
             "the server does not show its kernels: give --log, or run the doctor on its machine"
         )
-    classes = _CPUS if cpu is None else (class_of_cpu(cpu.flags),)
+    classes = _classes(cpu)
     findings = [
         finding
         for subject, kernel, version in dict.fromkeys(kernels)
@@ -59,6 +59,15 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     if cpu is not None:
         findings += [*_library(cpu), *_dtype(cpu, log)]
     return findings
+
+
+def _classes(cpu: LocalCpu | None) -> tuple[HardwareClass, ...]:
+    """The classes that the processor may have: all, unless it is known to be one with x86's flags.
+
+    Arm has other instructions for INT8 and bfloat16, which the classes do not distinguish.
+    """
+    is_x86 = cpu is not None and any(flag.startswith(("sse", "avx")) for flag in cpu.flags)
+    return (class_of_cpu(cpu.flags),) if cpu is not None and is_x86 else _CPUS
 
 
 def _of_governors(observation: Observation) -> list[tuple[str | None, str, str | None]]:

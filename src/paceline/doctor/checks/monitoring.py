@@ -16,6 +16,13 @@ _ENGINE = "paceline_engine_"
 """On the pages of engines with Paceline's plugin, and on no gateway's."""
 _SPECULATION = "vllm:spec_decode_"
 """Only a server that speculates has them."""
+_OF_FEATURES = (
+    "vllm:lora_requests_info", "vllm:kv_block_", "vllm:corrupted_requests", "vllm:estimated_",
+    "vllm:watermark_", "vllm:num_requests_kv_fetch_by_stage", "vllm:nixl_", "vllm:mooncake_",
+    "vllm:hf3fs_", "vllm:hisparse_", "vllm:simple_kv_offload_", "vllm:websocket_",
+)  # fmt: skip
+"""Only a server that uses a feature has them: LoRA, samples of the KV cache, connectors and their
+like (vLLM 0.32, v1/metrics and the connectors)."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -54,6 +61,10 @@ def _exists(observation: Observation, recorded: Collection[str]) -> Exists:
             return True
         if name.startswith(_SPECULATION) and not speculates:
             return None
+        if name.startswith(_OF_FEATURES):
+            return None
+        if name.count(":") > _PREFIXES[observation.kind].count(":"):
+            return None  # a recording rule's, by the convention of Prometheus
         if name.startswith(_ENGINE):
             return False if page.has_plugin else None
         return False if name.startswith(_PREFIXES[observation.kind]) else None

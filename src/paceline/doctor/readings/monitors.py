@@ -55,8 +55,9 @@ def monitors_of_rules(documents: Sequence[Any]) -> tuple[Monitor, ...]:
         has_groups = True
         for rule in (_mapping(rule) for group in groups for rule in _list(group, "rules")):
             kind = "alert" if "alert" in rule else "recording rule"
-            name = rule.get("alert", rule.get("record"))
-            found.append(Monitor(kind, str(name), (str(rule.get("expr", "")),)))
+            name, expression = rule.get("alert", rule.get("record")), rule.get("expr")
+            if isinstance(name, str | int | float) and isinstance(expression, str | int | float):
+                found.append(Monitor(kind, str(name), (str(expression),)))
     if not has_groups:
         raise NoMonitors("it has no groups of rules")
     return tuple(found)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from paceline.doctor.readings.histogram import Histogram, sum_histograms
@@ -107,7 +108,7 @@ def parse_page(text: str) -> MetricsPage:
     declared: set[str] = set()
     try:
         for family in text_string_to_metric_families(text):
-            declared |= {family.name + ending for ending in _ENDINGS.get(family.type, ("",))}
+            declared |= _names(family)
             for sample in family.samples:
                 if math.isfinite(sample.value):
                     samples.setdefault(sample.name, []).append(
@@ -118,6 +119,13 @@ def parse_page(text: str) -> MetricsPage:
     if not samples:
         raise PageUnreadable(f"it shows no metric (it {_looks(text)})")
     return MetricsPage(samples, frozenset(declared))
+
+
+def _names(family: Metric) -> set[str]:
+    """The names that its samples can have; of a counter with samples only those that they have."""
+    if family.type == "counter" and family.samples:
+        return {sample.name for sample in family.samples}
+    return {family.name + ending for ending in _ENDINGS.get(family.type, ("",))}
 
 
 def _looks(text: str) -> str:

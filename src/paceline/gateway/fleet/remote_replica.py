@@ -124,6 +124,9 @@ class RemoteReplica:
             if self._health.needs_warm_up:
                 await self._warm_up(prober)
                 self._set_health(self._health.warm_up_succeeded())
+                # Requests need not wait for it.
+                self._version = await prober.fetch_version(self._settings.poll_timeout_s)
+                self.replica = self._describe()
         except ReplicaProbeNotSent as failure:
             logger.warning("replica %s was not polled: %s", self.name, failure)
         except ReplicaProbeFailed as failure:
@@ -135,14 +138,10 @@ class RemoteReplica:
             self._polled_at_s = time.monotonic()
 
     async def _warm_up(self, prober: Prober) -> None:
-        """Fetch the served model and the version, then send a warm-up request.
-
-        May raise `ReplicaProbeFailed`.
-        """
+        """Fetch the served model, then send a warm-up request. May raise `ReplicaProbeFailed`."""
         models = await prober.fetch_models(self._settings.poll_timeout_s)
         chosen = choose_model(models, self.entry.model)
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
-        self._version = await prober.fetch_version(self._settings.poll_timeout_s)
         if self._settings.warm_up:
             await prober.warm_up(chosen.id, self._settings.warm_up_timeout_s)
         await self._update_load(prober)  # what the replica can do is known before it is ready

@@ -52,6 +52,16 @@ def test_int8_without_vnni_is_slow_and_with_it_is_not(line: str) -> None:
     assert not cpu_kernels.CHECK.judge(observation)
 
 
+@pytest.mark.parametrize("flags", [(), ("fp", "asimd", "asimddp", "i8mm", "bf16")])
+def test_a_processor_without_the_flags_of_x86_is_not_taken_for_an_old_one(
+    flags: tuple[str, ...],
+) -> None:
+    """Arm has other instructions for INT8; /proc/cpuinfo may be unreadable."""
+    here = cpu(frozenset(flags), "_C")
+    observation = observe_vllm(version=VERSION, log_lines=[config(), INT8], local_cpu=here)
+    assert not cpu_kernels.CHECK.judge(observation)
+
+
 def test_a_kernel_that_is_slow_on_every_cpu_needs_no_look_at_the_processor() -> None:
     observation = observe_vllm(version=VERSION, log_lines=[config(), FP8, FP8])
     (finding,) = cpu_kernels.CHECK.judge(observation)

@@ -79,6 +79,8 @@ def test_each_file_has_a_finding_of_its_own() -> None:
         "vllm:running:mean > vllm:num_requests_running",  # of a recording rule in the other file
         "vllm:num_requests_running and node_load1 > 4",  # of another exporter
         "vllm:lora_requests_info > vllm:num_requests_running",  # declared, without a sample
+        "vllm:ttft:p99_5m > vllm:num_requests_running",  # of a recording rule in no given file
+        "vllm:kv_block_lifetime_seconds_bucket + vllm:num_requests_running",  # a feature
         "paceline_engine_revision_info * vllm:num_requests_running",  # without the plugin
     ],
 )
@@ -86,6 +88,13 @@ def test_metrics_that_exist_or_need_not_are_no_finding(expression: str) -> None:
     engine = SimulatedEngine(extra="# TYPE vllm:lora_requests_info gauge\n")
     files = [rules(expression), rules(recorded="vllm:running:mean")]
     assert not monitoring.CHECK.judge(observe_vllm(engine, monitors=files))
+
+
+def test_a_counter_without_its_ending_is_missed() -> None:
+    engine = SimulatedEngine(extra="# TYPE vllm:x_total counter\nvllm:x_total 1\n")
+    assert not monitoring.CHECK.judge(observe_vllm(engine, monitors=[rules("vllm:x_total")]))
+    (finding,) = monitoring.CHECK.judge(observe_vllm(engine, monitors=[rules("rate(vllm:x[5m])")]))
+    assert finding.evidence[0].value == "vllm:x"
 
 
 def test_metrics_of_speculation_need_a_server_that_speculates() -> None:

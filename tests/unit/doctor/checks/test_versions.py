@@ -88,7 +88,8 @@ def test_stock_vllm_that_speculates_on_a_cpu_is_critical() -> None:
     assert (finding.id, finding.severity) == ("vllm-known-defects", Severity.CRITICAL)
     assert finding.evidence[0].name.endswith("/issues/55005")
     assert len(finding.evidence) == 4
-    assert defects.CHECK.judge(observe_vllm(version="0.32.0+cpu"))
+    for version in ("0.32.0+cpu", "0.32.1.dev7+g0a1b2c3.cpu"):
+        assert defects.CHECK.judge(observe_vllm(version=version))
     here = LocalCpu(frozenset({"avx2"}), frozenset({"_C_AVX2"}))
     assert defects.CHECK.judge(observe_vllm(version="0.32.0", local_cpu=here))
 
@@ -113,7 +114,7 @@ def test_a_server_on_a_gpu_has_none_of_them() -> None:
     assert not defects.CHECK.judge(observe_vllm(engine, version="0.32.0"))
 
 
-@pytest.mark.parametrize("page", ["", blocks(128), blocks(16, is_chosen=True)])
+@pytest.mark.parametrize("page", ["", blocks(128), blocks(544), blocks(16, is_chosen=True)])
 def test_a_server_that_may_be_on_a_cpu_is_not_judged(page: str) -> None:
     with pytest.raises(CannotJudge, match="4 known defects on CPUs"):
         defects.CHECK.judge(observe_vllm(SimulatedEngine(extra=page), version="0.32.0"))

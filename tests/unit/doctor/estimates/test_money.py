@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from yarl import URL
 
 from paceline.doctor.checks.fleet import unavailable
 from paceline.doctor.checks.speculation import loss
+from paceline.doctor.diagnosing import DoctorConfig, Visit, money_of
 from paceline.doctor.estimates.money import Amount, MachinePrice, MoneyLost, money_lost
+from paceline.doctor.observing.watching import Watch
+from paceline.doctor.readings.probe_result import MeasuredGain
 from paceline.doctor.values import Basis, Cost, CostUnit, unknown_cost
-from unit.doctor.gateways import CHANGES, observe_gateway
+from unit.doctor.gateways import CHANGES, observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 PRICE = MachinePrice(3.6)
@@ -91,6 +95,26 @@ def test_a_lost_replica_costs_its_part_of_all_machines(figures: dict[str, float]
     (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": figures, "r1": {}}))
     assert finding.cost.share == pytest.approx(0.5)
     assert money_lost(finding.cost, MachinePrice(2.0, 2), 1, 2) == MoneyLost(Amount(2.0), None)
+
+
+def test_a_measured_loss_is_of_the_replicas_that_serve_the_model() -> None:
+    """Of 4 machines one has another model, and one is down. At 0.5 times the tokens/s, half of what
+    the other two cost is lost.
+    """
+    gain = MeasuredGain(0.5, 0.4, 0.6, num_pairs=4, concurrency=8, tokens_per_s=100.0)
+    states = {"r0": "ready", "r1": "down", "r2": "draining", "r3": "ready"}
+    entries = [
+        {"name": name, "model": "other" if name == "r3" else "m", "state": state}
+        for name, state in states.items()
+    ]
+    replicas = {name: {"paceline_replica_state": 0 if name == "r1" else 2} for name in states}
+    observed = observe_gateway(replicas, entries=entries, probe=probed(gain=gain))
+    (finding,) = loss.CHECK.judge(observed)
+    config = DoctorConfig(URL("http://a"), 15.0, price=MachinePrice(3.0, 4))
+    visit = Visit(config, probe=observed.probe, watch=Watch(list(observed.readings)))
+    money = money_of(visit, finding)
+    assert money is not None
+    assert money.usd_per_hour.amount == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(("usd", "machines"), [(0.0, 1), (float("inf"), 1), (1.0, 0)])

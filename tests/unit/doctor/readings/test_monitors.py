@@ -40,6 +40,13 @@ def test_other_documents_are_no_rules(documents: list[Any]) -> None:
         monitors_of_rules(documents)
 
 
+def test_rules_without_a_name_or_an_expression_are_left_out() -> None:
+    """Nested lists, as of YAML aliases, would be a text of any length."""
+    rules = [{}, None, {"alert": "A"}, {"alert": "A", "expr": [["a"]]}, {"record": [], "expr": "a"}]
+    document = {"groups": [{"rules": [*rules, {"alert": 500, "expr": "a"}]}]}
+    assert monitors_of_rules([document]) == (Monitor("alert", "500", ("a",)),)
+
+
 def test_panels_in_rows_variables_and_annotations_are_read() -> None:
     board = {
         "panels": [

@@ -29,6 +29,7 @@ class FakeRemote(FakeEngine):
         """The text of /metrics; empty: /metrics does not exist."""
         self.version: str | None = None
         """None: /version does not exist."""
+        self.hangs_at_version = False
         self.key: str | None = None
         """Required under /v1 only, as in vLLM."""
         self.has_completions = True
@@ -80,6 +81,8 @@ class FakeRemote(FakeEngine):
         return web.json_response({"object": "list", "data": self.models})
 
     async def _version(self, request: web.Request) -> web.Response:
+        if self.hangs_at_version:
+            await asyncio.Event().wait()
         if self.version is None:
             raise web.HTTPNotFound
         return web.json_response({"version": self.version})

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed, read_revision
 from paceline.gateway.fleet.remote_replica import RemoteReplica, choose_model
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
@@ -115,7 +116,7 @@ async def test_a_configured_revision_counts() -> None:
     ("dialect", "version", "expected"),
     [("vllm", "0.32.0", "0.32.0"), ("vllm", None, None), ("openai", "7", None)],
 )
-async def test_the_version_of_vllm_is_read_before_it_serves(
+async def test_the_version_of_vllm_is_read(
     dialect: str, version: str | None, expected: str | None
 ) -> None:
     async with FakeRemote() as remote:
@@ -123,7 +124,17 @@ async def test_the_version_of_vllm_is_read_before_it_serves(
         entry = ReplicaEntry(url=remote.url, name="r0", dialect=dialect, model=MODEL)
         async with running(entry) as it:
             await it.until_state("r0", "ready")
+            path = DIALECTS[dialect].health_path
+            num_polls = remote.num_requests[path]
+            await until(lambda: remote.num_requests[path] > num_polls + 1)
             assert it.gateway.fleet.replicas()[0].version == expected
+
+
+async def test_a_replica_takes_requests_while_its_version_hangs() -> None:
+    async with FakeRemote() as remote:
+        remote.hangs_at_version = True
+        async with running(ReplicaEntry(url=remote.url, name="r0"), poll_timeout_s=300.0) as it:
+            await it.until_state("r0", "ready")
 
 
 async def test_a_server_that_returns_with_another_version_shows_that() -> None:
@@ -134,5 +145,4 @@ async def test_a_server_that_returns_with_another_version_shows_that() -> None:
             remote.health = 503
             await it.until_state("r0", "down")
             remote.version, remote.health = "0.33.0", 200
-            await it.until_state("r0", "ready")
-            assert it.gateway.fleet.replicas()[0].version == "0.33.0"
+            await until(lambda: it.gateway.fleet.replicas()[0].version == "0.33.0")

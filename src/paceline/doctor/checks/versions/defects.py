@@ -16,9 +16,12 @@ from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unk
 
 _DEVICE = re.compile(r"\bdevice_config=(\w+)")
 """As vLLM logs its configuration at the start (config/vllm.py)."""
-_CPU_BLOCK = "128"
-"""Tokens in a block of the KV cache that vLLM chooses on CPUs, except for models with MLA
-(platforms/cpu.py)."""
+_CPU_BUILD = re.compile(r"[+.]cpu$")
+"""End of the version: 0.32.0+cpu, or 0.32.1.dev7+g0a1b2c3.cpu for a build from source (setup.py).
+"""
+_CPU_BLOCK = 128
+"""Fewest tokens in a block of the KV cache that vLLM chooses on CPUs, except for models with MLA.
+Models with Mamba layers have larger blocks (platforms/cpu.py)."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -57,7 +60,7 @@ def _is_corrected(replica: Mapping[str, Any]) -> bool:
 
 def _is_cpu(observation: Observation, version: str) -> bool | None:
     """Whether the server computes on a CPU; None if that is not shown."""
-    if version.endswith("+cpu") or observation.local_cpu is not None:
+    if _CPU_BUILD.search(version) or observation.local_cpu is not None:
         return True
     found = [device for line in observation.log_lines or () for device in _DEVICE.findall(line)]
     if found:
@@ -65,7 +68,8 @@ def _is_cpu(observation: Observation, version: str) -> bool | None:
     samples = observation.last.page.select("vllm:cache_config_info")
     labels = samples[0].labels if samples else {}
     is_default = labels.get("user_specified_block_size") == "False"
-    return False if is_default and labels.get("block_size") != _CPU_BLOCK else None
+    size = labels.get("block_size", "")
+    return False if is_default and size.isdecimal() and int(size) < _CPU_BLOCK else None
 
 
 def _finding(version: str, defects: Sequence[CpuDefect]) -> Finding:
