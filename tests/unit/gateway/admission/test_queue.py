@@ -89,7 +89,8 @@ async def test_waiting_requests_get_the_reason_when_the_last_replica_leaves() ->
     observed = ObservedQueue(AdmissionSettings(max_queue_wait_s=0.05))
     async with observed.full():
         task = asyncio.ensure_future(observed.slot(60.0).__aenter__())
-        while not observed.length:  # without a timer, which a busy machine may let the wait outrun
+        # Without a timer: on a busy machine the wait would end before it.
+        while not observed.length:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
         observed.num_slots = 0
         with pytest.raises(Overloaded) as refused:
