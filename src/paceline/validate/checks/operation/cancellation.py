@@ -133,7 +133,7 @@ async def _seconds_per_token(target: Target) -> float:
 
 
 async def _seconds_of(target: Target, num_tokens: int) -> float:
-    """From the request to the end of an answer of so many tokens."""
+    """From the request to the end of an answer with that many tokens."""
     start_s = time.monotonic()
     fields = {"max_tokens": num_tokens, "min_tokens": num_tokens, "temperature": 0}
     (await target.complete(prompt=PROMPTS[0], **fields)).expect_ok()
