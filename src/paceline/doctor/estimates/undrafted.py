@@ -8,11 +8,11 @@ two sources.
   context is enough. Each such request makes the step longer by the same time, so the steps with one
   and with n of them give the step with none. Their first steps are longer than later ones; only
   what later steps add is used.
-- `bounds_from_last_step`, where vLLM then verifies zeros, which it cannot at the last token of the
-  context. All n requests are there. Their step u' after c' tokens of context bounds the one after
-  c tokens, because a step is at least as long as nothing plus a time for each token of context:
-  u' c / c' <= u <= u'. The first step after a prompt is longer than later ones, by what is seen in
-  steps with drafts; this is subtracted.
+- `bounds_from_end`, where vLLM then verifies zeros, which it cannot at the last token of the
+  context, or where n is 1. All n requests are at the end. Their step u' after c' tokens of context
+  bounds the one after c tokens, because a step takes a time for each token of context and a fixed
+  one that may be anything: u' c / c' <= u <= u'. The first step after a prompt is longer than later
+  ones, by what is seen in steps with drafts; this is subtracted.
 
 A closed loop of n requests at R tokens/s spends n / R seconds of a request per token: prompts,
 waiting and steps. With t tokens per step, drafts change the part of the steps from u to steady / t:
@@ -39,9 +39,14 @@ _PERCENTILES = (2.5, 97.5)
 _LEAST_GAIN = 0.01
 _LEAST_FRACTION = 0.1
 """Of a step: noise can make the differences negative."""
-HOW = (
+HOW_FROM_MIXED_BATCHES = (
     "the tokens of a step are counted; steps with drafts, and steps without them beside a request "
     "at the end of its context, were timed"
+)
+HOW_FROM_END = (
+    "the tokens of a step are counted; steps with drafts, and steps without them at the end of the "
+    "context, were timed; at the workload's context they take between a part in proportion to the "
+    "context and all of that"
 )
 
 Floats = NDArray[np.float64]
@@ -80,23 +85,22 @@ def bounds_from_mixed_batches(
 ) -> tuple[float, float]:
     """The step with no request of `num_requests` at the end of its context; both bounds are equal.
 
-    Negative context costs, which only noise shows, count as none.
+    `num_requests` is 2 or more: one request alone is always the one at its end. Negative context
+    costs, which only noise shows, count as none.
     """
     mean_s = one_at_end.many_s / one_at_end.num_many
     one_s = max(one_at_end.later_s, _LEAST_FRACTION * mean_s)
-    each_s = max(0.0, all_at_end.later_s - one_s) / max(1, num_requests - 1)
+    each_s = max(0.0, all_at_end.later_s - one_s) / (num_requests - 1)
     none_s = max(one_s - each_s, _LEAST_FRACTION * one_s)
     return none_s, none_s
 
 
-def bounds_from_last_step(
-    end_s: float, extra_s: float, context_fraction: float
-) -> tuple[float, float]:
+def bounds_from_end(end_s: float, extra_s: float, context_fraction: float) -> tuple[float, float]:
     """From the step at the end of the context, with `extra_s` of a first step.
 
     `context_fraction`: the load's context over the longest one.
 
-    >>> bounds_from_last_step(8.0, 2.0, 0.25)
+    >>> bounds_from_end(8.0, 2.0, 0.25)
     (1.5, 6.0)
     """
     highest_s = max(end_s - max(0.0, extra_s), _LEAST_FRACTION * end_s)
@@ -104,13 +108,17 @@ def bounds_from_last_step(
 
 
 def infer_gain(
-    rounds: Sequence[StepRound], tokens_per_step: Interval, num_requests: int, tokens_per_s: float
+    rounds: Sequence[StepRound],
+    tokens_per_step: Interval,
+    num_requests: int,
+    tokens_per_s: float,
+    how: str,
 ) -> MeasuredGain:
     """The gain at this load, from the medians of at least `MIN_ROUNDS`.
 
     The interval has both bounds of the step without drafts, the error of the tokens per step, and
     the percentiles of a bootstrap over the rounds (95 %). `tokens_per_s` is that of the load with
-    `num_requests` in flight.
+    `num_requests` in flight; `how` says which steps were timed.
     """
     times = np.array([astuple(one) for one in rounds])
     per_token_s = num_requests / tokens_per_s
@@ -127,7 +135,7 @@ def infer_gain(
         num_pairs=len(rounds),
         concurrency=num_requests,
         tokens_per_s=tokens_per_s,
-        how=HOW,
+        how=how,
         is_estimated=True,
     )
 

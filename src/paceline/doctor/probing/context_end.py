@@ -8,7 +8,7 @@ keeps the whole batch without draft passes. What the next step then verifies is 
   at the end of its context make steps without drafts (`_MixedBatches`).
 - zeros instead of drafts, which the target does not accept. But the scheduler never fills a context
   beyond the last token: n requests with room for two tokens each get the second one in a step
-  without draft tokens (`_LastSteps`).
+  without draft tokens (`_LastSteps`). So it is with one request alone, whatever is verified.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ import aiohttp
 from paceline.doctor.estimates.drafting import Drafting, drafting_of
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.estimates.undrafted import (
+    HOW_FROM_END,
+    HOW_FROM_MIXED_BATCHES,
     MIN_ROUNDS,
     StepRound,
     StepTotals,
-    bounds_from_last_step,
+    bounds_from_end,
     bounds_from_mixed_batches,
     infer_gain,
 )
@@ -79,13 +81,17 @@ async def infer_gain_of_drafts(
     rounds = SharedSteps(requests, server, name, settings.concurrency)
     prompts = _Prompts.of(context, length, requests.mean_prompt_tokens, max_tokens)
     verifies_zeros = await rounds.verifies_zeros(prompts.end, length - 1, drafting.reached[0])
-    source = (_LastSteps if verifies_zeros else _MixedBatches)(rounds, prompts, length)
+    source: _Source
+    if verifies_zeros or settings.concurrency == 1:
+        source = _LastSteps(rounds, prompts)
+    else:
+        source = _MixedBatches(rounds, prompts, length)
     measured = await _measure(source, time.monotonic() + settings.seconds)
     margin = drafting.accepted_error
     tokens_per_step = Interval(
         1 + max(0.0, drafting.accepted_per_draft - margin), 1 + drafting.accepted_per_draft + margin
     )
-    return infer_gain(measured, tokens_per_step, settings.concurrency, rate)
+    return infer_gain(measured, tokens_per_step, settings.concurrency, rate, source.how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,9 @@ class _Prompts:
 class _Source(Protocol):
     """Where steps without drafts come from."""
 
+    how: str
+    """For the diagnosis: which steps were timed."""
+
     async def warm_up(self) -> None:
         """Let the prefix cache hold the prompts."""
         ...
@@ -126,6 +135,8 @@ class _Source(Protocol):
 
 class _MixedBatches:
     """Requests with contexts like those of the load, beside some at the end of theirs."""
+
+    how = HOW_FROM_MIXED_BATCHES
 
     def __init__(self, rounds: SharedSteps, prompts: _Prompts, draft_length: int) -> None:
         self._rounds, self._prompts = rounds, prompts
@@ -161,7 +172,9 @@ class _MixedBatches:
 class _LastSteps:
     """Requests that all have room for two tokens."""
 
-    def __init__(self, rounds: SharedSteps, prompts: _Prompts, draft_length: int) -> None:
+    how = HOW_FROM_END
+
+    def __init__(self, rounds: SharedSteps, prompts: _Prompts) -> None:
         self._rounds, self._prompts = rounds, prompts
 
     async def warm_up(self) -> None:
@@ -178,7 +191,7 @@ class _LastSteps:
         if steady_s is None or short_s is None or last_s is None:
             return None
         fraction = prompts.short / prompts.last
-        return StepRound(steady_s, *bounds_from_last_step(last_s, short_s - steady_s, fraction))
+        return StepRound(steady_s, *bounds_from_end(last_s, short_s - steady_s, fraction))
 
 
 async def _measure(source: _Source, until_s: float) -> list[StepRound]:

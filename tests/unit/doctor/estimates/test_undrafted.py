@@ -8,9 +8,10 @@ import pytest
 
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.estimates.undrafted import (
+    HOW_FROM_MIXED_BATCHES,
     StepRound,
     StepTotals,
-    bounds_from_last_step,
+    bounds_from_end,
     bounds_from_mixed_batches,
     infer_gain,
 )
@@ -51,7 +52,7 @@ def _truth(tokens_per_step: float) -> tuple[float, float]:
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_the_loss_is_within_a_fifth_of_the_truth(extra: float, noise: float) -> None:
     rate, truth = _truth(TOKENS_PER_STEP)
-    gain = infer_gain(_rounds(extra, noise), Interval(2.4, 2.6), 4, rate)
+    gain = infer_gain(_rounds(extra, noise), Interval(2.4, 2.6), 4, rate, HOW_FROM_MIXED_BATCHES)
     assert gain.low < truth < gain.high < 1
     assert 1 - gain.value == pytest.approx(1 - truth, rel=0.2)
     assert (gain.num_pairs, gain.concurrency, gain.is_estimated) == (40, 4, True)
@@ -60,7 +61,7 @@ def test_the_loss_is_within_a_fifth_of_the_truth(extra: float, noise: float) -> 
 def test_drafts_that_pay_have_a_gain_above_1() -> None:
     """Seven tokens a step: 5.6 ms a token instead of 6.2."""
     rate, truth = _truth(7.0)
-    gain = infer_gain(_rounds(3.0), Interval(6.9, 7.1), 4, rate)
+    gain = infer_gain(_rounds(3.0), Interval(6.9, 7.1), 4, rate, HOW_FROM_MIXED_BATCHES)
     assert truth > 1
     assert gain.low < truth < gain.high
 
@@ -68,7 +69,8 @@ def test_drafts_that_pay_have_a_gain_above_1() -> None:
 def test_noisy_rounds_widen_the_interval() -> None:
     rate, _ = _truth(TOKENS_PER_STEP)
     quiet, noisy = (
-        infer_gain(_rounds(3.0, noise), Interval(2.4, 2.6), 4, rate) for noise in (0.0, 0.3)
+        infer_gain(_rounds(3.0, noise), Interval(2.4, 2.6), 4, rate, HOW_FROM_MIXED_BATCHES)
+        for noise in (0.0, 0.3)
     )
     assert noisy.low < quiet.low
     assert noisy.high > quiet.high
@@ -79,17 +81,12 @@ def test_noise_never_makes_a_gain_negative() -> None:
     longer = StepTotals(few_s=0.1, num_few=3, many_s=0.9, num_many=6)
     for one, all_of_them in ((shorter, longer), (longer, shorter), (shorter, shorter)):
         rounds = [StepRound(0.5, *bounds_from_mixed_batches(one, all_of_them, 4))] * 6
-        gain = infer_gain(rounds, Interval(1.0, 1.1), 4, 8.0)
+        gain = infer_gain(rounds, Interval(1.0, 1.1), 4, 8.0, HOW_FROM_MIXED_BATCHES)
         assert 0 < gain.low <= gain.value <= gain.high
-
-
-def test_one_request_alone_is_at_its_end() -> None:
-    one = StepTotals(few_s=0.3, num_few=3, many_s=0.6, num_many=6)
-    assert bounds_from_mixed_batches(one, one, 1) == pytest.approx((0.1, 0.1))
 
 
 def test_a_step_at_the_end_of_the_context_bounds_shorter_ones() -> None:
     """5 ms and 1 ms per 100 tokens: 15 ms after 1,000 tokens, 7 ms after 200."""
-    lowest, highest = bounds_from_last_step(0.015 + 0.002, 0.002, 0.2)
+    lowest, highest = bounds_from_end(0.015 + 0.002, 0.002, 0.2)
     assert (lowest, highest) == pytest.approx((0.003, 0.015))
     assert lowest < 0.007 < highest

@@ -132,7 +132,10 @@ async def _running(server: DraftingServer) -> AsyncIterator[URL]:
 
 
 async def _gain(
-    server: DraftingServer, engine: SimulatedEngine = ENGINE, seconds: float = 0.5
+    server: DraftingServer,
+    engine: SimulatedEngine = ENGINE,
+    seconds: float = 0.5,
+    concurrency: int = 4,
 ) -> MeasuredGain:
     readings = observe_vllm(engine).readings
     load = ProbeLoad(
@@ -147,7 +150,7 @@ async def _gain(
     async with _running(server) as url, aiohttp.ClientSession() as session:
         observed = ObservedServer(session, url, None)
         await observed.identify()
-        settings = ProbeSettings(url, None, seconds, 4)
+        settings = ProbeSettings(url, None, seconds, concurrency)
         return await infer_gain_of_drafts(session, observed, load, settings, readings)
 
 
@@ -169,6 +172,16 @@ async def test_steps_beside_one_at_its_end_give_the_gain(
 async def test_the_last_step_of_a_context_bounds_the_gain() -> None:
     gain = await _gain(DraftingServer(verifies_zeros=True), seconds=2.0)
     assert gain.low < ENGINE.gain(4) < gain.high < 1
+    assert "in proportion to the context" in gain.how
+
+
+async def test_one_request_alone_is_at_its_end_and_gives_bounds() -> None:
+    """Its context makes the step without drafts four times as long: no estimate for the load."""
+    engine = dataclasses.replace(ENGINE, loads=(1,) * 16)
+    server = DraftingServer(verifies_zeros=False, long_s=4.0)
+    gain = await _gain(server, engine, seconds=2.0, concurrency=1)
+    assert gain.low < ENGINE.gain(1) < gain.high
+    assert gain.high - gain.low > 0.5
 
 
 def _changed(**changes: Any) -> DraftingServer:
