@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 _LARGE_BYTES = 64 * 1024
@@ -19,7 +19,9 @@ _LEAST_PAUSE_S = 0.002
 class DecodingTurns:
     """First come, first served."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is in seconds."""
+        self._clock = clock
         self._lock = asyncio.Lock()
         self._free_at_s = 0.0
         """When the pause after the last large body ends."""
@@ -38,12 +40,12 @@ class DecodingTurns:
             yield
             return
         async with self._lock:
-            pause_s = self._free_at_s - time.monotonic()
+            pause_s = self._free_at_s - self._clock()
             if pause_s >= _LEAST_PAUSE_S:
                 await asyncio.sleep(pause_s)
-            began_s = time.monotonic()
+            began_s = self._clock()
             try:
                 yield
             finally:
-                now_s = time.monotonic()
+                now_s = self._clock()
                 self._free_at_s = max(self._free_at_s, now_s) + (now_s - began_s)

@@ -4,50 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
 from paceline.gateway.http.decoding_turns import DecodingTurns
+from unit.bench.trace.virtual_time import VirtualLoop, now_s, run_virtually
 
 MIB = 1024 * 1024
+NUM_BODIES = 5
 
 
-async def test_other_work_runs_between_two_large_bodies() -> None:
-    """A stream gets its chunk after each body."""
-    turns = DecodingTurns()
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_other_work_runs_between_two_large_bodies(is_refused: bool) -> None:
+    """In virtual time: a stream with a chunk every millisecond, and bodies of 5 ms each."""
     order: list[str] = []
 
-    async def decode() -> None:
-        async with turns.turn(MIB):
-            time.sleep(0.005)  # noqa: ASYNC251 - decoding blocks the event loop
-            order.append("body")
-
-    await asyncio.gather(*(decode() for _ in range(5)), chunks_between(order))
-    assert "body body" not in " ".join(order)
-
-
-async def test_other_work_runs_between_two_large_bodies_that_are_refused() -> None:
-    turns = DecodingTurns()
-    order: list[str] = []
-
-    async def decode() -> None:
+    async def decode(turns: DecodingTurns) -> None:
         with contextlib.suppress(ValueError):
             async with turns.turn(MIB):
-                time.sleep(0.005)  # noqa: ASYNC251 - decoding blocks the event loop
+                spend(0.005)
                 order.append("body")
-                raise ValueError("refused")
+                if is_refused:
+                    raise ValueError("refused")
 
-    await asyncio.gather(*(decode() for _ in range(5)), chunks_between(order))
-    assert "body body" not in " ".join(order)
+    async def stream() -> None:
+        while order.count("body") < NUM_BODIES:
+            await asyncio.sleep(0.001)
+            order.append("chunk")
+
+    async def scenario() -> None:
+        turns = DecodingTurns(now_s)
+        await asyncio.gather(*(decode(turns) for _ in range(NUM_BODIES)), stream())
+
+    run_virtually(scenario())
+    pauses = " ".join(order).split("body")[1:-1]
+    assert len(pauses) == NUM_BODIES - 1
+    assert min(pause.count("chunk") for pause in pauses) >= 4
 
 
-async def chunks_between(order: list[str]) -> None:
-    """A stream that needs three turns of the event loop per chunk."""
-    while order.count("body") < 5:
-        for _ in range(3):
-            await asyncio.sleep(0)
-        order.append("chunk")
+def spend(seconds: float) -> None:
+    """Block the event loop for this long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.now_s += seconds
 
 
 async def test_the_pauses_after_short_blocks_are_added_up() -> None:
