@@ -15,9 +15,9 @@ NOT_MEASURED = {
         "with 96 sampled answers",
     )
 }
-STOCK = "audit-engine-stock-2026-11-23-2.json"
+STOCK = "audit-engine-stock-2026-11-28.json"
 STOCK_ENDED = "audit-engine-stock-2026-11-23.json"
-PACELINE = "audit-engine-paceline-2026-11-24.json.gz"
+PACELINE = "audit-engine-paceline-2026-11-28.json.gz"
 BUSY = "audit-engine-paceline-2026-11-23.json.gz"
 
 _VERDICTS = "{lossy} were `lossy`, {lossless} `lossless`, and {undecided} `undecided`"
