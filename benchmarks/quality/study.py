@@ -7,7 +7,8 @@ Every seed has its own prompts and another place for each fault. All folders pas
 tiers. The result is written after each seed. The exit code is 1 if a sound model is rejected, or if
 the largest size of a fault is rejected in less than 95 % of the seeds, and 130 after Ctrl-C, which
 loses the seed in hand. `--first-seed 0 --num-seeds 1` is a trial, with which sizes may be chosen;
-the seeds from 100 are for the study alone.
+the seeds from 100 are for the study alone. `--only FAULT` leaves out the rest, and
+`--num-conversations` shows what more evidence decides: the faults of a seed are at the same places.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.interruption import end_incomplete
-from benchmarks.quality.defects import DEFECTS, write_faulty
+from benchmarks.quality.defects import DEFECTS, Defect, write_faulty
 from benchmarks.quality.detection import DETECTED, detection_curve, summarize
 from benchmarks.quality.prompts import names_of, score_lines, signature_tasks, write_prompts
 from benchmarks.quality.sound import (
@@ -56,7 +57,6 @@ from paceline.quality.stored_scores import WorkFolder
 LIMITS = Limits(perplexity_increase=0.05, score_loss=0.05)
 """Chosen: an approval takes some 100 conversations, and 250 at the default limits."""
 SETTINGS = {
-    "num_conversations": 120,
     "num_calibration_prompts": 64,
     "num_calibrations": NUM_CALIBRATIONS,
     "max_tokens": 96,
@@ -74,20 +74,24 @@ def main() -> int:
     add_resume(parser)
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--num-seeds", type=int, default=20)
+    parser.add_argument("--num-conversations", type=int, default=120)
+    parser.add_argument("--only", choices=[one.name for one in DEFECTS], metavar="FAULT")
     add_allow_dirty(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     environment = asdict(describe_environment(sys.argv))
+    defects = [one for one in DEFECTS if arguments.only in (None, one.name)]
     begun = {
         "environment": environment,
-        "settings": SETTINGS
+        "settings": {"num_conversations": arguments.num_conversations}
+        | SETTINGS
         | {
             "limits": asdict(LIMITS),
             "first_seed": arguments.first_seed,
             "num_seeds": arguments.num_seeds,
             "defects": [
                 {"name": one.name, "base": one.base, "sizes": one.sizes, "what": one.what}
-                for one in DEFECTS
+                for one in defects
             ],
         },
         "runs": [],
@@ -101,24 +105,25 @@ def main() -> int:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.num_seeds)
     try:
         with stop_on_signals() as stop, draft_progress() as progress:
-            study = Study(arguments.work, progress, stop)
+            study = Study(arguments.work, arguments.num_conversations, progress, stop)
             for seed in seeds:
                 if all(one["seed"] != seed for one in document["runs"]):
-                    document["runs"] += study.run(seed)
+                    document["runs"] += study.run(seed, defects, is_whole=arguments.only is None)
                     file.write(document)
                     print(f"seed {seed}: {summarize(document['runs'])}", flush=True)
     except (Interrupted, KeyboardInterrupt):
         return end_incomplete(file.path)
     print(file.path)
-    wrong = _wrong(document["runs"])
+    names = [one.name for one in defects]
+    wrong = _wrong(document["runs"], names if arguments.only else [*names, TEMPLATE])
     print(wrong, file=sys.stderr)
     return int(bool(wrong))
 
 
-def _wrong(runs: Sequence[Mapping[str, Any]]) -> str:
+def _wrong(runs: Sequence[Mapping[str, Any]], defects: Sequence[str]) -> str:
     """What the gate got wrong; "" if nothing."""
     found = {one["name"] for one in runs if one["is_sound"] and one["verdict"] == "rejected"}
-    for defect in [*(one.name for one in DEFECTS), TEMPLATE]:
+    for defect in defects:
         curve = detection_curve(runs, defect)
         if not curve or curve[-1].num_rejected < DETECTED * curve[-1].num_seeds:
             found.add(defect)
@@ -128,26 +133,34 @@ def _wrong(runs: Sequence[Mapping[str, Any]]) -> str:
 class Study:
     """The folders and what is compared with them."""
 
-    def __init__(self, work: Path, progress: DraftProgress, stop: StopRequest) -> None:
+    def __init__(
+        self, work: Path, num_conversations: int, progress: DraftProgress, stop: StopRequest
+    ) -> None:
         self._work, self._progress, self._stop = work, progress, stop
+        self._num_conversations = num_conversations
         num = SETTINGS["num_calibration_prompts"]
         self._calibrations = [
             signature_tasks(num, f"calibration {number}") for number in range(NUM_CALIBRATIONS)
         ]
         self._calibrated = names_of(one for some in self._calibrations for one in some)
 
-    def run(self, seed: int) -> list[dict[str, Any]]:
-        """All faults at all sizes, and some sound models, on the prompts of one seed."""
+    def run(self, seed: int, defects: Sequence[Defect], *, is_whole: bool) -> list[dict[str, Any]]:
+        """These faults at all sizes, on the prompts of one seed.
+
+        If `is_whole`, the fault of the chat template and some sound models, too.
+        """
         with tempfile.TemporaryDirectory(dir=self._work, prefix=f"seed-{seed}-") as scratch:
             folder = Path(scratch)
             baseline = self._baseline(seed, folder)
             bases = {"w8a8": self._sound(W8A8), "w4a16": self._sound(W4A16)}
             rows = []
-            for defect in DEFECTS:
+            for defect in defects:
                 for size in defect.sizes:
                     faulty = write_faulty(defect, bases[defect.base], folder / "faulty", seed, size)
                     report = check_candidate(baseline, faulty)
                     rows.append(_row(defect.name, seed, report, is_sound=False, size=size))
+            if not is_whole:
+                return rows
             report = check_candidate(baseline, _lost_character(folder / "template", seed))
             rows.append(_row(TEMPLATE, seed, report, is_sound=False, size=1))
             for model in models_of(seed):
@@ -160,7 +173,7 @@ class Study:
 
     def _baseline(self, seed: int, folder: Path) -> Baseline:
         prompts = signature_tasks(
-            SETTINGS["num_conversations"], f"evaluation {seed}", without=self._calibrated
+            self._num_conversations, f"evaluation {seed}", without=self._calibrated
         )
         hardware = read_hardware()
         options = CompareOptions(
