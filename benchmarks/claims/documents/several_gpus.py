@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 
@@ -19,9 +20,18 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "one process without drafts, with {num_near_ties} near-ties",
         **result["total"],
     )
-    (drafted,) = [run for run in result["runs"] if run["arm"] == _TENSOR_WITH_DRAFTS]
     yield claim(
-        "under the governor made {num_steps} steps for {num_tokens:,} tokens",
-        num_steps=drafted["governor"]["steps_total"],
-        num_tokens=drafted["num_tokens"],
+        "under the governor made {num_steps} steps for {num_tokens:,} tokens", **_drafted(result)
     )
+    twin = read("distributed-twin-2026-11-28.json.gz")
+    yield claim(
+        "{num_equal_answers} of {num_answers} answers, {num_equal_tokens:,} tokens and "
+        "{num_near_ties} near-ties again, and {num_steps} steps",
+        **twin["total"],
+        num_steps=_drafted(twin)["num_steps"],
+    )
+
+
+def _drafted(result: Mapping[str, Any]) -> dict[str, int]:
+    (run,) = [run for run in result["runs"] if run["arm"] == _TENSOR_WITH_DRAFTS]
+    return {"num_steps": run["governor"]["steps_total"], "num_tokens": run["num_tokens"]}
