@@ -40,3 +40,21 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     yield claim("is stated at {stated:.2f} of the truth", stated=probe["stated_over_true"])
     yield claim("wins back {share:.0f} % of the loss", share=100 * summary["won_back_share"])
+    silence = read("doctor-silence-2026-11-28.json")
+    above = [one for one in silence["diagnoses"] if one["above_info"]]
+    assert {name for one in above for name in one["above_info"]} == {"draft-drift"}
+    assert {one["target"] for one in above} == {"admin port"}
+    yield claim(
+        "{num_diagnoses} diagnoses in {observed_minutes:.0f} minutes, {num_engine} of them on the "
+        "engine's own port, {num_above} had a warning",
+        num_engine=sum(one["target"] == "engine" for one in silence["diagnoses"]),
+        num_above=len(above),
+        **silence["summary"],
+    )
+    accepted = [
+        float(evidence["value"])
+        for one in above
+        for finding in one["document"]["findings"]
+        for evidence in finding["evidence"]
+    ]
+    yield claim("still accepted at {least:.1f}", least=min(accepted))
