@@ -74,8 +74,10 @@ def main() -> int:
     add_resume(parser)
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--num-seeds", type=int, default=20)
-    parser.add_argument("--num-conversations", type=int, default=120)
-    parser.add_argument("--only", choices=[one.name for one in DEFECTS], metavar="FAULT")
+    parser.add_argument("--num-conversations", type=int, default=120, help="prompts of each seed")
+    parser.add_argument(
+        "--only", choices=[one.name for one in DEFECTS], help="this fault alone, no sound folders"
+    )
     add_allow_dirty(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -51,10 +51,16 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         num_above=len(above),
         **silence["summary"],
     )
-    accepted = [
-        float(evidence["value"])
-        for one in above
-        for finding in one["document"]["findings"]
-        for evidence in finding["evidence"]
-    ]
-    yield claim("still accepted at {least:.1f}", least=min(accepted))
+    findings = [finding for one in above for finding in one["document"]["findings"]]
+    accepted = [finding["evidence"][0] for finding in findings]
+    assert {one["name"] for one in accepted} == {"acceptance now"}
+    yield claim("still accepted at {least:.1f}", least=min(one["value"] for one in accepted))
+    first = read("doctor-silence-first-2026-11-28.json")
+    (warned,) = [one for one in first["diagnoses"] if one["above_info"]]
+    assert (warned["target"], warned["above_info"]) == ("engine", ["prefill-stalls"])
+    yield claim(
+        "{num_diagnoses} diagnoses, of which {num_above_info} had a warning", **first["summary"]
+    )
+    (stalls,) = warned["document"]["findings"]
+    tail = stalls["evidence"][0]["value"]
+    yield claim("took {least} ms or more", least=tail.partition(" to ")[0])

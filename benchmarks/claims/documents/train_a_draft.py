@@ -13,7 +13,7 @@ DOCUMENT = "docs/how-to/train-a-draft.md"
 NOT_MEASURED = {
     "setting": ("six layers", "95 %", "temperature 1 |"),
     "target": ("stay below 0.6",),
-    "counted in the prompts": ("21 of the 200 test chats",),
+    "counted in the prompts": ("answers to 21 of the 200 test chats",),
 }
 
 

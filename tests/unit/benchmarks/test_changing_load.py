@@ -44,10 +44,10 @@ async def send_to(url: str, kind: Kind, seconds: float) -> dict[str, Any]:
 
 
 async def test_a_closed_loop_keeps_sending_until_the_phase_ends() -> None:
-    sent = await send(FAST, Kind("streams", 2, (MIXED, HARD)), 1.0)
+    sent = await send(FAST, Kind("streams", 2, (MIXED, HARD)))
     assert set(sent["outcomes"]) == {"ok"}
-    assert sent["outcomes"]["ok"] > 2
-    assert sent["seconds"] >= 1.0
+    assert sent["outcomes"]["ok"] > 4
+    assert 0.5 <= sent["seconds"] < 10
 
 
 async def test_an_idle_phase_sends_nothing() -> None:

@@ -17,20 +17,7 @@ from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
 
-_STEP_BOUNDS = (
-    "0.01",
-    "0.025",
-    "0.05",
-    "0.075",
-    "0.1",
-    "0.15",
-    "0.2",
-    "0.3",
-    "0.5",
-    "1.0",
-    "2.5",
-    "+Inf",
-)
+_STEP_BOUNDS = ("0.01", "0.025", "0.05", "0.075", "0.1", "0.5", "1.0", "2.5", "+Inf")
 
 
 @dataclass
@@ -48,8 +35,7 @@ class SimulatedEngine:
     kv_usage: float = 0.3
     preemptions_per_s: float = 0.0
     slow_steps: float = 0.0
-    """Fraction of steps that take `slow_step_ms`."""
-    slow_step_ms: float = 300.0
+    """Fraction of steps that take 0.3 s."""
     prompt_tokens_per_s: float = 0.0
     prompts_per_step: Sequence[float] = ()
     """Prompt tokens in each step, by second; each takes 0.1 ms."""
@@ -89,7 +75,7 @@ class SimulatedEngine:
             steps = load / step_s
             state.add_steps(step_s, steps * (1 - self.slow_steps))
             if self.slow_steps:
-                state.add_steps(self.slow_step_ms / 1000, steps * self.slow_steps)
+                state.add_steps(0.3, steps * self.slow_steps)
             if second < len(self.first_tokens_s):
                 state.add_first_token(self.first_tokens_s[second])
             state.tokens += steps * (1 + self.accepted)

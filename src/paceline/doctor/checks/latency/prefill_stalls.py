@@ -29,9 +29,6 @@ _MIN_PROMPT_SHARE = 0.5
 _MIN_SHARE = 0.1
 """Of the time between tokens that is certainly lost. A tail alone costs little, and two kinds of
 load within one observation have one, too."""
-_READ_S = 0.25
-"""Per word, silently (238 words per minute: Brysbaert, Journal of Memory and Language 109, 2019):
-a shorter pause does not hold a reader up."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -66,7 +63,7 @@ def _finding(
     excess_s = mean_s - median[1]
     return Finding(
         id="prefill-stalls",
-        severity=Severity.INFO if tail[1] <= _READ_S else Severity.WARNING,
+        severity=Severity.WARNING,
         summary=(
             f"One step in a hundred takes {1e3 * tail[0]:.0f} ms or more, the median at most "
             f"{1e3 * median[1]:.0f} ms."
