@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench import options
+from paceline.doctor.values import DEFAULT_SLO_TPOT_MS
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,
@@ -116,6 +117,13 @@ class DiagnosisNotMade(click.ClickException):
 )
 @options.PROMPTS
 @options.TEMPERATURE
+@click.option(
+    "--slo-tpot-ms",
+    type=ABOVE_0,
+    default=DEFAULT_SLO_TPOT_MS,
+    show_default=True,
+    help="Longest time per output token that users accept: pauses up to it are remarks.",
+)
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @click.option(
     "--rules",
@@ -184,6 +192,7 @@ def _config(
     workload: str,
     prompts_file: str | None,
     temperature: float | None,
+    slo_tpot_ms: float,
     log_file: str | None,
     rules: tuple[str, ...],
     dashboards: tuple[str, ...],
@@ -228,6 +237,7 @@ def _config(
         None if usd_per_hour is None else MachinePrice(usd_per_hour, num_machines),
         tuple(map(Path, rules)),
         tuple(map(Path, dashboards)),
+        slo_tpot_ms,
     )
 
 

@@ -6,6 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+DEFAULT_SLO_TPOT_MS = 200.0
+"""Time per output token that users accept: some 240 words per minute, the pace of a reader. The
+bound of MLPerf Inference for a chat server (mlcommons.org/2024/03/mlperf-llama2-70b)."""
+
 
 class Severity(StrEnum):
     """How urgent a finding is."""
@@ -35,6 +39,7 @@ class CostUnit(StrEnum):
     TOKENS_PER_S = "tokens/s"
     MS_TO_FIRST_TOKEN = "ms to first token"
     MS_PER_TOKEN = "ms per token"
+    MS_AT_P99 = "ms at P99 between tokens"
     PERCENT_OF_REQUESTS = "% of requests"
     PERCENT_OF_CAPACITY = "% of capacity"
 

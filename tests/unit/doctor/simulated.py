@@ -16,8 +16,12 @@ from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
+from paceline.doctor.values import DEFAULT_SLO_TPOT_MS
 
-_STEP_BOUNDS = ("0.01", "0.025", "0.05", "0.075", "0.1", "0.5", "1.0", "2.5", "+Inf")
+_STEP_BOUNDS = (
+    "0.01", "0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.4", "0.5", "0.75", "1.0",
+    "2.5", "5.0", "+Inf",
+)  # fmt: skip
 
 
 @dataclass
@@ -160,6 +164,7 @@ def observe_vllm(
     version: str | None = None,
     local_cpu: LocalCpu | None = None,
     monitors: Sequence[MonitorFile] = (),
+    slo_tpot_ms: float = DEFAULT_SLO_TPOT_MS,
 ) -> Observation:
     """The observation of a server with these engines, one reading per second."""
     engines = engines or (SimulatedEngine(),)
@@ -177,4 +182,5 @@ def observe_vllm(
         version=version,
         local_cpu=local_cpu,
         monitors=monitors,
+        slo_tpot_ms=slo_tpot_ms,
     )

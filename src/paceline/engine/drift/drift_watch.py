@@ -20,6 +20,7 @@ from itertools import repeat
 from typing import Any
 
 from paceline.engine.drift.category_watch import AcceptanceShift, CategoryWatch
+from paceline.engine.drift.lasting import Lasting
 from paceline.engine.drift.lost_rate import CostCurve, LostRate, lost_rate
 from paceline.engine.drift.text_acceptance import RequestVerdicts
 from paceline.governor.values import StepSample
@@ -50,6 +51,8 @@ class DriftWatch:
         """Category and verdicts by request id."""
         self._categories: dict[str, CategoryWatch] = {}
         self._lost: dict[str, float | None] = {}
+        """Tokens/s that the last shift cost when it was found."""
+        self._lasting: dict[str, Lasting] = {}
         self._work = deque[tuple[str, int]](maxlen=_SHARE_REQUESTS)
         self._step_s: dict[int, float] = {}
         self._events = deque[dict[str, Any]](maxlen=MAX_EVENTS)
@@ -116,6 +119,7 @@ class DriftWatch:
         if len(self._categories) >= MAX_CATEGORIES - 1:
             category = OTHER
         self._categories.setdefault(category, CategoryWatch())
+        self._lasting.setdefault(category, Lasting())
         return category
 
     def _end(
@@ -124,7 +128,11 @@ class DriftWatch:
         category, verdicts = self._followed.pop(request_id)
         sums = verdicts.sums()
         self._work.append((category, sums.num_verdicts))
-        shift = self._categories[category].add(sums)
+        watch = self._categories[category]
+        shift = watch.add(sums)
+        self._lasting[category].add(
+            self._clock(), shifted=shift is not None, remains=watch.remaining > 0.0
+        )
         if shift is not None:
             seconds = dict(enumerate(step_seconds())) or self._step_s
             num_decoding = max(sample.num_requests - sample.num_prefilling, 1)
@@ -156,14 +164,17 @@ class DriftWatch:
         logger.warning("Drift: %s", describe_shift(category, shift, lost, num_decoding))
 
     def _describe(self, name: str, watch: CategoryWatch) -> dict[str, Any]:
-        reference = watch.reference
+        reference, shift = watch.reference, watch.last_shift
+        lost = self._lost.get(name, 0.0)
         return {
             "requests": watch.num_requests,
             "acceptance": watch.recent,
             "reference_acceptance": None if reference is None else reference.mean,
             "evidence_fraction": None if watch.evidence is None else min(watch.evidence, 1.0),
             "events_total": watch.num_shifts,
-            "lost_tokens_per_s": self._lost.get(name, 0.0),
+            "lost_tokens_per_s": None if lost is None else lost * watch.remaining,
+            "acceptance_before_shift": None if shift is None else shift.before.mean,
+            "lasting_s": self._lasting[name].seconds,
         }
 
 

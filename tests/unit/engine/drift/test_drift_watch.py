@@ -83,8 +83,59 @@ def test_a_drift_is_an_event_and_a_line_with_its_category_and_cost(
     assert f"it costs {event['lost_tokens_per_s']:.1f} tokens/s ({low:.1f} to {high:.1f})" in line
     of_category = state["categories"]["code"]
     assert of_category["events_total"] == 1
-    assert of_category["lost_tokens_per_s"] == pytest.approx(event["lost_tokens_per_s"], abs=1e-3)
+    assert of_category["lost_tokens_per_s"] == pytest.approx(event["lost_tokens_per_s"], rel=0.2)
+    assert of_category["acceptance_before_shift"] == pytest.approx(
+        event["acceptance_before"], abs=1e-4
+    )
     assert of_category["reference_acceptance"] is None
+
+
+class Clock:
+    """Every reading is `step_s` later."""
+
+    def __init__(self) -> None:
+        self.now_s, self.step_s = 1_800_000_000.0, 10.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def _lasting(engine: Engine) -> tuple[float, float]:
+    """(tokens/s lost at present, seconds that the shift has lasted)."""
+    state = engine.watch.state()["categories"]["code"]
+    return state["lost_tokens_per_s"], state["lasting_s"]
+
+
+def test_what_a_shift_costs_ends_when_acceptance_comes_back_and_begins_when_it_falls_again() -> (
+    None
+):
+    """The level before lasted 4,000 s, that after it as long as requests come."""
+    engine = Engine(DriftWatch(clock=Clock()))
+    engine.serve_traffic(TRAFFIC, FIRST_REFERENCE, 1)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 300, 2)
+    lost, lasting_s = _lasting(engine)
+    assert lost > 0
+    assert 2000 < lasting_s < 3000
+    engine.serve_traffic(TRAFFIC.shifted(0.05), 150, 3)
+    assert _lasting(engine) == (0.0, 0.0)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 100, 4)
+    again_lost, again_lasting_s = _lasting(engine)
+    assert again_lost > lost / 2
+    assert 0 < again_lasting_s <= 1000
+
+
+def test_a_level_that_was_brief_makes_no_lasting_shift() -> None:
+    """400 requests in 400 s, then lower acceptance for hours."""
+    clock = Clock()
+    clock.step_s = 1.0
+    engine = Engine(DriftWatch(clock=clock))
+    engine.serve_traffic(TRAFFIC, FIRST_REFERENCE, 1)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 60, 2)
+    assert len(engine.watch.state()["events"]) == 1
+    clock.step_s = 50.0
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 300, 3)
+    assert 400 <= _lasting(engine)[1] < 470
 
 
 def test_without_a_cost_curve_the_measured_step_times_count() -> None:
@@ -102,6 +153,7 @@ def test_before_the_reference_is_learned_there_is_no_evidence() -> None:
             "code": {
                 "requests": 1, "acceptance": 1.0, "reference_acceptance": None,
                 "evidence_fraction": None, "events_total": 0, "lost_tokens_per_s": 0.0,
+                "acceptance_before_shift": None, "lasting_s": 0.0,
             }
         },
         "events": [],

@@ -1,4 +1,10 @@
-"""`prefill-stalls`: prompts that are computed in the same steps hold the running answers up."""
+"""`prefill-stalls`: prompts that are computed in the same steps hold the running answers up.
+
+The prompts must be computed, so what is lost is not their time but that it comes at once. Spread
+evenly, every step would take the mean; that, at the price of a longer median, is the most that
+smaller pieces can win back. Whether the exchange pays depends on how long a pause users accept: a
+remark up to there, a warning above.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +26,7 @@ from paceline.doctor.values import (
 
 _STEPS = "vllm:inter_token_latency_seconds"
 _PROMPTS = "vllm:prompt_tokens_total"
+_OUTPUTS = "vllm:generation_tokens_total"
 _MIN_STEPS = 200
 """For a 99th percentile with two observations above it."""
 _RATIO = 4.0
@@ -27,8 +34,8 @@ _RATIO = 4.0
 _MIN_PROMPT_SHARE = 0.5
 """Prompt tokens per output token: below, prefill is too little to be the cause."""
 _MIN_SHARE = 0.1
-"""Of the time between tokens that is certainly lost. A tail alone costs little, and two kinds of
-load within one observation have one, too."""
+"""Of the time between tokens that is certainly above the median. Two kinds of load within one
+observation have a tail, too."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -41,7 +48,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     if steps.count < _MIN_STEPS:
         raise CannotJudge(f"{steps.count:.0f} steps were observed; {_MIN_STEPS} are needed")
     prompts = observation.increase(_PROMPTS)
-    outputs = observation.increase("vllm:generation_tokens_total")
+    outputs = observation.increase(_OUTPUTS)
     median, tail = steps.bucket_of(0.5), steps.bucket_of(0.99)
     if median is None or tail is None or math.isinf(median[1]):
         raise CannotJudge("the steps are longer than the histogram shows")
@@ -49,21 +56,20 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         return ()
     if not steps.mean or steps.mean - median[1] < _MIN_SHARE * steps.mean:
         return ()
-    return [_finding(steps, steps.mean, median, tail, prompts, outputs)]
+    return [_finding(observation, steps, steps.mean, median, tail)]
 
 
 def _finding(
+    observation: Observation,
     steps: Histogram,
     mean_s: float,
     median: tuple[float, float],
     tail: tuple[float, float],
-    prompts: float,
-    outputs: float,
 ) -> Finding:
-    excess_s = mean_s - median[1]
+    bound_ms = observation.slo_tpot_ms
     return Finding(
         id="prefill-stalls",
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if 1e3 * tail[0] >= bound_ms else Severity.INFO,
         summary=(
             f"One step in a hundred takes {1e3 * tail[0]:.0f} ms or more, the median at most "
             f"{1e3 * median[1]:.0f} ms."
@@ -71,23 +77,25 @@ def _finding(
         evidence=(
             Evidence("p99 between tokens", _range(tail), "ms"),
             Evidence("median between tokens", _range(median), "ms"),
+            Evidence("mean between tokens", 1e3 * mean_s, "ms"),
+            Evidence("accepted between tokens", bound_ms, "ms"),
             Evidence("steps", steps.count),
-            Evidence("prompt tokens", prompts),
-            Evidence("output tokens", outputs),
+            Evidence("prompt tokens", observation.increase(_PROMPTS)),
+            Evidence("output tokens", observation.increase(_OUTPUTS)),
         ),
         cost=Cost(
             Basis.ESTIMATED,
-            "mean time between tokens less the median, which the histogram shows within a bucket",
-            CostUnit.MS_PER_TOKEN,
-            1e3 * (excess_s + mean_s - median[0]) / 2,
-            1e3 * excess_s,
-            1e3 * (mean_s - median[0]),
-            share=excess_s / mean_s,
+            "P99 less the mean, which every step would take if prompts were spread evenly",
+            CostUnit.MS_AT_P99,
+            1e3 * (tail[0] - mean_s),
+            1e3 * (tail[0] - mean_s),
+            None if math.isinf(tail[1]) else 1e3 * (tail[1] - mean_s),
         ),
         cause="Long prompts share a step with running answers, which wait until it ends.",
         remedy=(
-            "Lower max_num_batched_tokens, so that a prompt is computed in smaller pieces; under "
-            "Paceline bound the time per token, and the governor paces prefill"
+            "If such pauses matter, lower max_num_batched_tokens, so that a prompt is computed in "
+            "smaller pieces, which makes the other steps longer; under Paceline bound the time per "
+            "token, and the governor paces prefill. --slo-tpot-ms states what users accept"
         ),
         settings=("max_num_batched_tokens", "slo.time_per_output_token_ms"),
     )
