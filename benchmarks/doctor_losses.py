@@ -1,15 +1,16 @@
 """What `paceline doctor` says about drafts that lose, against the loss measured on real engines.
 
 Sampled code is drafted with eight tokens, most of which are rejected. Servers, all alive at once:
-plain vLLM without drafts, the same again as the control, plain vLLM with eight draft tokens, and
-two `paceline serve` held at eight draft tokens. The vLLM servers have the number format, the
+plain vLLM without drafts, the same again as the control, plain vLLM with eight draft tokens, two
+`paceline serve` held at eight draft tokens, and one held at none. The vLLM servers have the number format, the
 threads and the corrected CPU sampler of Paceline, so that only drafts distinguish them.
 
 1. The truth: the servers answer the same requests in turn, slice by slice.
 2. The doctor reads the vLLM server with drafts, first while it serves such requests, then with
    `--probe`; its stated loss is compared with the truth.
 3. `doctor --fix` on one of the two Paceline servers; then the turns again. The factor by which that
-   server got faster is the quotient of its ratio to the other one after and before.
+   server got faster is the quotient of its ratio to the other one after and before. The one that
+   never drafts says what could be won back there: its gateway takes time from the same cores.
 
 It exits with 1 unless all of this holds (`verdict` in the result):
 
@@ -52,11 +53,8 @@ LENGTH = 8
 WITHOUT, CONTROL = Arm("vllm", has_layout=True), Arm("vllm", has_layout=True, label="again")
 DRAFTS = Arm("vllm", has_layout=True, draft_length=LENGTH)
 HELD, FIXED = Arm("paceline", label="held"), Arm("paceline", label="fixed")
-ARMS = (WITHOUT, CONTROL, DRAFTS, HELD, FIXED)
-_HELD_AT = {
-    "PACELINE_ENGINE__POLICY": "fixed",
-    "PACELINE_ENGINE__DRAFT_LENGTH": str(LENGTH),
-}
+OFF = Arm("paceline", label="off")
+ARMS = (WITHOUT, CONTROL, DRAFTS, HELD, FIXED, OFF)
 _KV_CACHE_BYTES = 256 << 20
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
 _NORMAL_95 = 1.96
@@ -118,6 +116,7 @@ def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
     fixed_before = ratio(before, FIXED.name, HELD.name)
     fixed_after = ratio(after, FIXED.name, HELD.name)
     factor = fixed_after["mean"] / fixed_before["mean"]
+    possible = ratio([*before, *after], OFF.name, HELD.name)
     return {
         "drafts_over_none": truth,
         "control": ratio(before, CONTROL.name, WITHOUT.name),
@@ -127,6 +126,12 @@ def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
         "fix_is_kept": (document["fix"]["diagnosis"]["fix"] or {}).get("is_kept", False),
         "fix_factor": round(factor, 4),
         "won_back_share": round((factor - 1) / (1 / truth["mean"] - 1), 3),
+        "off_over_held": possible,
+        "won_back_of_possible": round((factor - 1) / (possible["mean"] - 1), 3),
+        "fixed_over_off_after": ratio(after, FIXED.name, OFF.name),
+        "drafted_per_token_after": statistics.fmean(
+            turn[_drafted(FIXED)] for turn in after if _drafted(FIXED) in turn
+        ),
     }
 
 
@@ -197,21 +202,41 @@ class _Turns:
             order = ARMS if self._number % 2 == 0 else tuple(reversed(ARMS))
             part = Slice(0, self._cell, self._number, order)
             self._number += 1
-            turn = {arm.name: _tokens_per_s(self._arms[arm.name].run(part, 0.0)) for arm in order}
-            print({name: round(rate) for name, rate in turn.items()}, flush=True)
+            turn = {}
+            for arm in order:
+                answered = self._arms[arm.name].run(part, 0.0)
+                turn[arm.name] = _tokens_per_s(answered)
+                if arm.kind == "paceline":
+                    turn[_drafted(arm)] = answered["drafted_tokens"] / _num_tokens(answered)
+            print({name: round(rate, 2) for name, rate in turn.items()}, flush=True)
             found.append(turn)
         return found
+
+
+def _drafted(arm: Arm) -> str:
+    """The key of a turn for the arm's draft tokens per output token."""
+    return f"{arm.name} drafted"
 
 
 def _tokens_per_s(turn: Mapping[str, Any]) -> float:
     if turn["num_errors"]:
         raise RuntimeError(f"a request failed: {turn['error']}")
-    return float(sum(request[1] for request in turn["requests"]) / turn["seconds"])
+    return float(_num_tokens(turn) / turn["seconds"])
+
+
+def _num_tokens(turn: Mapping[str, Any]) -> int:
+    return sum(request[1] for request in turn["requests"])
 
 
 def _plan(arm: Arm, folders: ModelFolders) -> dict[str, Any]:
     plan = server_plan(arm, folders, _KV_CACHE_BYTES)
-    return {**plan, "env": {**plan["env"], **_HELD_AT}} if arm.kind == "paceline" else plan
+    if arm.kind != "paceline":
+        return plan
+    held_at = {
+        "PACELINE_ENGINE__POLICY": "fixed",
+        "PACELINE_ENGINE__DRAFT_LENGTH": str(0 if arm == OFF else LENGTH),
+    }
+    return {**plan, "env": {**plan["env"], **held_at}}
 
 
 def _observed_under_load(

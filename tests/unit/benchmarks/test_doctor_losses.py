@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.doctor_losses import ARMS, CONTROL, DRAFTS, FIXED, HELD, WITHOUT, judge, summarise
+from benchmarks.doctor_losses import (
+    ARMS,
+    CONTROL,
+    DRAFTS,
+    FIXED,
+    HELD,
+    OFF,
+    WITHOUT,
+    judge,
+    summarise,
+)
 
 
 def visit(*findings: tuple[str, float]) -> dict[str, object]:
@@ -13,7 +23,9 @@ def visit(*findings: tuple[str, float]) -> dict[str, object]:
 
 
 def turn(**rates: float) -> dict[str, float]:
-    return {**{arm.name: 100.0 for arm in ARMS}, **rates}
+    """An off server at 180, the others at 100; 0.5 drafted tokens per token on the fixed one."""
+    held = {arm.name: 100.0 for arm in ARMS}
+    return {**held, OFF.name: 180.0, f"{FIXED.name} drafted": 0.5, **rates}
 
 
 def test_the_stated_loss_is_compared_with_the_measured_one() -> None:
@@ -38,6 +50,10 @@ def test_the_stated_loss_is_compared_with_the_measured_one() -> None:
     assert summary["fixed_over_held_after"]["mean"] == pytest.approx(1.5)
     assert summary["fix_factor"] == pytest.approx(1.5)
     assert summary["won_back_share"] == pytest.approx(0.75)  # of 1 / 0.6 - 1
+    assert summary["off_over_held"]["mean"] == pytest.approx(1.8)
+    assert summary["won_back_of_possible"] == pytest.approx(0.625)  # of 1.8 - 1
+    assert summary["fixed_over_off_after"]["mean"] == pytest.approx(1.5 / 1.8, rel=1e-3)
+    assert summary["drafted_per_token_after"] == 0.5
     assert judge(summary) == {
         "found_in_time": False, "stated_within_a_fifth": False, "won_back": False,
     }  # fmt: skip
@@ -67,5 +83,5 @@ def test_each_part_of_the_requirement_is_judged(
 
 
 def test_all_servers_have_names_of_their_own() -> None:
-    names = [arm.name for arm in (WITHOUT, CONTROL, DRAFTS, HELD, FIXED)]
-    assert len(set(names)) == 5
+    names = [arm.name for arm in (WITHOUT, CONTROL, DRAFTS, HELD, FIXED, OFF)]
+    assert len(set(names)) == 6
