@@ -2,8 +2,8 @@
 
 Sampled code is drafted with eight tokens, most of which are rejected. Servers, all alive at once:
 plain vLLM without drafts, the same again as the control, plain vLLM with eight draft tokens, two
-`paceline serve` held at eight draft tokens, and one held at none. The vLLM servers have the number format, the
-threads and the corrected CPU sampler of Paceline, so that only drafts distinguish them.
+`paceline serve` held at eight draft tokens, and one held at none. The vLLM servers have the number
+format, the threads and the corrected CPU sampler of Paceline, so that only drafts distinguish them.
 
 1. The truth: the servers answer the same requests in turn, slice by slice.
 2. The doctor reads the vLLM server with drafts, first while it serves such requests, then with

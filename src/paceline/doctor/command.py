@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench import options
-from paceline.doctor.values import DEFAULT_SLO_TPOT_MS
+from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,
@@ -118,11 +118,12 @@ class DiagnosisNotMade(click.ClickException):
 @options.PROMPTS
 @options.TEMPERATURE
 @click.option(
-    "--slo-tpot-ms",
+    "--max-pause-ms",
     type=ABOVE_0,
-    default=DEFAULT_SLO_TPOT_MS,
+    default=DEFAULT_MAX_PAUSE_MS,
     show_default=True,
-    help="Longest time per output token that users accept: pauses up to it are remarks.",
+    help="Longest pause within an answer that users accept: pauses that prompts make are remarks "
+    "up to it. Only vLLM shows them, not Paceline's admin port.",
 )
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @click.option(
@@ -192,7 +193,7 @@ def _config(
     workload: str,
     prompts_file: str | None,
     temperature: float | None,
-    slo_tpot_ms: float,
+    max_pause_ms: float,
     log_file: str | None,
     rules: tuple[str, ...],
     dashboards: tuple[str, ...],
@@ -237,7 +238,7 @@ def _config(
         None if usd_per_hour is None else MachinePrice(usd_per_hour, num_machines),
         tuple(map(Path, rules)),
         tuple(map(Path, dashboards)),
-        slo_tpot_ms,
+        max_pause_ms,
     )
 
 

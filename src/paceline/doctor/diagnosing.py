@@ -32,7 +32,7 @@ from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import DEFAULT_SLO_TPOT_MS, Diagnosis, Finding
+from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS, Diagnosis, Finding
 
 _IDLE_STATES = ("down", "starting")
 """Of replicas that give no tokens; a finding of its own states what they cost."""
@@ -56,8 +56,8 @@ class DoctorConfig:
     """Rule files of Prometheus."""
     dashboards: tuple[Path, ...] = ()
     """Dashboards of Grafana."""
-    slo_tpot_ms: float = DEFAULT_SLO_TPOT_MS
-    """Longest time per output token that users accept."""
+    max_pause_ms: float = DEFAULT_MAX_PAUSE_MS
+    """Longest pause between two tokens of an answer that users accept."""
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ def diagnose(visit: Visit) -> Diagnosis:
             visit.version,
             visit.local_cpu,
             visit.monitors,
-            visit.config.slo_tpot_ms,
+            visit.config.max_pause_ms,
         )
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEFAULT_SLO_TPOT_MS = 200.0
-"""Time per output token that users accept: some 240 words per minute, the pace of a reader. The
-bound of MLPerf Inference for a chat server (mlcommons.org/2024/03/mlperf-llama2-70b)."""
+DEFAULT_MAX_PAUSE_MS = 200.0
+"""Pause between two tokens of an answer that users accept: a reader's pace of some 240 words per
+minute. MLPerf Inference allows a chat server as much as the mean time per token
+(mlcommons.org/2024/03/mlperf-llama2-70b), so a pause within it delays no reader."""
 
 
 class Severity(StrEnum):
@@ -19,7 +20,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """It costs throughput or latency, and a setting changes that."""
     INFO = "info"
-    """Worth knowing; nothing is lost for certain."""
+    """Worth knowing; that a change of a setting pays is not certain."""
 
 
 class Basis(StrEnum):

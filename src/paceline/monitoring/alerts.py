@@ -32,9 +32,6 @@ MAX_QUEUE_P99_S = 0.5
 MIN_AVAILABILITY = 0.95
 """The fast alert on the error budget needs 14.4 times the budget: here 72 % of the requests. Below
 0.93 it could never fire."""
-LASTING_SHIFT_S = 1800
-"""About as long as a draft trains for one task on a CPU: a shift, and a level before it, that
-last less are no reason to train one."""
 _MIN_FAILED = 10
 """Fewer failures in the longer window say little about a rate. Chosen empirically."""
 
@@ -226,8 +223,7 @@ def _speculation_alerts(queries: MetricQueries) -> tuple[Alert, ...]:
     drafted = queries.rate("paceline_governor_drafted_tokens_total", "1m")
     length = queries.gauge("paceline_governor_draft_length")
     errors = queries.increase("paceline_governor_policy_errors_total", "15m")
-    lasting = queries.gauge("paceline_draft_drift_lasting_seconds")
-    lost = queries.gauge("paceline_draft_drift_lost_tokens_per_second")
+    lost = queries.gauge("paceline_draft_drift_lasting_lost_tokens_per_second")
     return (
         Alert(
             "PacelineAcceptanceLow", "paceline-speculation",
@@ -253,11 +249,11 @@ def _speculation_alerts(queries: MetricQueries) -> tuple[Alert, ...]:
         ),
         Alert(
             "PacelineDraftNoLongerFits", "paceline-speculation",
-            f"{lost} > 0 and {lasting} >= {LASTING_SHIFT_S}", "0s", "warning",
-            "Draft acceptance of {{ $labels.category }} on {{ $labels.replica }} has fallen and "
-            "stays low; it was higher for as long.",
-            "The traffic has changed; paceline_draft_drift_lost_tokens_per_second is what the "
-            "shift costs.",
+            f"{lost} > 0", "0s", "warning",
+            "Draft acceptance of {{ $labels.category }} on {{ $labels.replica }} has fallen for "
+            "more than half an hour: {{ $value | humanize }} tokens/s are lost.",
+            "The traffic has changed, and a new draft could give these tokens. Shifts that have "
+            "not lasted are in paceline_draft_drift_lost_tokens_per_second.",
             "Keep prompts of the present traffic (docs/how-to/capture-prompts.md) and train a "
             "draft on them (paceline draft train).",
         ),

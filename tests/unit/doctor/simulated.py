@@ -16,7 +16,7 @@ from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import DEFAULT_SLO_TPOT_MS
+from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS
 
 _STEP_BOUNDS = (
     "0.01", "0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.4", "0.5", "0.75", "1.0",
@@ -164,7 +164,7 @@ def observe_vllm(
     version: str | None = None,
     local_cpu: LocalCpu | None = None,
     monitors: Sequence[MonitorFile] = (),
-    slo_tpot_ms: float = DEFAULT_SLO_TPOT_MS,
+    max_pause_ms: float = DEFAULT_MAX_PAUSE_MS,
 ) -> Observation:
     """The observation of a server with these engines, one reading per second."""
     engines = engines or (SimulatedEngine(),)
@@ -182,5 +182,5 @@ def observe_vllm(
         version=version,
         local_cpu=local_cpu,
         monitors=monitors,
-        slo_tpot_ms=slo_tpot_ms,
+        max_pause_ms=max_pause_ms,
     )

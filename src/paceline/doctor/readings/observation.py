@@ -13,7 +13,7 @@ from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import DEFAULT_SLO_TPOT_MS, CannotJudge
+from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS, CannotJudge
 
 FIRST_TOKEN_HISTOGRAMS = {
     "vllm": "vllm:time_to_first_token_seconds",
@@ -74,8 +74,8 @@ class Observation:
     """Of this machine; None if the server is on another one or cannot be read."""
     monitors: Sequence[MonitorFile] = ()
     """Rule files and dashboards that were given."""
-    slo_tpot_ms: float = DEFAULT_SLO_TPOT_MS
-    """Longest time per output token that users accept."""
+    max_pause_ms: float = DEFAULT_MAX_PAUSE_MS
+    """Longest pause between two tokens of an answer that users accept."""
 
     def __post_init__(self) -> None:
         if len(self.readings) < 2:

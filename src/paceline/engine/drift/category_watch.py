@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from paceline.engine.drift.shift_detector import MIN_SLACK, ShiftDetector, long_run_variance
+from paceline.engine.drift.shift_detector import ShiftDetector, long_run_variance
 from paceline.engine.drift.text_acceptance import AcceptanceSums
 
 FIRST_REFERENCE = 400
@@ -28,7 +28,7 @@ _QUIET_EVIDENCE = 0.001
 LEAST_VERDICTS = 8
 """Verdicts of a value. With fewer, the edges of a text count for too much. Chosen empirically."""
 _RECENT_KEEP = 0.98
-"""Weight kept per request in the recent acceptance. It decides no flag."""
+"""Weight kept per request in the recent acceptance; for display only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,6 @@ class AcceptanceShift:
     before: AcceptanceLevel
     now: AcceptanceLevel
 
-    @property
-    def change(self) -> float:
-        """Of the mean; negative where it fell."""
-        return self.now.mean - self.before.mean
-
 
 class CategoryWatch:
     """The acceptance of one category."""
@@ -73,9 +68,6 @@ class CategoryWatch:
         self.num_shifts = 0
         self.recent: float | None = None
         """Acceptance of about the last 50 requests."""
-        self.last_shift: AcceptanceShift | None = None
-        self._since_shift = 0.0
-        """As `recent`, but begun at the level that the last shift led to."""
         self._joined = AcceptanceSums()
         self._reference: AcceptanceLevel | None = None
         self._learn_anew()
@@ -90,18 +82,6 @@ class CategoryWatch:
         """Evidence of a shift, flagged at 1; None while the reference is learned."""
         return None if self._detector is None else self._detector.evidence
 
-    @property
-    def remaining(self) -> float:
-        """How much of the last shift the requests of now still show, 0 to 1; 0 without a shift.
-
-        0 also where acceptance is within `MIN_SLACK` of the level before: it has come back.
-        """
-        if self.last_shift is None:
-            return 0.0
-        before, change = self.last_shift.before.mean, self.last_shift.change
-        moved = (self._since_shift - before) / change
-        return 0.0 if moved * abs(change) <= MIN_SLACK else min(moved, 1.0)
-
     def add(self, request: AcceptanceSums) -> AcceptanceShift | None:
         """Add a request that has ended; return the shift that it completes, if any."""
         self._joined.add(request)
@@ -110,8 +90,7 @@ class CategoryWatch:
         value, self._joined = self._joined, AcceptanceSums()
         self.num_requests += 1
         before = value.acceptance if self.recent is None else self.recent
-        self.recent = _followed(before, value.acceptance)
-        self._since_shift = _followed(self._since_shift, value.acceptance)
+        self.recent = _RECENT_KEEP * before + (1.0 - _RECENT_KEEP) * value.acceptance
         if self._detector is None:
             self._learn(value)
             return None
@@ -162,13 +141,8 @@ class CategoryWatch:
         since = self._since_rise if detector.rises else self._since_fall
         shift = AcceptanceShift(self._reference, since.level(self._reference.variance))
         self.num_shifts += 1
-        self.last_shift, self._since_shift = shift, shift.now.mean
         self._learn_anew()
         return shift
-
-
-def _followed(recent: float, value: float) -> float:
-    return _RECENT_KEEP * recent + (1.0 - _RECENT_KEEP) * value
 
 
 class _Since:

@@ -6,6 +6,8 @@ At most `MAX_FOLLOWED` requests are followed at a time, so that the cost of a st
 more, every request that begins to draft takes the next free place. What is watched: the verdicts on
 drafts, and those of replay scoring at draft length 0. While nothing is drafted and nothing is
 replayed, nothing is seen.
+
+The time of a level is that of the engine's steps: a pause counts up to `_MOST_PAUSE_S`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from itertools import repeat
 from typing import Any
 
 from paceline.engine.drift.category_watch import AcceptanceShift, CategoryWatch
-from paceline.engine.drift.lasting import Lasting
+from paceline.engine.drift.level_history import LevelHistory
 from paceline.engine.drift.lost_rate import CostCurve, LostRate, lost_rate
 from paceline.engine.drift.text_acceptance import RequestVerdicts
 from paceline.governor.values import StepSample
@@ -37,22 +39,36 @@ _SHARE_REQUESTS = 256
 """Ended requests over which a category's share of the work is measured."""
 _STEP_KEEP = 0.95
 """Weight kept per step in the measured time of a step; a memory of about 20 steps."""
+_MOST_PAUSE_S = 60.0
+"""A longer pause counts as this: an idle night is no evidence of a level."""
+_IDLE_S = 600.0
+"""After so long without a step, a shift costs nothing."""
 
 
 class DriftWatch:
     """The watch of one engine. `state` may be called from any thread; the other methods belong to
     the scheduler's."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives seconds since 1970, for the events."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` gives seconds since 1970, for the events; `monotonic` measures how long levels
+        last."""
         self._clock = clock
+        self._monotonic = monotonic
+        self._stepped_at_s = monotonic()
+        self._busy_s = 0.0
         self._lock = threading.Lock()
         self._followed: dict[str, tuple[str, RequestVerdicts]] = {}
         """Category and verdicts by request id."""
         self._categories: dict[str, CategoryWatch] = {}
         self._lost: dict[str, float | None] = {}
-        """Tokens/s that the last shift cost when it was found."""
-        self._lasting: dict[str, Lasting] = {}
+        self._levels: dict[str, LevelHistory] = {}
+        self._lasting_lost: dict[str, float | None] = {}
+        """Tokens/s of the present level against the last one that lasted, if all work were of the
+        category; at the load when the shift was found."""
         self._work = deque[tuple[str, int]](maxlen=_SHARE_REQUESTS)
         self._step_s: dict[int, float] = {}
         self._events = deque[dict[str, Any]](maxlen=MAX_EVENTS)
@@ -72,6 +88,9 @@ class DriftWatch:
         it has none, and the measured times are used.
         """
         self._measure_step(sample)
+        now_s = self._monotonic()
+        self._busy_s += min(now_s - self._stepped_at_s, _MOST_PAUSE_S)
+        self._stepped_at_s = now_s
         if not sample.judged and sample.replay_scores is None and not sample.num_ended:
             return
         with self._lock:
@@ -118,8 +137,9 @@ class DriftWatch:
             return category
         if len(self._categories) >= MAX_CATEGORIES - 1:
             category = OTHER
-        self._categories.setdefault(category, CategoryWatch())
-        self._lasting.setdefault(category, Lasting())
+        if category not in self._categories:
+            self._categories[category] = CategoryWatch()
+            self._levels[category] = LevelHistory(self._busy_s)
         return category
 
     def _end(
@@ -128,18 +148,25 @@ class DriftWatch:
         category, verdicts = self._followed.pop(request_id)
         sums = verdicts.sums()
         self._work.append((category, sums.num_verdicts))
-        watch = self._categories[category]
-        shift = watch.add(sums)
-        self._lasting[category].add(
-            self._clock(), shifted=shift is not None, remains=watch.remaining > 0.0
-        )
+        shift = self._categories[category].add(sums)
         if shift is not None:
             seconds = dict(enumerate(step_seconds())) or self._step_s
             num_decoding = max(sample.num_requests - sample.num_prefilling, 1)
-            lost = None
-            if seconds:
-                lost = lost_rate(shift, CostCurve(num_decoding, seconds), self._share(category))
+            curve = CostCurve(num_decoding, seconds) if seconds else None
+            lost = None if curve is None else lost_rate(shift, curve, self._share(category))
             self._report(category, shift, lost, num_decoding)
+            self._compare_with_lasting(category, shift, curve)
+
+    def _compare_with_lasting(
+        self, category: str, shift: AcceptanceShift, curve: CostCurve | None
+    ) -> None:
+        levels = self._levels[category]
+        levels.shifted(self._busy_s, shift.before, shift.now)
+        lost: float | None = 0.0
+        if levels.before is not None:
+            lasting = AcceptanceShift(levels.before, shift.now)
+            lost = None if curve is None else lost_rate(lasting, curve, 1.0).value
+        self._lasting_lost[category] = lost
 
     def _share(self, category: str) -> float:
         total = sum(num for _, num in self._work)
@@ -164,17 +191,24 @@ class DriftWatch:
         logger.warning("Drift: %s", describe_shift(category, shift, lost, num_decoding))
 
     def _describe(self, name: str, watch: CategoryWatch) -> dict[str, Any]:
-        reference, shift = watch.reference, watch.last_shift
-        lost = self._lost.get(name, 0.0)
+        reference, levels = watch.reference, self._levels[name]
+        is_lasting = levels.lasts(self._busy_s)
+        lasting_lost = self._lasting_lost.get(name, 0.0)
+        if not is_lasting or self._monotonic() - self._stepped_at_s > _IDLE_S:
+            lasting_lost = 0.0
         return {
             "requests": watch.num_requests,
             "acceptance": watch.recent,
             "reference_acceptance": None if reference is None else reference.mean,
             "evidence_fraction": None if watch.evidence is None else min(watch.evidence, 1.0),
             "events_total": watch.num_shifts,
-            "lost_tokens_per_s": None if lost is None else lost * watch.remaining,
-            "acceptance_before_shift": None if shift is None else shift.before.mean,
-            "lasting_s": self._lasting[name].seconds,
+            "lost_tokens_per_s": self._lost.get(name, 0.0),
+            "lasting_lost_tokens_per_s": (
+                None if lasting_lost is None else lasting_lost * self._share(name)
+            ),
+            "acceptance_before_lasting": (
+                levels.before.mean if is_lasting and levels.before is not None else None
+            ),
         }
 
 

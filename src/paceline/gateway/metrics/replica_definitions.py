@@ -161,20 +161,19 @@ CATEGORY_METRICS = (
     ),
     CategoryMetric(
         "paceline_draft_drift_lost_tokens_per_second",
-        "Output tokens per second that the last shift costs at present; negative where it gains, 0 "
-        "without a shift and when acceptance has come back.",
+        "Output tokens per second that the last shift costs; negative where it gains, 0 without.",
         "lost_tokens_per_s",
     ),
     CategoryMetric(
-        "paceline_draft_drift_lasting_seconds",
-        "Since the last shift was found, or how long the level before it lasted if that is less; 0 "
-        "unless the shift lasts. A pause of the requests counts as a minute at most.",
-        "lasting_s",
+        "paceline_draft_drift_lasting_lost_tokens_per_second",
+        "Output tokens per second that are lost against the acceptance before, where both levels "
+        "lasted half an hour of the engine's work; 0 otherwise, negative where it gains.",
+        "lasting_lost_tokens_per_s",
     ),
     CategoryMetric(
-        "paceline_draft_drift_acceptance_before_shift",
-        "Acceptance before the last shift; no sample without one.",
-        "acceptance_before_shift",
+        "paceline_draft_drift_acceptance_before_lasting",
+        "The acceptance that the metric of lasting losses compares with; no sample without one.",
+        "acceptance_before_lasting",
     ),
     CategoryMetric(
         "paceline_draft_drift_acceptance",

@@ -173,6 +173,8 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
     acceptance = queries.gauge("paceline_draft_drift_acceptance", _CHOSEN)
     reference = queries.gauge("paceline_draft_drift_reference_acceptance", _CHOSEN)
     lost = queries.gauge("paceline_draft_drift_lost_tokens_per_second", _CHOSEN)
+    lasting = queries.gauge("paceline_draft_drift_lasting_lost_tokens_per_second", _CHOSEN)
+    lasted = queries.gauge("paceline_draft_drift_acceptance_before_lasting", _CHOSEN)
     evidence = queries.gauge("paceline_draft_drift_evidence_fraction", _CHOSEN)
     by = "max by (replica, category)"
     return (
@@ -182,13 +184,17 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
             (
                 Query(f"{by} ({acceptance})", "{{replica}} {{category}}"),
                 Query(f"{by} ({reference})", "{{replica}} {{category}} reference"),
+                Query(f"{by} ({lasted})", "{{replica}} {{category}} before a lasting shift"),
             ),
             "percentunit",
         ),
         Lines(
-            "Cost of the last shift",
-            "Output tokens per second.",
-            (Query(f"{by} ({lost})", "{{replica}} {{category}}"),),
+            "Cost of a shift",
+            "Output tokens per second: of the last shift when it was found, and of one that lasts.",
+            (
+                Query(f"{by} ({lost})", "{{replica}} {{category}} last"),
+                Query(f"{by} ({lasting})", "{{replica}} {{category}} lasting"),
+            ),
         ),
         Lines(
             "Evidence of a shift",

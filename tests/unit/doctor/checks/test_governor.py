@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from paceline.doctor.checks.governor import drift, failing
+from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Severity
-from paceline.monitoring import alerts
 from unit.doctor.gateways import observe_gateway
 
 
@@ -38,41 +38,60 @@ def test_without_a_governor_nothing_fails() -> None:
         failing.CHECK.judge(observe_gateway())
 
 
-def _drift(lost: float, lasting_s: float = 1800) -> str:
-    labels = 'replica="r0",category="code"'
-    return (
-        f"paceline_draft_drift_lost_tokens_per_second{{{labels}}} {lost}\n"
-        f"paceline_draft_drift_acceptance{{{labels}}} 0.51\n"
-        f"paceline_draft_drift_acceptance_before_shift{{{labels}}} 0.64\n"
-        f"paceline_draft_drift_lasting_seconds{{{labels}}} {lasting_s}\n"
+_LABELS = 'replica="r0",category="code"'
+_EVENTS = [
+    {
+        "category": category, "at": f"2027-01-15T08:0{number}:00+00:00",
+        "acceptance_before": 0.64, "acceptance_now": 0.5,
+    }
+    for number, category in enumerate(("code", "code", "chat"))
+]  # fmt: skip
+
+
+def _drift(lost: float, lasting_lost: float | None) -> Observation:
+    page = (
+        f"paceline_draft_drift_lost_tokens_per_second{{{_LABELS}}} {lost}\n"
+        f"paceline_draft_drift_acceptance{{{_LABELS}}} 0.51\n"
         'paceline_governor_goodput_tokens_per_second{replica="r0"} 150\n'
     )
+    if lasting_lost is not None:
+        page += f"paceline_draft_drift_lasting_lost_tokens_per_second{{{_LABELS}}} {lasting_lost}\n"
+    if lasting_lost:
+        page += f"paceline_draft_drift_acceptance_before_lasting{{{_LABELS}}} 0.66\n"
+    return observe_gateway(extra=(page,), governors=({"r0": {"drift": {"events": _EVENTS}}},))
 
 
-def test_a_draft_that_no_longer_fits_costs_what_the_governor_found() -> None:
-    (finding,) = drift.CHECK.judge(observe_gateway(extra=(_drift(50),)))
+def test_a_shift_that_lasts_costs_what_the_governor_says_of_it() -> None:
+    """The last shift was another one, and a gain."""
+    (finding,) = drift.CHECK.judge(_drift(-20, 50))
     assert (finding.id, finding.severity) == ("draft-drift", Severity.WARNING)
-    assert "fewer draft tokens of r0 than before, and that lasts" in finding.summary
-    seen = {one.name: one.value for one in finding.evidence}
-    assert seen == {"acceptance before": 0.64, "acceptance now": 0.51, "both have lasted": 1800}
     assert finding.settings == ("engine.draft",)
     assert finding.cost.amount == 50
     assert finding.cost.share == pytest.approx(0.25)
+    assert {one.name: one.value for one in finding.evidence} == {
+        "acceptance before": 0.66, "acceptance now": 0.51,
+    }  # fmt: skip
 
 
-def test_a_shift_of_a_few_minutes_is_a_remark_with_the_same_cost() -> None:
-    (finding,) = drift.CHECK.judge(observe_gateway(extra=(_drift(50, lasting_s=1799),)))
-    assert (finding.severity, finding.cost.amount, finding.settings) == (Severity.INFO, 50, ())
-    assert "30 minutes" in finding.remedy
+def test_a_shift_that_has_not_lasted_is_a_remark_with_its_time_and_cost() -> None:
+    (finding,) = drift.CHECK.judge(_drift(50, 0))
+    assert (finding.severity, finding.settings) == (Severity.INFO, ())
+    assert (finding.cost.amount, finding.cost.share) == (50, pytest.approx(0.25))
+    assert {one.name: one.value for one in finding.evidence} == {
+        "acceptance before": 0.64, "acceptance after": 0.5, "acceptance now": 0.51,
+        "found at": "2027-01-15T08:01:00+00:00",
+    }  # fmt: skip
 
 
-def test_a_shift_lasts_for_the_doctor_when_it_does_for_the_alert() -> None:
-    assert drift.LASTING_SHIFT_S == alerts.LASTING_SHIFT_S
+def test_a_gateway_that_does_not_say_whether_it_lasts_gives_a_warning() -> None:
+    (finding,) = drift.CHECK.judge(_drift(50, None))
+    assert (finding.severity, finding.settings) == (Severity.WARNING, ("engine.draft",))
+    assert finding.cost.amount == 50
 
 
-@pytest.mark.parametrize("lost", [0, -12])
-def test_a_draft_that_fits_is_no_finding(lost: float) -> None:
-    assert not drift.CHECK.judge(observe_gateway(extra=(_drift(lost),)))
+@pytest.mark.parametrize(("lost", "lasting_lost"), [(0, 0), (-12, 0), (-12, -3), (0, None)])
+def test_a_draft_that_fits_is_no_finding(lost: float, lasting_lost: float | None) -> None:
+    assert not drift.CHECK.judge(_drift(lost, lasting_lost))
 
 
 def test_without_the_watch_drift_is_not_judged() -> None:

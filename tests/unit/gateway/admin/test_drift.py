@@ -76,5 +76,8 @@ async def test_a_drift_is_an_event_and_a_metric_by_category(served: Served) -> N
     lost = state["drift"]["categories"]["code"]["lost_tokens_per_s"]
     assert f"paceline_draft_drift_lost_tokens_per_second{labels} {lost}" in page
     assert lost > 0
+    # The engine has run for a moment only.
+    assert f"paceline_draft_drift_lasting_lost_tokens_per_second{labels} 0.0" in page
+    assert f"paceline_draft_drift_acceptance_before_lasting{labels}" not in page
     assert f"paceline_draft_drift_acceptance{labels} 0." in page
     assert f"paceline_draft_drift_reference_acceptance{labels}" not in page

@@ -2,8 +2,8 @@
 
 The prompts must be computed, so what is lost is not their time but that it comes at once. Spread
 evenly, every step would take the mean; that, at the price of a longer median, is the most that
-smaller pieces can win back. Whether the exchange pays depends on how long a pause users accept: a
-remark up to there, a warning above.
+smaller pieces can win back. Whether the exchange pays depends on how long a pause users accept:
+within it for certain, the finding is a remark.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ def _finding(
     median: tuple[float, float],
     tail: tuple[float, float],
 ) -> Finding:
-    bound_ms = observation.slo_tpot_ms
+    bound_ms = observation.max_pause_ms
+    middle_s = tail[0] if math.isinf(tail[1]) else (tail[0] + tail[1]) / 2
     return Finding(
         id="prefill-stalls",
-        severity=Severity.WARNING if 1e3 * tail[0] >= bound_ms else Severity.INFO,
+        severity=Severity.INFO if 1e3 * tail[1] <= bound_ms else Severity.WARNING,
         summary=(
             f"One step in a hundred takes {1e3 * tail[0]:.0f} ms or more, the median at most "
             f"{1e3 * median[1]:.0f} ms."
@@ -78,16 +79,17 @@ def _finding(
             Evidence("p99 between tokens", _range(tail), "ms"),
             Evidence("median between tokens", _range(median), "ms"),
             Evidence("mean between tokens", 1e3 * mean_s, "ms"),
-            Evidence("accepted between tokens", bound_ms, "ms"),
+            Evidence("accepted pause", bound_ms, "ms"),
             Evidence("steps", steps.count),
             Evidence("prompt tokens", observation.increase(_PROMPTS)),
             Evidence("output tokens", observation.increase(_OUTPUTS)),
         ),
         cost=Cost(
             Basis.ESTIMATED,
-            "P99 less the mean, which every step would take if prompts were spread evenly",
+            "P99, which is shown as a bucket, less the mean, which every step would take if "
+            "prompts were spread evenly",
             CostUnit.MS_AT_P99,
-            1e3 * (tail[0] - mean_s),
+            1e3 * (middle_s - mean_s),
             1e3 * (tail[0] - mean_s),
             None if math.isinf(tail[1]) else 1e3 * (tail[1] - mean_s),
         ),
@@ -95,7 +97,7 @@ def _finding(
         remedy=(
             "If such pauses matter, lower max_num_batched_tokens, so that a prompt is computed in "
             "smaller pieces, which makes the other steps longer; under Paceline bound the time per "
-            "token, and the governor paces prefill. --slo-tpot-ms states what users accept"
+            "token, and the governor paces prefill. --max-pause-ms states what users accept"
         ),
         settings=("max_num_batched_tokens", "slo.time_per_output_token_ms"),
     )
