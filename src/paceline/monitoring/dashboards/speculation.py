@@ -174,7 +174,6 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
     reference = queries.gauge("paceline_draft_drift_reference_acceptance", _CHOSEN)
     lost = queries.gauge("paceline_draft_drift_lost_tokens_per_second", _CHOSEN)
     lasting = queries.gauge("paceline_draft_drift_lasting_lost_tokens_per_second", _CHOSEN)
-    lasted = queries.gauge("paceline_draft_drift_acceptance_before_lasting", _CHOSEN)
     evidence = queries.gauge("paceline_draft_drift_evidence_fraction", _CHOSEN)
     by = "max by (replica, category)"
     return (
@@ -184,7 +183,6 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
             (
                 Query(f"{by} ({acceptance})", "{{replica}} {{category}}"),
                 Query(f"{by} ({reference})", "{{replica}} {{category}} reference"),
-                Query(f"{by} ({lasted})", "{{replica}} {{category}} before a lasting shift"),
             ),
             "percentunit",
         ),
