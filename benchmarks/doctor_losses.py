@@ -16,7 +16,8 @@ It exits with 1 unless all of this holds (`verdict` in the result):
 
 - `found_in_time`: `--probe` on the vLLM server finds the loss within 90 s,
 - `stated_within_a_fifth`: and states it within 20 % of the truth,
-- `won_back`: `--fix` makes the Paceline server faster by at least 80 % of what drafts lose.
+- `won_back`: `--fix` makes the Paceline server faster by at least 80 % of what drafts lose there,
+  which is what the server that never drafts has more.
 
     python benchmarks/doctor_losses.py --results benchmarks/results
 
@@ -125,7 +126,7 @@ def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
         "fixed_over_held_after": fixed_after,
         "fix_is_kept": (document["fix"]["diagnosis"]["fix"] or {}).get("is_kept", False),
         "fix_factor": round(factor, 4),
-        "won_back_share": round((factor - 1) / (1 / truth["mean"] - 1), 3),
+        "won_back_of_vllms_loss": round((factor - 1) / (1 / truth["mean"] - 1), 3),
         "off_over_held": possible,
         "won_back_of_possible": round((factor - 1) / (possible["mean"] - 1), 3),
         "fixed_over_off_after": ratio(after, FIXED.name, OFF.name),
@@ -139,7 +140,7 @@ def judge(summary: Mapping[str, Any]) -> dict[str, bool]:
     """Whether each part of the requirement holds; the last visit of the vLLM server counts.
 
     >>> probe = {"seconds": 85.0, "stated_share": 0.4, "stated_over_true": 1.25}
-    >>> judge({"doctor": [probe], "fix_is_kept": True, "won_back_share": 0.9})
+    >>> judge({"doctor": [probe], "fix_is_kept": True, "won_back_of_possible": 0.9})
     {'found_in_time': True, 'stated_within_a_fifth': False, 'won_back': True}
     """
     probe = summary["doctor"][-1]
@@ -148,7 +149,7 @@ def judge(summary: Mapping[str, Any]) -> dict[str, bool]:
     return {
         "found_in_time": is_found and probe["seconds"] <= _WITHIN_S,
         "stated_within_a_fifth": is_found and low <= probe["stated_over_true"] <= high,
-        "won_back": summary["fix_is_kept"] and summary["won_back_share"] >= _WON_BACK,
+        "won_back": summary["fix_is_kept"] and summary["won_back_of_possible"] >= _WON_BACK,
     }
 
 

@@ -122,8 +122,8 @@ class DiagnosisNotMade(click.ClickException):
     type=ABOVE_0,
     default=DEFAULT_MAX_PAUSE_MS,
     show_default=True,
-    help="Longest pause within an answer that users accept: pauses that prompts make are remarks "
-    "up to it. Only vLLM shows them, not Paceline's admin port.",
+    help="Pause within an answer that users accept, as the 99th percentile: what prompts cause "
+    "within it is a remark. Only vLLM shows pauses, not Paceline's admin port.",
 )
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @click.option(

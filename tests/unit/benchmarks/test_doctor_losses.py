@@ -49,7 +49,7 @@ def test_the_stated_loss_is_compared_with_the_measured_one() -> None:
     assert summary["fixed_over_held_before"]["mean"] == pytest.approx(1.0)
     assert summary["fixed_over_held_after"]["mean"] == pytest.approx(1.5)
     assert summary["fix_factor"] == pytest.approx(1.5)
-    assert summary["won_back_share"] == pytest.approx(0.75)  # of 1 / 0.6 - 1
+    assert summary["won_back_of_vllms_loss"] == pytest.approx(0.75)  # of 1 / 0.6 - 1
     assert summary["off_over_held"]["mean"] == pytest.approx(1.8)
     assert summary["won_back_of_possible"] == pytest.approx(0.625)  # of 1.8 - 1
     assert summary["fixed_over_off_after"]["mean"] == pytest.approx(1.5 / 1.8, rel=1e-3)
@@ -68,14 +68,14 @@ def test_the_stated_loss_is_compared_with_the_measured_one() -> None:
         ({"stated_over_true": 1.21}, {"stated_within_a_fifth"}),
         ({"stated_share": None}, {"found_in_time", "stated_within_a_fifth"}),
         ({"fix_is_kept": False}, {"won_back"}),
-        ({"won_back_share": 0.79}, {"won_back"}),
+        ({"won_back_of_possible": 0.79}, {"won_back"}),
     ],
 )
 def test_each_part_of_the_requirement_is_judged(
     changes: dict[str, float | None], failed: set[str]
 ) -> None:
     probe = {"seconds": 89.0, "stated_share": 0.4, "stated_over_true": 1.0}
-    summary = {"fix_is_kept": True, "won_back_share": 0.9}
+    summary = {"fix_is_kept": True, "won_back_of_possible": 0.9}
     for part in (probe, summary):
         part.update({key: value for key, value in changes.items() if key in part})
     verdict = judge({"doctor": [{"seconds": 0.0, "stated_share": None}, probe], **summary})

@@ -2,5 +2,5 @@
 
 For the scheduler: `drift_watch.DriftWatch`. The other modules decide without clock, log or vLLM:
 `text_acceptance` reads one request's verdicts, `category_watch` and `shift_detector` find a change,
-`lost_rate` says what it costs.
+`half_hours` says whether acceptance has fallen to stay, and `lost_rate` what that costs.
 """

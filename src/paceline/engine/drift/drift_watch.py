@@ -6,8 +6,6 @@ At most `MAX_FOLLOWED` requests are followed at a time, so that the cost of a st
 more, every request that begins to draft takes the next free place. What is watched: the verdicts on
 drafts, and those of replay scoring at draft length 0. While nothing is drafted and nothing is
 replayed, nothing is seen.
-
-The time of a level is that of the engine's steps: a pause counts up to `_MOST_PAUSE_S`.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from itertools import repeat
 from typing import Any
 
 from paceline.engine.drift.category_watch import AcceptanceShift, CategoryWatch
-from paceline.engine.drift.level_history import LevelHistory
-from paceline.engine.drift.lost_rate import CostCurve, LostRate, lost_rate
+from paceline.engine.drift.half_hours import HalfHours
+from paceline.engine.drift.lost_rate import CostCurve, LostRate, lost_fraction, lost_rate
 from paceline.engine.drift.text_acceptance import RequestVerdicts
 from paceline.governor.values import StepSample
 from paceline.recording.records import MAX_CATEGORIES, OTHER
@@ -39,10 +37,11 @@ _SHARE_REQUESTS = 256
 """Ended requests over which a category's share of the work is measured."""
 _STEP_KEEP = 0.95
 """Weight kept per step in the measured time of a step; a memory of about 20 steps."""
-_MOST_PAUSE_S = 60.0
-"""A longer pause counts as this: an idle night is no evidence of a level."""
 _IDLE_S = 600.0
-"""After so long without a step, a shift costs nothing."""
+"""After so long without a request, a fall costs nothing."""
+_HALF_HOURS_OF_A_SHIFT = 2
+"""Half hours of the category after which the cost of a single shift is no longer shown: by then
+the comparison of half hours has seen all of it."""
 
 
 class DriftWatch:
@@ -54,21 +53,18 @@ class DriftWatch:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives seconds since 1970, for the events; `monotonic` measures how long levels
-        last."""
+        """`clock` gives seconds since 1970, for the events; `monotonic` measures half hours."""
         self._clock = clock
         self._monotonic = monotonic
-        self._stepped_at_s = monotonic()
-        self._busy_s = 0.0
         self._lock = threading.Lock()
         self._followed: dict[str, tuple[str, RequestVerdicts]] = {}
         """Category and verdicts by request id."""
         self._categories: dict[str, CategoryWatch] = {}
-        self._lost: dict[str, float | None] = {}
-        self._levels: dict[str, LevelHistory] = {}
-        self._lasting_lost: dict[str, float | None] = {}
-        """Tokens/s of the present level against the last one that lasted, if all work were of the
-        category; at the load when the shift was found."""
+        self._half_hours: dict[str, HalfHours] = {}
+        self._lost: dict[str, tuple[float | None, int]] = {}
+        """Tokens/s that the last shift costs, and the half hours that had ended when it came."""
+        self._seconds: dict[int, float] = {}
+        """The time of a step by draft length, when the last request ended."""
         self._work = deque[tuple[str, int]](maxlen=_SHARE_REQUESTS)
         self._step_s: dict[int, float] = {}
         self._events = deque[dict[str, Any]](maxlen=MAX_EVENTS)
@@ -88,9 +84,6 @@ class DriftWatch:
         it has none, and the measured times are used.
         """
         self._measure_step(sample)
-        now_s = self._monotonic()
-        self._busy_s += min(now_s - self._stepped_at_s, _MOST_PAUSE_S)
-        self._stepped_at_s = now_s
         if not sample.judged and sample.replay_scores is None and not sample.num_ended:
             return
         with self._lock:
@@ -137,9 +130,8 @@ class DriftWatch:
             return category
         if len(self._categories) >= MAX_CATEGORIES - 1:
             category = OTHER
-        if category not in self._categories:
-            self._categories[category] = CategoryWatch()
-            self._levels[category] = LevelHistory(self._busy_s)
+        self._categories.setdefault(category, CategoryWatch())
+        self._half_hours.setdefault(category, HalfHours())
         return category
 
     def _end(
@@ -148,25 +140,16 @@ class DriftWatch:
         category, verdicts = self._followed.pop(request_id)
         sums = verdicts.sums()
         self._work.append((category, sums.num_verdicts))
+        self._half_hours[category].add(sums, self._monotonic())
+        self._seconds = dict(enumerate(step_seconds())) or self._step_s
         shift = self._categories[category].add(sums)
         if shift is not None:
-            seconds = dict(enumerate(step_seconds())) or self._step_s
             num_decoding = max(sample.num_requests - sample.num_prefilling, 1)
-            curve = CostCurve(num_decoding, seconds) if seconds else None
-            lost = None if curve is None else lost_rate(shift, curve, self._share(category))
+            lost = None
+            if self._seconds:
+                curve = CostCurve(num_decoding, self._seconds)
+                lost = lost_rate(shift, curve, self._share(category))
             self._report(category, shift, lost, num_decoding)
-            self._compare_with_lasting(category, shift, curve)
-
-    def _compare_with_lasting(
-        self, category: str, shift: AcceptanceShift, curve: CostCurve | None
-    ) -> None:
-        levels = self._levels[category]
-        levels.shifted(self._busy_s, shift.before, shift.now)
-        lost: float | None = 0.0
-        if levels.before is not None:
-            lasting = AcceptanceShift(levels.before, shift.now)
-            lost = None if curve is None else lost_rate(lasting, curve, 1.0).value
-        self._lasting_lost[category] = lost
 
     def _share(self, category: str) -> float:
         total = sum(num for _, num in self._work)
@@ -184,32 +167,36 @@ class DriftWatch:
         self, category: str, shift: AcceptanceShift, lost: LostRate | None, num_decoding: int
     ) -> None:
         self._num_events += 1
-        self._lost[category] = None if lost is None else lost.value
+        num_ended = self._half_hours[category].num_ended
+        self._lost[category] = None if lost is None else lost.value, num_ended
         event = describe_event(category, shift, lost, num_decoding)
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
         self._events.append({"number": self._num_events, "at": at, **event})
         logger.warning("Drift: %s", describe_shift(category, shift, lost, num_decoding))
 
     def _describe(self, name: str, watch: CategoryWatch) -> dict[str, Any]:
-        reference, levels = watch.reference, self._levels[name]
-        is_lasting = levels.lasts(self._busy_s)
-        lasting_lost = self._lasting_lost.get(name, 0.0)
-        if not is_lasting or self._monotonic() - self._stepped_at_s > _IDLE_S:
-            lasting_lost = 0.0
+        reference, half_hours = watch.reference, self._half_hours[name]
+        lost, num_ended = self._lost.get(name, (0.0, 0))
+        if half_hours.num_ended >= num_ended + _HALF_HOURS_OF_A_SHIFT:
+            lost = 0.0
+        fall = half_hours.fall
         return {
             "requests": watch.num_requests,
             "acceptance": watch.recent,
             "reference_acceptance": None if reference is None else reference.mean,
             "evidence_fraction": None if watch.evidence is None else min(watch.evidence, 1.0),
             "events_total": watch.num_shifts,
-            "lost_tokens_per_s": self._lost.get(name, 0.0),
-            "lasting_lost_tokens_per_s": (
-                None if lasting_lost is None else lasting_lost * self._share(name)
-            ),
-            "acceptance_before_lasting": (
-                levels.before.mean if is_lasting and levels.before is not None else None
-            ),
+            "lost_tokens_per_s": lost,
+            "lasting_lost_fraction": self._lasting_lost(name, fall),
+            "acceptance_best_half_hour": None if fall is None else fall.before.mean,
+            "acceptance_last_half_hour": None if fall is None else fall.now.mean,
         }
+
+    def _lasting_lost(self, name: str, fall: AcceptanceShift | None) -> float:
+        idle_s = self._half_hours[name].seconds_since(self._monotonic())
+        if fall is None or not self._seconds or idle_s > _IDLE_S:
+            return 0.0
+        return self._share(name) * lost_fraction(fall, self._seconds)
 
 
 def describe_event(

@@ -64,6 +64,17 @@ def lost_rate(shift: AcceptanceShift, curve: CostCurve, share: float) -> LostRat
     )
 
 
+def lost_fraction(shift: AcceptanceShift, seconds: Mapping[int, float]) -> float:
+    """The fraction of the category's tokens/s that a fall of acceptance costs, 0 to 1.
+
+    `seconds`: as in `CostCurve`. The number of requests that draft does not change it.
+    """
+    curve = CostCurve(1, seconds)
+    before_rate, _ = _best(shift.before.hazards, curve)
+    now_rate, _ = _best(shift.now.hazards, curve)
+    return max(0.0, 1.0 - now_rate / before_rate)
+
+
 def tokens_per_step(hazards: Sequence[float], length: int) -> float:
     """Expected tokens of one request and step at draft length `length`.
 

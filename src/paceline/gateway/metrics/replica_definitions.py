@@ -161,19 +161,25 @@ CATEGORY_METRICS = (
     ),
     CategoryMetric(
         "paceline_draft_drift_lost_tokens_per_second",
-        "Output tokens per second that the last shift costs; negative where it gains, 0 without.",
+        "Output tokens per second that the last shift costs; negative where it gains, 0 without "
+        "one in the last two half hours of requests.",
         "lost_tokens_per_s",
     ),
     CategoryMetric(
-        "paceline_draft_drift_lasting_lost_tokens_per_second",
-        "Output tokens per second that are lost against the acceptance before, where both levels "
-        "lasted half an hour of the engine's work; 0 otherwise, negative where it gains.",
-        "lasting_lost_tokens_per_s",
+        "paceline_draft_drift_lasting_lost_fraction",
+        "Fraction of the engine's output tokens per second that is lost because the acceptance of "
+        "the last half hour of requests was less than in the best one of a day; 0 without a fall.",
+        "lasting_lost_fraction",
     ),
     CategoryMetric(
-        "paceline_draft_drift_acceptance_before_lasting",
-        "The acceptance that the metric of lasting losses compares with; no sample without one.",
-        "acceptance_before_lasting",
+        "paceline_draft_drift_acceptance_best_half_hour",
+        "Acceptance in the best half hour, where the last one had certainly less; no sample else.",
+        "acceptance_best_half_hour",
+    ),
+    CategoryMetric(
+        "paceline_draft_drift_acceptance_last_half_hour",
+        "Acceptance in the last half hour, where it was certainly less than in the best one.",
+        "acceptance_last_half_hour",
     ),
     CategoryMetric(
         "paceline_draft_drift_acceptance",

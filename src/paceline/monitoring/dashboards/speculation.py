@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.monitoring.alerts import MIN_ACCEPTED_FRACTION
+from paceline.monitoring.alerts import MIN_ACCEPTED_FRACTION, MIN_LOST_FRACTION
 from paceline.monitoring.dashboards.model import (
     REPLICA,
     WINDOW,
@@ -173,7 +173,7 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
     acceptance = queries.gauge("paceline_draft_drift_acceptance", _CHOSEN)
     reference = queries.gauge("paceline_draft_drift_reference_acceptance", _CHOSEN)
     lost = queries.gauge("paceline_draft_drift_lost_tokens_per_second", _CHOSEN)
-    lasting = queries.gauge("paceline_draft_drift_lasting_lost_tokens_per_second", _CHOSEN)
+    lasting = queries.gauge("paceline_draft_drift_lasting_lost_fraction", _CHOSEN)
     evidence = queries.gauge("paceline_draft_drift_evidence_fraction", _CHOSEN)
     by = "max by (replica, category)"
     return (
@@ -187,12 +187,17 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
             "percentunit",
         ),
         Lines(
-            "Cost of a shift",
-            "Output tokens per second: of the last shift when it was found, and of one that lasts.",
-            (
-                Query(f"{by} ({lost})", "{{replica}} {{category}} last"),
-                Query(f"{by} ({lasting})", "{{replica}} {{category}} lasting"),
-            ),
+            "Cost of the last shift",
+            "Output tokens per second, when it was found.",
+            (Query(f"{by} ({lost})", "{{replica}} {{category}}"),),
+        ),
+        Lines(
+            "Lost since the best half hour of a day",
+            "Of the engine's tokens/s, at the present load. A draft for the present traffic could "
+            "give them.",
+            (Query(f"{by} ({lasting})", "{{replica}} {{category}}"),),
+            "percentunit",
+            limit=MIN_LOST_FRACTION,
         ),
         Lines(
             "Evidence of a shift",

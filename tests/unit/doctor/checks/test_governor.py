@@ -6,7 +6,8 @@ import pytest
 
 from paceline.doctor.checks.governor import drift, failing
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.values import CannotJudge, Severity
+from paceline.doctor.values import CannotJudge, CostUnit, Severity
+from paceline.monitoring import alerts
 from unit.doctor.gateways import observe_gateway
 
 
@@ -48,33 +49,41 @@ _EVENTS = [
 ]  # fmt: skip
 
 
-def _drift(lost: float, lasting_lost: float | None) -> Observation:
+def _drift(lost: float, lost_fraction: float | None, *, rate: float = 150) -> Observation:
     page = (
         f"paceline_draft_drift_lost_tokens_per_second{{{_LABELS}}} {lost}\n"
         f"paceline_draft_drift_acceptance{{{_LABELS}}} 0.51\n"
-        'paceline_governor_goodput_tokens_per_second{replica="r0"} 150\n'
+        f'paceline_governor_goodput_tokens_per_second{{replica="r0"}} {rate}\n'
     )
-    if lasting_lost is not None:
-        page += f"paceline_draft_drift_lasting_lost_tokens_per_second{{{_LABELS}}} {lasting_lost}\n"
-    if lasting_lost:
-        page += f"paceline_draft_drift_acceptance_before_lasting{{{_LABELS}}} 0.66\n"
+    if lost_fraction is not None:
+        page += f"paceline_draft_drift_lasting_lost_fraction{{{_LABELS}}} {lost_fraction}\n"
+    if lost_fraction:
+        page += f"paceline_draft_drift_acceptance_best_half_hour{{{_LABELS}}} 0.66\n"
+        page += f"paceline_draft_drift_acceptance_last_half_hour{{{_LABELS}}} 0.5\n"
     return observe_gateway(extra=(page,), governors=({"r0": {"drift": {"events": _EVENTS}}},))
 
 
-def test_a_shift_that_lasts_costs_what_the_governor_says_of_it() -> None:
+def test_a_fall_that_lasts_costs_what_the_governor_says_of_it() -> None:
     """The last shift was another one, and a gain."""
-    (finding,) = drift.CHECK.judge(_drift(-20, 50))
+    (finding,) = drift.CHECK.judge(_drift(-20, 0.25))
     assert (finding.id, finding.severity) == ("draft-drift", Severity.WARNING)
     assert finding.settings == ("engine.draft",)
-    assert finding.cost.amount == 50
-    assert finding.cost.share == pytest.approx(0.25)
+    assert (finding.cost.amount, finding.cost.unit) == (50, CostUnit.TOKENS_PER_S)
+    assert finding.cost.share == 0.25
     assert {one.name: one.value for one in finding.evidence} == {
-        "acceptance before": 0.66, "acceptance now": 0.51,
+        "acceptance in the best half hour": 0.66, "acceptance in the last half hour": 0.5,
+        "acceptance now": 0.51,
     }  # fmt: skip
 
 
-def test_a_shift_that_has_not_lasted_is_a_remark_with_its_time_and_cost() -> None:
-    (finding,) = drift.CHECK.judge(_drift(50, 0))
+def test_without_present_tokens_a_fall_costs_its_share_of_the_capacity() -> None:
+    (finding,) = drift.CHECK.judge(_drift(0, 0.25, rate=0))
+    assert (finding.cost.amount, finding.cost.unit) == (25, CostUnit.PERCENT_OF_CAPACITY)
+
+
+def test_a_shift_is_a_remark_with_its_time_and_cost() -> None:
+    """The best half hour costs 5 % less, which no draft is trained for."""
+    (finding,) = drift.CHECK.judge(_drift(50, 0.05))
     assert (finding.severity, finding.settings) == (Severity.INFO, ())
     assert (finding.cost.amount, finding.cost.share) == (50, pytest.approx(0.25))
     assert {one.name: one.value for one in finding.evidence} == {
@@ -83,15 +92,19 @@ def test_a_shift_that_has_not_lasted_is_a_remark_with_its_time_and_cost() -> Non
     }  # fmt: skip
 
 
-def test_a_gateway_that_does_not_say_whether_it_lasts_gives_a_warning() -> None:
+def test_a_gateway_that_compares_no_half_hours_gives_a_warning_about_a_shift() -> None:
     (finding,) = drift.CHECK.judge(_drift(50, None))
     assert (finding.severity, finding.settings) == (Severity.WARNING, ("engine.draft",))
     assert finding.cost.amount == 50
 
 
-@pytest.mark.parametrize(("lost", "lasting_lost"), [(0, 0), (-12, 0), (-12, -3), (0, None)])
-def test_a_draft_that_fits_is_no_finding(lost: float, lasting_lost: float | None) -> None:
-    assert not drift.CHECK.judge(_drift(lost, lasting_lost))
+def test_a_fall_is_worth_a_warning_where_it_is_worth_an_alert() -> None:
+    assert drift.MIN_LOST_FRACTION == alerts.MIN_LOST_FRACTION
+
+
+@pytest.mark.parametrize(("lost", "lost_fraction"), [(0, 0), (-12, 0), (-12, 0.05), (0, None)])
+def test_a_draft_that_fits_is_no_finding(lost: float, lost_fraction: float | None) -> None:
+    assert not drift.CHECK.judge(_drift(lost, lost_fraction))
 
 
 def test_without_the_watch_drift_is_not_judged() -> None:

@@ -77,7 +77,7 @@ async def test_a_drift_is_an_event_and_a_metric_by_category(served: Served) -> N
     assert f"paceline_draft_drift_lost_tokens_per_second{labels} {lost}" in page
     assert lost > 0
     # The engine has run for a moment only.
-    assert f"paceline_draft_drift_lasting_lost_tokens_per_second{labels} 0.0" in page
-    assert f"paceline_draft_drift_acceptance_before_lasting{labels}" not in page
+    assert f"paceline_draft_drift_lasting_lost_fraction{labels} 0.0" in page
+    assert f"paceline_draft_drift_acceptance_best_half_hour{labels}" not in page
     assert f"paceline_draft_drift_acceptance{labels} 0." in page
     assert f"paceline_draft_drift_reference_acceptance{labels}" not in page

@@ -1,8 +1,8 @@
 """`draft-drift`: the draft fits the traffic less than it did.
 
-What wins the lost tokens back is a new draft, which takes time to train. So a shift is a warning
-where the governor says that it has lasted, after a level that had lasted, too; until then it is a
-remark. A gateway that does not say how long shifts last gives warnings.
+What wins the lost tokens back is a new draft, which takes time to train. So what counts is the last
+half hour of requests against the best one of a day; a single shift is a remark. A gateway that does
+not compare half hours gives warnings about shifts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from paceline.doctor.values import (
 )
 
 _LOST = "paceline_draft_drift_lost_tokens_per_second"
-_LASTING_LOST = "paceline_draft_drift_lasting_lost_tokens_per_second"
-_LASTING_BEFORE = "paceline_draft_drift_acceptance_before_lasting"
+_LASTING_LOST = "paceline_draft_drift_lasting_lost_fraction"
+_BEST = "paceline_draft_drift_acceptance_best_half_hour"
+_LAST = "paceline_draft_drift_acceptance_last_half_hour"
 _NOW = "paceline_draft_drift_acceptance"
 _GOODPUT = "paceline_governor_goodput_tokens_per_second"
+MIN_LOST_FRACTION = 0.05
+"""As the alert `PacelineDraftNoLongerFits`; a test holds them equal."""
 _TRAIN = "Train a draft on the present traffic and swap it in (paceline draft)"
 
 
@@ -41,8 +44,8 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     for sample in samples:
         replica, category = sample.labels.get("replica", ""), sample.labels.get("category", "")
         lasting = page.total(_LASTING_LOST, replica=replica, category=category)
-        if lasting is not None and lasting > 0:
-            findings.append(_lasting_shift(page, replica, category, lasting))
+        if lasting is not None and lasting > MIN_LOST_FRACTION:
+            findings.append(_lasting_fall(page, replica, category, lasting))
         elif sample.value > 0:
             events = _events(observation.last.governors.get(replica, {}), category)
             found = _last_shift(page, replica, category, sample.value, events)
@@ -50,18 +53,31 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     return findings
 
 
-def _lasting_shift(page: MetricsPage, replica: str, category: str, lost: float) -> Finding:
-    before = page.total(_LASTING_BEFORE, replica=replica, category=category)
-    now = page.total(_NOW, replica=replica, category=category)
+def _lasting_fall(page: MetricsPage, replica: str, category: str, lost_fraction: float) -> Finding:
+    best, last, now = (
+        page.total(name, replica=replica, category=category) for name in (_BEST, _LAST, _NOW)
+    )
+    rate = page.total(_GOODPUT, replica=replica)
+    amount, unit = 100 * lost_fraction, CostUnit.PERCENT_OF_CAPACITY
+    if rate:
+        amount, unit = rate * lost_fraction / (1 - lost_fraction), CostUnit.TOKENS_PER_S
     return _finding(
-        page,
         replica,
-        lost,
-        how="the governor's estimate at the load when it found the shift, times the category's "
-        "present share of the work",
-        summary=f"The requests of category {category} have accepted fewer draft tokens of "
-        f"{replica} for half an hour than for as long before.",
-        evidence=(("acceptance before", before), ("acceptance now", now)),
+        summary=f"The requests of category {category} accepted fewer draft tokens of {replica} in "
+        "the last half hour than in the best one of a day.",
+        evidence=(
+            ("acceptance in the best half hour", best),
+            ("acceptance in the last half hour", last),
+            ("acceptance now", now),
+        ),
+        cost=Cost(
+            Basis.ESTIMATED,
+            "what the best draft length would give with either acceptance, at the present load",
+            unit,
+            amount,
+            share=lost_fraction,
+            present_tokens_per_s=rate or None,
+        ),
     )
 
 
@@ -69,17 +85,23 @@ def _last_shift(
     page: MetricsPage, replica: str, category: str, lost: float, events: Sequence[Mapping[str, Any]]
 ) -> Finding:
     event = events[-1] if events else {}
+    rate = page.total(_GOODPUT, replica=replica)
     return _finding(
-        page,
         replica,
-        lost,
-        how="the governor's estimate when it found the shift; its log has the interval",
         summary=f"The acceptance of category {category} on {replica} has fallen.",
         evidence=(
             ("acceptance before", event.get("acceptance_before")),
             ("acceptance after", event.get("acceptance_now")),
             ("acceptance now", page.total(_NOW, replica=replica, category=category)),
             ("found at", event.get("at")),
+        ),
+        cost=Cost(
+            Basis.ESTIMATED,
+            "the governor's estimate when it found the shift; its log has the interval",
+            CostUnit.TOKENS_PER_S,
+            lost,
+            share=lost / (lost + rate) if rate else None,
+            present_tokens_per_s=rate,
         ),
     )
 
@@ -88,22 +110,15 @@ def _as_remark(finding: Finding) -> Finding:
     return replace(
         finding,
         severity=Severity.INFO,
-        remedy="None unless the shift and the level before it each last half an hour: a draft "
-        "takes as long to train",
+        remedy="None unless a whole half hour of requests stays below the best one: a draft takes "
+        "as long to train",
         settings=(),
     )
 
 
 def _finding(
-    page: MetricsPage,
-    replica: str,
-    lost: float,
-    *,
-    how: str,
-    summary: str,
-    evidence: Sequence[tuple[str, Any]],
+    replica: str, *, summary: str, evidence: Sequence[tuple[str, Any]], cost: Cost
 ) -> Finding:
-    rate = page.total(_GOODPUT, replica=replica)
     return Finding(
         id="draft-drift",
         severity=Severity.WARNING,
@@ -113,14 +128,7 @@ def _finding(
             for name, value in evidence
             if value is not None
         ),
-        cost=Cost(
-            Basis.ESTIMATED,
-            how,
-            CostUnit.TOKENS_PER_S,
-            lost,
-            share=lost / (lost + rate) if rate else None,
-            present_tokens_per_s=rate,
-        ),
+        cost=cost,
         cause="The traffic has changed.",
         remedy=_TRAIN,
         settings=("engine.draft",),

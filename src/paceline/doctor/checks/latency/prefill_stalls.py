@@ -2,8 +2,8 @@
 
 The prompts must be computed, so what is lost is not their time but that it comes at once. Spread
 evenly, every step would take the mean; that, at the price of a longer median, is the most that
-smaller pieces can win back. Whether the exchange pays depends on how long a pause users accept:
-within it for certain, the finding is a remark.
+smaller pieces can win back. Whether the exchange pays depends on how long a pause users accept: the
+finding is a remark where the 99th percentile is certainly within it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _finding(
             Evidence("p99 between tokens", _range(tail), "ms"),
             Evidence("median between tokens", _range(median), "ms"),
             Evidence("mean between tokens", 1e3 * mean_s, "ms"),
-            Evidence("accepted pause", bound_ms, "ms"),
+            Evidence("accepted at p99", bound_ms, "ms"),
             Evidence("steps", steps.count),
             Evidence("prompt tokens", observation.increase(_PROMPTS)),
             Evidence("output tokens", observation.increase(_OUTPUTS)),
@@ -89,9 +89,9 @@ def _finding(
             "P99, which is shown as a bucket, less the mean, which every step would take if "
             "prompts were spread evenly",
             CostUnit.MS_AT_P99,
-            1e3 * (middle_s - mean_s),
-            1e3 * (tail[0] - mean_s),
-            None if math.isinf(tail[1]) else 1e3 * (tail[1] - mean_s),
+            1e3 * max(0.0, middle_s - mean_s),
+            1e3 * max(0.0, tail[0] - mean_s),
+            None if math.isinf(tail[1]) else 1e3 * max(0.0, tail[1] - mean_s),
         ),
         cause="Long prompts share a step with running answers, which wait until it ends.",
         remedy=(
