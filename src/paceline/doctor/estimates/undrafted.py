@@ -14,10 +14,16 @@ two sources.
   one that may be anything: u' c / c' <= u <= u'. The first step after a prompt is longer than later
   ones, by what is seen in steps with drafts; this is subtracted.
 
-A closed loop of n requests at R tokens/s spends n / R seconds of a request per token: prompts,
-waiting and steps. With t tokens per step, drafts change the part of the steps from u to steady / t:
+A closed loop of n requests at R tokens/s, with answers of L tokens, spends T = n L / R seconds on
+each. With t tokens per step, these are (L - 1) / t steps that give it tokens, e steps that only the
+others get tokens from, and prompts:
 
-    gain = 1 + (u - steady / t) R / n
+    T  = ((L - 1) / t + e) steady + prompts
+    T' = (L - 1 + e) u + prompts                without drafts
+    gain = T' / T
+
+e is 2: the step under way when the request arrives, and the one that computes its prompt, in which
+the others draft. A request alone has only the latter.
 """
 
 from __future__ import annotations
@@ -53,7 +59,16 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class StepRound:
+class LoadRate:
+    """What a closed loop gives."""
+
+    tokens_per_s: float
+    answer_tokens: float
+    """Mean tokens of an answer, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
     """Seconds of a step of n requests, each measured once shortly after one another."""
 
     steady_s: float
@@ -62,6 +77,14 @@ class StepRound:
     """Without drafts, at contexts like those of the load: at least this."""
     highest_s: float
     """And at most this."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRound:
+    """Times of steps, and the rate of the load shortly before."""
+
+    times: StepTimes
+    load: LoadRate
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +131,22 @@ def bounds_from_end(end_s: float, extra_s: float, context_fraction: float) -> tu
 
 
 def infer_gain(
-    rounds: Sequence[StepRound],
-    tokens_per_step: Interval,
-    num_requests: int,
-    tokens_per_s: float,
-    how: str,
+    rounds: Sequence[StepRound], tokens_per_step: Interval, num_requests: int, how: str
 ) -> MeasuredGain:
-    """The gain at this load, from the medians of at least `MIN_ROUNDS`.
+    """The gain at a load of `num_requests`, from the medians of at least `MIN_ROUNDS`.
 
     The interval has both bounds of the step without drafts, the error of the tokens per step, and
-    the percentiles of a bootstrap over the rounds (95 %). `tokens_per_s` is that of the load with
-    `num_requests` in flight; `how` says which steps were timed.
+    the percentiles of a bootstrap over the rounds (95 %). `how` says which steps were timed.
     """
-    times = np.array([astuple(one) for one in rounds])
-    per_token_s = num_requests / tokens_per_s
-    middle = _gains(np.median(times, axis=0), tokens_per_step.middle, per_token_s)
+    figures = np.array([(*astuple(one.times), *astuple(one.load)) for one in rounds])
+    medians = np.median(figures, axis=0)
+    middle = _gains(medians, tokens_per_step.middle, num_requests)
     random = np.random.default_rng(0)
-    drawn = times[random.integers(0, len(times), (_NUM_RESAMPLES, len(times)))]
+    drawn = figures[random.integers(0, len(figures), (_NUM_RESAMPLES, len(figures)))]
     resampled = np.median(drawn, axis=1).T
-    lows, _ = _gains(resampled, tokens_per_step.low, per_token_s)
-    _, highs = _gains(resampled, tokens_per_step.high, per_token_s)
+    lows, _ = _gains(resampled, tokens_per_step.low, num_requests)
+    _, highs = _gains(resampled, tokens_per_step.high, num_requests)
+    steady_s, lowest_s, highest_s, tokens_per_s, _ = map(float, medians)
     return MeasuredGain(
         value=math.sqrt(float(middle[0] * middle[1])),
         low=float(np.percentile(lows, _PERCENTILES[0])),
@@ -137,14 +156,23 @@ def infer_gain(
         tokens_per_s=tokens_per_s,
         how=how,
         is_estimated=True,
+        step_ms=1e3 * steady_s,
+        undrafted_step_ms=(1e3 * lowest_s, 1e3 * highest_s),
     )
 
 
-def _gains(times: Floats, tokens_per_step: float, per_token_s: float) -> tuple[Floats, Floats]:
-    """With the lowest and the highest step without drafts; `times` is (3, ...) as `StepRound`."""
-    steady, lowest, highest = times
+def _gains(figures: Floats, tokens_per_step: float, num_requests: int) -> tuple[Floats, Floats]:
+    """With the lowest and the highest step without drafts; `figures` is (5, ...): those of
+    `StepTimes` and of `LoadRate`."""
+    steady, lowest, highest, rate, answer = figures
+    extra = min(num_requests, 2)
+    drafted_s = (np.maximum(answer - 1, 0) / tokens_per_step + extra) * steady
+    prompts_s = np.maximum(num_requests * answer / rate - drafted_s, 0)
     low, high = (
-        np.maximum(_LEAST_GAIN, 1 + (step_s - steady / tokens_per_step) / per_token_s)
+        np.maximum(
+            _LEAST_GAIN,
+            ((answer - 1 + extra) * step_s + prompts_s) / (drafted_s + prompts_s),
+        )
         for step_s in (lowest, highest)
     )
     return low, high

@@ -27,6 +27,7 @@ from paceline.doctor.estimates.undrafted import (
     HOW_FROM_MIXED_BATCHES,
     MIN_ROUNDS,
     StepRound,
+    StepTimes,
     StepTotals,
     bounds_from_end,
     bounds_from_mixed_batches,
@@ -35,15 +36,18 @@ from paceline.doctor.estimates.undrafted import (
 from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.probing.alternation import NotMeasured
 from paceline.doctor.probing.load import ProbeLoad
+from paceline.doctor.probing.load_pieces import Load, load_of
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.probing.shared_steps import SharedSteps
 from paceline.doctor.probing.token_requests import TokenRequests
-from paceline.doctor.readings.observation import Reading, growth
+from paceline.doctor.readings.observation import Reading
 from paceline.doctor.readings.probe_result import MeasuredGain
 from paceline.doctor.values import CannotJudge
 
 MAX_CONTEXT_TOKENS = 8192
 """A longer context takes too long to fill. Chosen empirically."""
+_ROUNDS_PER_PIECE = 3
+"""Rounds of steps between two pieces of the load."""
 _MIN_DRAFT_LENGTH = 4
 """Shorter drafts leave no room for the test whether they are skipped."""
 
@@ -67,7 +71,6 @@ async def infer_gain_of_drafts(
             f"drafts of {drafting.draft_length:.1f} tokens are too short to test whether vLLM "
             f"skips them at the end of the context; {_MIN_DRAFT_LENGTH} are needed"
         )
-    rate = _rate_at_full_load(readings, name, load)
     requests = TokenRequests(session, settings, load)
     context = await requests.read_context_tokens()
     if context > MAX_CONTEXT_TOKENS:
@@ -86,12 +89,13 @@ async def infer_gain_of_drafts(
         source = _LastSteps(rounds, prompts)
     else:
         source = _MixedBatches(rounds, prompts, length)
-    measured = await _measure(source, time.monotonic() + settings.seconds)
+    held = load_of(load, server, name, settings, readings)
+    measured = await _measure(source, held, time.monotonic() + settings.seconds)
     margin = drafting.accepted_error
     tokens_per_step = Interval(
         1 + max(0.0, drafting.accepted_per_draft - margin), 1 + drafting.accepted_per_draft + margin
     )
-    return infer_gain(measured, tokens_per_step, settings.concurrency, rate, source.how)
+    return infer_gain(measured, tokens_per_step, settings.concurrency, source.how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class _Source(Protocol):
         """Let the prefix cache hold the prompts."""
         ...
 
-    async def round(self) -> StepRound | None:
+    async def round(self) -> StepTimes | None:
         """One round; None if its requests did not share their steps, or others did."""
         ...
 
@@ -147,14 +151,14 @@ class _MixedBatches:
         for num_at_end in (0, self._rounds.num_requests):
             await self._rounds.steps_s(self._contexts(num_at_end), 1)
 
-    async def round(self) -> StepRound | None:
+    async def round(self) -> StepTimes | None:
         """See `_Source`."""
         num = self._rounds.num_requests
         steady_s = await self._rounds.steady_step_s(self._prompts.usual, self._prompts.max_tokens)
         one, all_of_them = await self._totals(1), await self._totals(num)
         if steady_s is None or one is None or all_of_them is None:
             return None
-        return StepRound(steady_s, *bounds_from_mixed_batches(one, all_of_them, num))
+        return StepTimes(steady_s, *bounds_from_mixed_batches(one, all_of_them, num))
 
     async def _totals(self, num_at_end: int) -> StepTotals | None:
         contexts = self._contexts(num_at_end)
@@ -182,7 +186,7 @@ class _LastSteps:
         for prompt in (self._prompts.short, self._prompts.last):
             await self._rounds.steps_s([prompt] * self._rounds.num_requests, 1)
 
-    async def round(self) -> StepRound | None:
+    async def round(self) -> StepTimes | None:
         """See `_Source`."""
         num, prompts = self._rounds.num_requests, self._prompts
         steady_s = await self._rounds.steady_step_s(prompts.usual, prompts.max_tokens)
@@ -191,19 +195,21 @@ class _LastSteps:
         if steady_s is None or short_s is None or last_s is None:
             return None
         fraction = prompts.short / prompts.last
-        return StepRound(steady_s, *bounds_from_end(last_s, short_s - steady_s, fraction))
+        return StepTimes(steady_s, *bounds_from_end(last_s, short_s - steady_s, fraction))
 
 
-async def _measure(source: _Source, until_s: float) -> list[StepRound]:
+async def _measure(source: _Source, load: Load, until_s: float) -> list[StepRound]:
     num_dropped = 0
     measured = []
     await source.warm_up()
     while time.monotonic() < until_s:
-        one = await source.round()
-        if one is None:
-            num_dropped += 1
-        else:
-            measured.append(one)
+        rate = await load.measure()
+        for _ in range(_ROUNDS_PER_PIECE):
+            times = await source.round()
+            if times is None:
+                num_dropped += 1
+            else:
+                measured.append(StepRound(times, rate))
     if len(measured) < MIN_ROUNDS:
         raise NotMeasured(
             f"in {len(measured)} rounds all requests shared their steps, in {num_dropped} they did "
@@ -225,13 +231,3 @@ def _drafting(readings: Sequence[Reading]) -> tuple[str, Drafting]:
         return name, drafting_of([reading.engines[name] for reading in readings])
     except (CannotJudge, KeyError) as reason:
         raise NotMeasured(str(reason)) from reason
-
-
-def _rate_at_full_load(readings: Sequence[Reading], name: str, load: ProbeLoad) -> float:
-    """Output tokens/s while all slots were filled."""
-    begin_s, end_s = load.full_load_s
-    within = [one.engines[name] for one in readings if begin_s <= one.at_s <= end_s]
-    tokens = growth(within, lambda one: one.generation_tokens_total) if len(within) > 1 else None
-    if not tokens:
-        raise NotMeasured("the load was too short to show its tokens/s; give --seconds more")
-    return tokens / (within[-1].at_s - within[0].at_s)

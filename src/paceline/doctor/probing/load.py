@@ -39,12 +39,27 @@ class ProbeLoad:
     """The prompts as plain text."""
     num_requests: int = 0
     num_failed: int = 0
+    num_answers: int = 0
+    """Complete ones whose tokens the server counted."""
+    answer_tokens: int = 0
+    """Of those, together."""
+    answer_s: float = 0.0
+    """What those took, together."""
     full_load_s: tuple[float, float] = (0.0, 0.0)
     """Begin and end of the highest load, on the monotonic clock."""
+
+    @property
+    def mean_answer_s(self) -> float:
+        """0 without a complete answer."""
+        return self.answer_s / self.num_answers if self.num_answers else 0.0
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended, or was cut off."""
         self.num_requests += 1
+        if record.is_ok and record.output_tokens:
+            self.num_answers += 1
+            self.answer_tokens += record.output_tokens
+            self.answer_s += record.finished_s - record.sent_s
         self.num_failed += record.outcome not in (RequestOutcome.OK, RequestOutcome.TIMEOUT)
 
 
@@ -84,11 +99,12 @@ async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
     levels = levels_up_to(settings.concurrency)
     for level in levels:
         begin_s = time.monotonic()
-        await _hold(load, level, settings.seconds / len(levels))
+        await hold_load(load, level, settings.seconds / len(levels))
         load.full_load_s = (begin_s, time.monotonic())
 
 
-async def _hold(load: ProbeLoad, level: int, seconds: float) -> None:
+async def hold_load(load: ProbeLoad, level: int, seconds: float) -> None:
+    """`level` requests in flight; what is in flight at the end is cut off."""
     clock = time.perf_counter
     zero_s = clock()
 

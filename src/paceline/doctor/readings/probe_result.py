@@ -20,6 +20,10 @@ class MeasuredGain:
     how: str = "blocks of the same prompts with drafts and without, in turn"
     is_estimated: bool = False
     """Whether it was computed from step times, because the server could not be switched."""
+    step_ms: float | None = None
+    """Where it was: a step with drafts."""
+    undrafted_step_ms: tuple[float, float] | None = None
+    """And bounds of one without."""
 
 
 @dataclass(frozen=True, slots=True)

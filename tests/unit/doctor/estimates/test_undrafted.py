@@ -9,7 +9,9 @@ import pytest
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.estimates.undrafted import (
     HOW_FROM_MIXED_BATCHES,
+    LoadRate,
     StepRound,
+    StepTimes,
     StepTotals,
     bounds_from_end,
     bounds_from_mixed_batches,
@@ -21,12 +23,17 @@ from paceline.doctor.estimates.undrafted import (
 DRAFTED, UNDRAFTED, LONG = 18.0, 3.2, 0.4
 NUM_REQUESTS = 4
 TOKENS_PER_STEP = 2.5
-PROMPTS = 3.0
-"""Of each token: the time of a request that is spent on prompts."""
+PROMPTS = 190.0
+"""The time of a request that is spent on prompts, its own and others'."""
+ANSWER = 64.0
 
 
-def _rounds(extra: float, noise: float = 0.0, num_rounds: int = 40) -> list[StepRound]:
-    """With an extra of the first step after a prompt."""
+def _rounds(
+    extra: float, noise: float = 0.0, num_rounds: int = 40, tokens_per_step: float = TOKENS_PER_STEP
+) -> list[StepRound]:
+    """With an extra of the first step after a prompt. All times of a round have a speed in common,
+    that of the machine."""
+    rate, _ = _truth(tokens_per_step)
     source = random.Random(1)
 
     def seconds(ms: float) -> float:
@@ -36,40 +43,59 @@ def _rounds(extra: float, noise: float = 0.0, num_rounds: int = 40) -> list[Step
         step = UNDRAFTED + num_at_end * LONG
         return StepTotals(seconds(3 * step + extra), 3, seconds(6 * step + extra), 6)
 
-    return [
-        StepRound(seconds(DRAFTED), *bounds_from_mixed_batches(totals(1), totals(NUM_REQUESTS), 4))
-        for _ in range(num_rounds)
-    ]
+    rounds = []
+    for _ in range(num_rounds):
+        bounds = bounds_from_mixed_batches(totals(1), totals(NUM_REQUESTS), 4)
+        load = LoadRate(rate * source.lognormvariate(0.0, noise), ANSWER)
+        rounds.append(StepRound(StepTimes(seconds(DRAFTED), *bounds), load))
+    return rounds
 
 
 def _truth(tokens_per_step: float) -> tuple[float, float]:
     """Tokens/s of four requests with drafts, and the gain."""
-    drafted, undrafted = PROMPTS + DRAFTED / tokens_per_step, PROMPTS + UNDRAFTED
-    return 4e3 / drafted, undrafted / drafted
+    drafted = PROMPTS + ((ANSWER - 1) / tokens_per_step + 2) * DRAFTED
+    undrafted = PROMPTS + (ANSWER + 1) * UNDRAFTED
+    return 4e3 * ANSWER / drafted, undrafted / drafted
 
 
 @pytest.mark.parametrize("extra", [0.0, 3.0])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_the_loss_is_within_a_fifth_of_the_truth(extra: float, noise: float) -> None:
-    rate, truth = _truth(TOKENS_PER_STEP)
-    gain = infer_gain(_rounds(extra, noise), Interval(2.4, 2.6), 4, rate, HOW_FROM_MIXED_BATCHES)
+    _, truth = _truth(TOKENS_PER_STEP)
+    gain = infer_gain(_rounds(extra, noise), Interval(2.4, 2.6), 4, HOW_FROM_MIXED_BATCHES)
     assert gain.low < truth < gain.high < 1
     assert 1 - gain.value == pytest.approx(1 - truth, rel=0.2)
     assert (gain.num_pairs, gain.concurrency, gain.is_estimated) == (40, 4, True)
 
 
 def test_drafts_that_pay_have_a_gain_above_1() -> None:
-    """Seven tokens a step: 5.6 ms a token instead of 6.2."""
-    rate, truth = _truth(7.0)
-    gain = infer_gain(_rounds(3.0), Interval(6.9, 7.1), 4, rate, HOW_FROM_MIXED_BATCHES)
+    """Eight tokens a step."""
+    _, truth = _truth(8.0)
+    rounds = _rounds(3.0, tokens_per_step=8.0)
+    gain = infer_gain(rounds, Interval(7.9, 8.1), 4, HOW_FROM_MIXED_BATCHES)
     assert truth > 1
     assert gain.low < truth < gain.high
 
 
+def test_a_rate_above_what_the_steps_allow_leaves_no_prompts() -> None:
+    """Half the time of the steps with drafts: their quotient alone is the gain."""
+    times = StepTimes(0.018, 0.0032, 0.0032)
+    rounds = [StepRound(times, LoadRate(1e6, ANSWER))] * 6
+    gain = infer_gain(rounds, Interval(2.5, 2.5), 4, HOW_FROM_MIXED_BATCHES)
+    assert gain.value == pytest.approx(65 * 3.2 / ((63 / 2.5 + 2) * 18))
+    assert (gain.step_ms, gain.undrafted_step_ms) == (18, (3.2, 3.2))
+
+
+def test_a_request_alone_waits_for_no_step_of_others() -> None:
+    times = StepTimes(0.018, 0.0032, 0.0032)
+    rounds = [StepRound(times, LoadRate(1e6, ANSWER))] * 6
+    gain = infer_gain(rounds, Interval(2.5, 2.5), 1, HOW_FROM_MIXED_BATCHES)
+    assert gain.value == pytest.approx(64 * 3.2 / ((63 / 2.5 + 1) * 18))
+
+
 def test_noisy_rounds_widen_the_interval() -> None:
-    rate, _ = _truth(TOKENS_PER_STEP)
     quiet, noisy = (
-        infer_gain(_rounds(3.0, noise), Interval(2.4, 2.6), 4, rate, HOW_FROM_MIXED_BATCHES)
+        infer_gain(_rounds(3.0, noise), Interval(2.4, 2.6), 4, HOW_FROM_MIXED_BATCHES)
         for noise in (0.0, 0.3)
     )
     assert noisy.low < quiet.low
@@ -80,8 +106,9 @@ def test_noise_never_makes_a_gain_negative() -> None:
     shorter = StepTotals(few_s=0.5, num_few=3, many_s=0.3, num_many=6)
     longer = StepTotals(few_s=0.1, num_few=3, many_s=0.9, num_many=6)
     for one, all_of_them in ((shorter, longer), (longer, shorter), (shorter, shorter)):
-        rounds = [StepRound(0.5, *bounds_from_mixed_batches(one, all_of_them, 4))] * 6
-        gain = infer_gain(rounds, Interval(1.0, 1.1), 4, 8.0, HOW_FROM_MIXED_BATCHES)
+        times = StepTimes(0.5, *bounds_from_mixed_batches(one, all_of_them, 4))
+        rounds = [StepRound(times, LoadRate(8.0, 1.0))] * 6
+        gain = infer_gain(rounds, Interval(1.0, 1.1), 4, HOW_FROM_MIXED_BATCHES)
         assert 0 < gain.low <= gain.value <= gain.high
 
 

@@ -67,6 +67,7 @@ def _measured(gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool) -> S
             evidence=(
                 Evidence("workload", workload),
                 Evidence("tokens/s over those without drafts", round(gain.value, 3)),
+                *_steps(gain),
                 Evidence("comparisons", gain.num_pairs),
                 Evidence("requests at a time", gain.concurrency),
             ),
@@ -80,6 +81,18 @@ def _measured(gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool) -> S
             settings=_GOVERNED_SETTINGS if is_governed else _SETTINGS,
         )
     ]  # fmt: skip
+
+
+def _steps(gain: MeasuredGain) -> Sequence[Evidence]:
+    """The times that an estimate rests on; empty for a measured gain."""
+    if gain.step_ms is None or gain.undrafted_step_ms is None:
+        return ()
+    low, high = (f"{bound:.3g}" for bound in gain.undrafted_step_ms)
+    without = low if low == high else f"{low} to {high}"
+    return (
+        Evidence("step with drafts", f"{gain.step_ms:.3g}", "ms"),
+        Evidence("without", without, "ms"),
+    )
 
 
 def _estimated(name: str, readings: Sequence[EngineReading]) -> Finding | None:
