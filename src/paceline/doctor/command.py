@@ -123,7 +123,7 @@ class DiagnosisNotMade(click.ClickException):
     default=DEFAULT_MAX_PAUSE_MS,
     show_default=True,
     help="Pause within an answer that users accept, as the 99th percentile: what prompts cause "
-    "within it is a remark. Only vLLM shows pauses, not Paceline's admin port.",
+    "within it is a remark.",
 )
 @click.option("--log", "log_file", type=INPUT_FILE, help="Log of the engine: its last 8 MiB.")
 @click.option(

@@ -24,7 +24,7 @@ _MOST_SHARE = 0.3
 
 
 class Load(Protocol):
-    """Tells the rate of the load."""
+    """Reports the rate of the load."""
 
     async def measure(self) -> LoadRate:
         """The rate at present."""

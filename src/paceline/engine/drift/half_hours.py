@@ -26,8 +26,9 @@ NUM_KEPT = 48
 LEAST_FALL = 0.05
 """Of the acceptance. A smaller one is seldom worth another draft. Chosen empirically."""
 _ERRORS = 5.0
-"""Standard errors of the difference that a fall must exceed: so many because the best of `NUM_KEPT`
-equal half hours is some 2.2 of its own above the mean, and every half hour is compared."""
+"""Standard errors of the difference that a fall must exceed. That many because the best of
+`NUM_KEPT` equal half hours is some 2.2 of its own above the mean, and every half hour is
+compared."""
 _MIN_REQUESTS = 100
 _MOST_PAUSE_S = 60.0
 

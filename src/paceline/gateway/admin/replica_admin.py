@@ -50,6 +50,7 @@ def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object
         load = loads.get(status.replica.name)
         figures = {} if load is None else asdict(load)
         figures.pop("activity", None)  # only changes of it mean something
+        figures.pop("inter_token", None)  # /metrics has it
         described["load"] = figures or None
         rates = signals.get(status.replica.name, _NO_SIGNALS)
         described["accepted_fraction"] = rates.accepted_fraction

@@ -45,6 +45,8 @@ class LoadNames:
     """Metrics of which at least one changes while the engine works; the first must be on the page.
     Empty for servers that count a request's tokens only when it ends: they would seem to hang
     during every long answer."""
+    inter_token: str | None = None
+    """Histogram of the seconds between two chunks of tokens of a request, without _bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ _VLLM = Dialect(
             Series("vllm:gpu_cache_usage_perc"),
             Series("vllm:num_preemptions_total"),
         ),
+        inter_token="vllm:inter_token_latency_seconds",
     ),
     counters=CounterNames(
         generation_tokens=(Series("vllm:generation_tokens_total"),),

@@ -17,6 +17,15 @@ from paceline.gateway.fleet.token_counters import TokenCounters
 
 
 @dataclass(frozen=True, slots=True)
+class InterTokenTimes:
+    """Histogram of the seconds between two chunks of tokens of a request."""
+
+    buckets: tuple[tuple[str, float], ...]
+    """(upper bound as the server writes it, observations up to it), the last one +Inf."""
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaLoad:
     """Load that a replica reported at one moment; None for a figure that it does not report."""
 
@@ -41,6 +50,8 @@ class ReplicaLoad:
     num_activity_changes: int | None = None
     """Readings whose `activity` differed from the one before, since the gateway's first reading of
     this replica; None without `activity`. `LoadReading.followed_by` counts them."""
+    inter_token: InterTokenTimes | None = None
+    """Since the start of the replica, of all its engines and models."""
 
 
 def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
@@ -58,6 +69,7 @@ def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
         num_preemptions=_count(text, names.num_preemptions),
         generation_tokens_total=_count(text, names.generation_tokens_total),
         activity=_activity(text, names.activity),
+        inter_token=_inter_token(text, names.inter_token),
     )
 
 
@@ -76,6 +88,22 @@ def _activity(text: str, names: tuple[Series, ...]) -> tuple[float, ...] | None:
     """The values of all of them; None without the first, which all others only complement."""
     values = [list(_values(text, series)) for series in names]
     return tuple(v for found in values for v in found) if values and values[0] else None
+
+
+def _inter_token(text: str, name: str | None) -> InterTokenTimes | None:
+    """None without it, or if it is no whole histogram."""
+    if name is None:
+        return None
+    buckets: dict[str, float] = {}
+    for labels, value in _samples(text, f"{name}_bucket"):
+        bound = _BOUND.search(labels)
+        if bound is None:
+            return None
+        buckets[bound[1]] = buckets.get(bound[1], 0.0) + value
+    total_s = _sum(text, (Series(f"{name}_sum"),))
+    if total_s is None or next(reversed(buckets), None) != "+Inf":
+        return None
+    return InterTokenTimes(tuple(buckets.items()), total_s)
 
 
 def _sum(text: str, alternatives: tuple[Series, ...]) -> float | None:
@@ -108,17 +136,26 @@ _LABELS_AND_VALUE = re.compile(r"(\{.*\})?[ \t]+(\S+)")
 """What follows a metric name. Label values may contain braces; the last one closes the labels."""
 
 
+_BOUND = re.compile(r'\ble="([^"]+)"')
+
+
 def _values(text: str, series: Series) -> Iterator[float]:
     """The values of all label sets of a series, without negative ones, NaN and infinity."""
-    start = "\n" + series.name
+    for labels, value in _samples(text, series.name):
+        if _has_label(labels, series.label):
+            yield value
+
+
+def _samples(text: str, name: str) -> Iterator[tuple[str, float]]:
+    """Labels and value of each sample, without negative values, NaN and infinity."""
+    start = "\n" + name
     at = text.find(start)
     while at >= 0:
         at += len(start)
         found = _LABELS_AND_VALUE.match(text, at)
-        if found is not None and _has_label(found[1] or "", series.label):
-            value = _number(found[2])
-            if value is not None:
-                yield value
+        value = None if found is None else _number(found[2])
+        if found is not None and value is not None:
+            yield found[1] or "", value
         at = text.find(start, at)
 
 

@@ -10,6 +10,7 @@ from paceline.gateway.metrics.replica_metrics import (
     CategoryMetric,
     Definition,
     DraftInfo,
+    InterTokenHistogram,
     ReplicaMetric,
     TextMetric,
     from_governor,
@@ -211,6 +212,12 @@ DRAFT_INFO = DraftInfo(
     "paceline_replica_draft_info", "Always 1; the label draft names the drafter."
 )
 
+INTER_TOKEN = InterTokenHistogram(
+    "paceline_replica_inter_token_seconds",
+    "Seconds between two chunks of tokens of a request, as the replica counts them (vLLM from 0.11 "
+    "on); with drafts a chunk has several tokens. No sample where the replica does not report it.",
+)
+
 ALL_REPLICA_METRICS: tuple[Definition, ...] = (
-    *REPLICA_METRICS, DRAFT_INFO, *CATEGORY_METRICS, *TEXT_METRICS,
+    *REPLICA_METRICS, DRAFT_INFO, INTER_TOKEN, *CATEGORY_METRICS, *TEXT_METRICS,
 )  # fmt: skip

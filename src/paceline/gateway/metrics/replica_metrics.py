@@ -9,7 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from paceline.gateway.fleet import ReplicaLoad
@@ -72,6 +77,18 @@ class CategoryMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class InterTokenHistogram:
+    """The times between tokens that a replica reports, as a histogram with the label `replica`."""
+
+    name: str
+    help: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("replica",)
+
+
+@dataclass(frozen=True, slots=True)
 class TextMetric:
     """A text of the governor's state as a label, with the value 1; no sample while it is unknown.
 
@@ -116,7 +133,7 @@ class DraftInfo:
         return {} if draft is None else {draft: 1.0}
 
 
-Definition = ReplicaMetric | CategoryMetric | TextMetric | DraftInfo
+Definition = ReplicaMetric | CategoryMetric | TextMetric | DraftInfo | InterTokenHistogram
 """Of a metric of a replica."""
 
 
@@ -147,6 +164,9 @@ class ReplicaCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for definition in self._definitions:
+            if isinstance(definition, InterTokenHistogram):
+                yield self._inter_token(definition)
+                continue
             is_counter = definition.name.endswith("_total")
             family_type = CounterMetricFamily if is_counter else GaugeMetricFamily
             family = family_type(definition.name, definition.help, labels=definition.labels)
@@ -158,3 +178,11 @@ class ReplicaCollector(Collector):
                 elif values is not None:
                     family.add_metric([facts.replica.name], values)
             yield family
+
+    def _inter_token(self, definition: InterTokenHistogram) -> Metric:
+        family = HistogramMetricFamily(definition.name, definition.help, labels=definition.labels)
+        for facts in self._facts:
+            times = None if facts.load is None else facts.load.inter_token
+            if times is not None:
+                family.add_metric([facts.replica.name], times.buckets, times.total_s)
+        return family

@@ -165,4 +165,5 @@ class _Worker:
             self._channel.send(report)
 
     def _send_metrics(self) -> None:
+        self._report()  # requests that the metrics count as ended must not seem to be in flight
         self._channel.send(MetricsReport(self._metrics.samples()))

@@ -92,6 +92,30 @@ def test_few_steps_are_not_judged() -> None:
         prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(loads=(1, 1))))
 
 
-def test_a_gateway_does_not_show_steps() -> None:
-    with pytest.raises(CannotJudge, match="the engine's own port"):
+def _gateway_page(fast: int, slow: int, tokens: int) -> str:
+    """Steps of 20 ms, and of 250 ms."""
+    name = "paceline_replica_inter_token_seconds"
+    counts = {"0.01": 0, "0.025": fast, "0.2": fast, "0.3": fast + slow, "+Inf": fast + slow}
+    lines = [f'{name}_bucket{{replica="r0",le="{le}"}} {num}' for le, num in counts.items()]
+    return "\n".join(
+        [
+            *lines,
+            f'{name}_sum{{replica="r0"}} {0.02 * fast + 0.25 * slow}',
+            f"paceline_prompt_tokens_total {tokens}",
+            f"paceline_output_tokens_total {tokens}",
+            "",
+        ]
+    )
+
+
+def test_a_gateway_shows_the_steps_of_its_replicas() -> None:
+    pages = (_gateway_page(1000, 0, 100), _gateway_page(1950, 50, 1100))
+    (finding,) = prefill_stalls.CHECK.judge(observe_gateway(extra=pages))
+    assert (finding.id, finding.severity) == ("prefill-stalls", Severity.WARNING)
+    mean_ms = 0.95 * 20 + 0.05 * 250
+    assert finding.cost.amount == pytest.approx(250 - mean_ms)
+
+
+def test_a_gateway_whose_replicas_report_no_steps_is_not_judged() -> None:
+    with pytest.raises(CannotJudge, match="paceline_replica_inter_token_seconds"):
         prefill_stalls.CHECK.judge(observe_gateway())

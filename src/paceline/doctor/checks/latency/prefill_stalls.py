@@ -24,9 +24,17 @@ from paceline.doctor.values import (
     Severity,
 )
 
-_STEPS = "vllm:inter_token_latency_seconds"
-_PROMPTS = "vllm:prompt_tokens_total"
-_OUTPUTS = "vllm:generation_tokens_total"
+_NAMES = {
+    "vllm": (
+        "vllm:inter_token_latency_seconds", "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+    ),
+    "paceline": (
+        "paceline_replica_inter_token_seconds", "paceline_prompt_tokens_total",
+        "paceline_output_tokens_total",
+    ),
+}  # fmt: skip
+"""By kind of server: the histogram of steps, prompt tokens, output tokens."""
 _MIN_STEPS = 200
 """For a 99th percentile with two observations above it."""
 _RATIO = 4.0
@@ -39,16 +47,12 @@ observation have a tail, too."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
-    if observation.kind != "vllm":
-        raise CannotJudge(
-            "a gateway counts the mean time per token of a stream, not single steps; ask the "
-            "engine's own port"
-        )
-    steps = observation.histogram(_STEPS)
+    histogram, prompts_total, outputs_total = _NAMES[observation.kind]
+    steps = observation.histogram(histogram)
     if steps.count < _MIN_STEPS:
         raise CannotJudge(f"{steps.count:.0f} steps were observed; {_MIN_STEPS} are needed")
-    prompts = observation.increase(_PROMPTS)
-    outputs = observation.increase(_OUTPUTS)
+    prompts = observation.increase(prompts_total)
+    outputs = observation.increase(outputs_total)
     median, tail = steps.bucket_of(0.5), steps.bucket_of(0.99)
     if median is None or tail is None or math.isinf(median[1]):
         raise CannotJudge("the steps are longer than the histogram shows")
@@ -56,17 +60,18 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         return ()
     if not steps.mean or steps.mean - median[1] < _MIN_SHARE * steps.mean:
         return ()
-    return [_finding(observation, steps, steps.mean, median, tail)]
+    return [_finding(observation.max_pause_ms, steps, steps.mean, median, tail, prompts, outputs)]
 
 
 def _finding(
-    observation: Observation,
+    bound_ms: float,
     steps: Histogram,
     mean_s: float,
     median: tuple[float, float],
     tail: tuple[float, float],
+    prompts: float,
+    outputs: float,
 ) -> Finding:
-    bound_ms = observation.max_pause_ms
     middle_s = tail[0] if math.isinf(tail[1]) else (tail[0] + tail[1]) / 2
     return Finding(
         id="prefill-stalls",
@@ -81,8 +86,8 @@ def _finding(
             Evidence("mean between tokens", 1e3 * mean_s, "ms"),
             Evidence("accepted at p99", bound_ms, "ms"),
             Evidence("steps", steps.count),
-            Evidence("prompt tokens", observation.increase(_PROMPTS)),
-            Evidence("output tokens", observation.increase(_OUTPUTS)),
+            Evidence("prompt tokens", prompts),
+            Evidence("output tokens", outputs),
         ),
         cost=Cost(
             Basis.ESTIMATED,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.gateway.fleet.dialects import DIALECTS, CounterRatio, Series
-from paceline.gateway.fleet.load import ReplicaLoad, parse_load
+from paceline.gateway.fleet.load import InterTokenTimes, ReplicaLoad, parse_load
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 
@@ -91,7 +91,8 @@ def test_output_tokens_of_tgi_are_the_sum_of_a_documented_histogram() -> None:
 
 def _series(dialect: str) -> list[Series]:
     names = DIALECTS[dialect].load
-    figures = [getattr(names, field) for field in names.__dataclass_fields__]
+    fields = names.__dataclass_fields__.keys() - {"inter_token"}  # a name, of vLLM alone
+    figures = [getattr(names, field) for field in fields]
     found: list[Series] = []
     for source in (source for figure in figures for source in figure):
         found += (
@@ -132,3 +133,32 @@ def test_a_value_that_is_not_a_number_is_ignored(value: str) -> None:
 def test_a_cache_without_queries_has_no_hit_rate() -> None:
     page = "vllm:prefix_cache_queries_total 0.0\nvllm:prefix_cache_hits_total 0.0\n"
     assert parse_load(page, DIALECTS["vllm"].load).prefix_hit_fraction is None
+
+
+_INTER_TOKEN = """\
+vllm:inter_token_latency_seconds_bucket{engine="0",le="0.01",model_name="m"} 3.0
+vllm:inter_token_latency_seconds_bucket{engine="0",le="0.025",model_name="m"} 5.0
+vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 6.0
+vllm:inter_token_latency_seconds_count{engine="0",model_name="m"} 6.0
+vllm:inter_token_latency_seconds_sum{engine="0",model_name="m"} 0.5
+"""
+
+
+def test_the_times_between_tokens_are_summed_over_engines() -> None:
+    """The order of labels is the server's."""
+    other = _INTER_TOKEN.replace('engine="0",', 'engine="1",').replace(" 6.0", " 7.0")
+    load = parse_load(_INTER_TOKEN + other, DIALECTS["vllm"].load)
+    assert load.inter_token == InterTokenTimes((("0.01", 6.0), ("0.025", 10.0), ("+Inf", 13.0)), 1)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "vllm:num_requests_running 1.0\n",
+        _INTER_TOKEN.replace('le="+Inf"', 'le="1.0"'),
+        _INTER_TOKEN.replace("le=", "ge="),
+        _INTER_TOKEN.replace("_seconds_sum", "_seconds_total"),
+    ],
+)
+def test_what_is_no_whole_histogram_is_not_reported(page: str) -> None:
+    assert parse_load(page, DIALECTS["vllm"].load).inter_token is None
