@@ -14,9 +14,9 @@ two sources.
   one that may be anything: u' c / c' <= u <= u'. The first step after a prompt is longer than later
   ones, by what is seen in steps with drafts; this is subtracted.
 
-A closed loop of n requests at R tokens/s, with answers of L tokens, spends T = n L / R seconds on
-each. With t tokens per step, these are (L - 1) / t steps that give it tokens, e steps that only the
-others get tokens from, and prompts:
+In a closed loop of n requests an answer of L tokens takes T seconds. With t tokens per step, these
+are (L - 1) / t steps that give it tokens, e steps that only the others get tokens from, and
+prompts:
 
     T  = ((L - 1) / t + e) steady + prompts
     T' = (L - 1 + e) u + prompts                without drafts
@@ -59,12 +59,12 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadRate:
-    """What a closed loop gives."""
+class AnswerTime:
+    """How long answers take in a closed loop, means."""
 
-    tokens_per_s: float
-    answer_tokens: float
-    """Mean tokens of an answer, at least 1."""
+    seconds: float
+    tokens: float
+    """At least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class StepRound:
-    """Times of steps, and the rate of the load shortly before."""
+    """Times of steps, and of answers under the load shortly before."""
 
     times: StepTimes
-    load: LoadRate
+    answer: AnswerTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def infer_gain(
     The interval has both bounds of the step without drafts, the error of the tokens per step, and
     the percentiles of a bootstrap over the rounds (95 %). `how` says which steps were timed.
     """
-    figures = np.array([(*astuple(one.times), *astuple(one.load)) for one in rounds])
+    figures = np.array([(*astuple(one.times), *astuple(one.answer)) for one in rounds])
     medians = np.median(figures, axis=0)
     middle = _gains(medians, tokens_per_step.middle, num_requests)
     random = np.random.default_rng(0)
@@ -146,14 +146,14 @@ def infer_gain(
     resampled = np.median(drawn, axis=1).T
     lows, _ = _gains(resampled, tokens_per_step.low, num_requests)
     _, highs = _gains(resampled, tokens_per_step.high, num_requests)
-    steady_s, lowest_s, highest_s, tokens_per_s, _ = map(float, medians)
+    steady_s, lowest_s, highest_s, answer_s, answer_tokens = map(float, medians)
     return MeasuredGain(
         value=math.sqrt(float(middle[0] * middle[1])),
         low=float(np.percentile(lows, _PERCENTILES[0])),
         high=float(np.percentile(highs, _PERCENTILES[1])),
         num_pairs=len(rounds),
         concurrency=num_requests,
-        tokens_per_s=tokens_per_s,
+        tokens_per_s=num_requests * answer_tokens / answer_s,
         how=how,
         is_estimated=True,
         step_ms=1e3 * steady_s,
@@ -163,15 +163,15 @@ def infer_gain(
 
 def _gains(figures: Floats, tokens_per_step: float, num_requests: int) -> tuple[Floats, Floats]:
     """With the lowest and the highest step without drafts; `figures` is (5, ...): those of
-    `StepTimes` and of `LoadRate`."""
-    steady, lowest, highest, rate, answer = figures
+    `StepTimes` and of `AnswerTime`."""
+    steady, lowest, highest, answer_s, tokens = figures
     extra = min(num_requests, 2)
-    drafted_s = (np.maximum(answer - 1, 0) / tokens_per_step + extra) * steady
-    prompts_s = np.maximum(num_requests * answer / rate - drafted_s, 0)
+    drafted_s = (np.maximum(tokens - 1, 0) / tokens_per_step + extra) * steady
+    prompts_s = np.maximum(answer_s - drafted_s, 0)
     low, high = (
         np.maximum(
             _LEAST_GAIN,
-            ((answer - 1 + extra) * step_s + prompts_s) / (drafted_s + prompts_s),
+            ((tokens - 1 + extra) * step_s + prompts_s) / (drafted_s + prompts_s),
         )
         for step_s in (lowest, highest)
     )

@@ -89,8 +89,7 @@ async def infer_gain_of_drafts(
         source = _LastSteps(rounds, prompts)
     else:
         source = _MixedBatches(rounds, prompts, length)
-    held = load_of(load, server, name, settings, readings)
-    measured = await _measure(source, held, time.monotonic() + settings.seconds)
+    measured = await _measure(source, load_of(load, settings), time.monotonic() + settings.seconds)
     margin = drafting.accepted_error
     tokens_per_step = Interval(
         1 + max(0.0, drafting.accepted_per_draft - margin), 1 + drafting.accepted_per_draft + margin
@@ -203,13 +202,13 @@ async def _measure(source: _Source, load: Load, until_s: float) -> list[StepRoun
     measured = []
     await source.warm_up()
     while time.monotonic() < until_s:
-        rate = await load.measure()
+        answer = await load.measure()
         for _ in range(_ROUNDS_PER_PIECE):
             times = await source.round()
             if times is None:
                 num_dropped += 1
             else:
-                measured.append(StepRound(times, rate))
+                measured.append(StepRound(times, answer))
     if len(measured) < MIN_ROUNDS:
         raise NotMeasured(
             f"in {len(measured)} rounds all requests shared their steps, in {num_dropped} they did "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
@@ -27,6 +27,24 @@ _AFTER_FAILURE_S = 0.05
 
 
 @dataclass(slots=True)
+class Answers:
+    """Sums over the complete answers of some time."""
+
+    num: int = 0
+    tokens: int = 0
+    """As the server counted them; 0 where it does not."""
+    seconds: float = 0.0
+    """From sending to the end."""
+
+    def add(self, record: RequestRecord) -> None:
+        """Add a request that has ended; one without a complete answer is passed over."""
+        if record.is_ok:
+            self.num += 1
+            self.tokens += record.output_tokens or 0
+            self.seconds += record.finished_s - record.sent_s
+
+
+@dataclass(slots=True)
 class ProbeLoad:
     """A source of requests that the server accepts, and the count of what was sent."""
 
@@ -39,27 +57,12 @@ class ProbeLoad:
     """The prompts as plain text."""
     num_requests: int = 0
     num_failed: int = 0
-    num_answers: int = 0
-    """Complete ones whose tokens the server counted."""
-    answer_tokens: int = 0
-    """Of those, together."""
-    answer_s: float = 0.0
-    """What those took, together."""
-    full_load_s: tuple[float, float] = (0.0, 0.0)
-    """Begin and end of the highest load, on the monotonic clock."""
-
-    @property
-    def mean_answer_s(self) -> float:
-        """0 without a complete answer."""
-        return self.answer_s / self.num_answers if self.num_answers else 0.0
+    at_full_load: Answers = field(default_factory=Answers)
+    """Of the highest load of `send_load`."""
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended, or was cut off."""
         self.num_requests += 1
-        if record.is_ok and record.output_tokens:
-            self.num_answers += 1
-            self.answer_tokens += record.output_tokens
-            self.answer_s += record.finished_s - record.sent_s
         self.num_failed += record.outcome not in (RequestOutcome.OK, RequestOutcome.TIMEOUT)
 
 
@@ -98,13 +101,12 @@ async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
     """
     levels = levels_up_to(settings.concurrency)
     for level in levels:
-        begin_s = time.monotonic()
-        await hold_load(load, level, settings.seconds / len(levels))
-        load.full_load_s = (begin_s, time.monotonic())
+        load.at_full_load = await hold_load(load, level, settings.seconds / len(levels))
 
 
-async def hold_load(load: ProbeLoad, level: int, seconds: float) -> None:
+async def hold_load(load: ProbeLoad, level: int, seconds: float) -> Answers:
     """`level` requests in flight; what is in flight at the end is cut off."""
+    answers = Answers()
     clock = time.perf_counter
     zero_s = clock()
 
@@ -112,12 +114,14 @@ async def hold_load(load: ProbeLoad, level: int, seconds: float) -> None:
         while (now_s := clock() - zero_s) < seconds:
             record = await load.sender.send_until(next(load.specs), now_s, zero_s, seconds)
             load.count(record)
+            answers.add(record)
             if not record.is_ok:
                 await asyncio.sleep(_AFTER_FAILURE_S)
 
     async with asyncio.TaskGroup() as slots:
         for _ in range(level):
             slots.create_task(fill_slot())
+    return answers
 
 
 def levels_up_to(concurrency: int) -> list[int]:

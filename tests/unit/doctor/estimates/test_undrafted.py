@@ -9,7 +9,7 @@ import pytest
 from paceline.doctor.estimates.interval import Interval
 from paceline.doctor.estimates.undrafted import (
     HOW_FROM_MIXED_BATCHES,
-    LoadRate,
+    AnswerTime,
     StepRound,
     StepTimes,
     StepTotals,
@@ -31,9 +31,8 @@ ANSWER = 64.0
 def _rounds(
     extra: float, noise: float = 0.0, num_rounds: int = 40, tokens_per_step: float = TOKENS_PER_STEP
 ) -> list[StepRound]:
-    """With an extra of the first step after a prompt. All times of a round have a speed in common,
-    that of the machine."""
-    rate, _ = _truth(tokens_per_step)
+    """With an extra of the first step after a prompt. Each time has noise of its own."""
+    answer_ms, _ = _truth(tokens_per_step)
     source = random.Random(1)
 
     def seconds(ms: float) -> float:
@@ -46,16 +45,16 @@ def _rounds(
     rounds = []
     for _ in range(num_rounds):
         bounds = bounds_from_mixed_batches(totals(1), totals(NUM_REQUESTS), 4)
-        load = LoadRate(rate * source.lognormvariate(0.0, noise), ANSWER)
-        rounds.append(StepRound(StepTimes(seconds(DRAFTED), *bounds), load))
+        answer = AnswerTime(seconds(answer_ms), ANSWER)
+        rounds.append(StepRound(StepTimes(seconds(DRAFTED), *bounds), answer))
     return rounds
 
 
 def _truth(tokens_per_step: float) -> tuple[float, float]:
-    """Tokens/s of four requests with drafts, and the gain."""
+    """Milliseconds of an answer with drafts, and the gain."""
     drafted = PROMPTS + ((ANSWER - 1) / tokens_per_step + 2) * DRAFTED
     undrafted = PROMPTS + (ANSWER + 1) * UNDRAFTED
-    return 4e3 * ANSWER / drafted, undrafted / drafted
+    return drafted, undrafted / drafted
 
 
 @pytest.mark.parametrize("extra", [0.0, 3.0])
@@ -77,10 +76,10 @@ def test_drafts_that_pay_have_a_gain_above_1() -> None:
     assert gain.low < truth < gain.high
 
 
-def test_a_rate_above_what_the_steps_allow_leaves_no_prompts() -> None:
-    """Half the time of the steps with drafts: their quotient alone is the gain."""
+def test_an_answer_shorter_than_its_steps_leaves_no_prompts() -> None:
+    """The quotient of the steps alone is the gain."""
     times = StepTimes(0.018, 0.0032, 0.0032)
-    rounds = [StepRound(times, LoadRate(1e6, ANSWER))] * 6
+    rounds = [StepRound(times, AnswerTime(1e-3, ANSWER))] * 6
     gain = infer_gain(rounds, Interval(2.5, 2.5), 4, HOW_FROM_MIXED_BATCHES)
     assert gain.value == pytest.approx(65 * 3.2 / ((63 / 2.5 + 2) * 18))
     assert (gain.step_ms, gain.undrafted_step_ms) == (18, (3.2, 3.2))
@@ -88,7 +87,7 @@ def test_a_rate_above_what_the_steps_allow_leaves_no_prompts() -> None:
 
 def test_a_request_alone_waits_for_no_step_of_others() -> None:
     times = StepTimes(0.018, 0.0032, 0.0032)
-    rounds = [StepRound(times, LoadRate(1e6, ANSWER))] * 6
+    rounds = [StepRound(times, AnswerTime(1e-3, ANSWER))] * 6
     gain = infer_gain(rounds, Interval(2.5, 2.5), 1, HOW_FROM_MIXED_BATCHES)
     assert gain.value == pytest.approx(64 * 3.2 / ((63 / 2.5 + 1) * 18))
 
@@ -107,7 +106,7 @@ def test_noise_never_makes_a_gain_negative() -> None:
     longer = StepTotals(few_s=0.1, num_few=3, many_s=0.9, num_many=6)
     for one, all_of_them in ((shorter, longer), (longer, shorter), (shorter, shorter)):
         times = StepTimes(0.5, *bounds_from_mixed_batches(one, all_of_them, 4))
-        rounds = [StepRound(times, LoadRate(8.0, 1.0))] * 6
+        rounds = [StepRound(times, AnswerTime(0.5, 1.0))] * 6
         gain = infer_gain(rounds, Interval(1.0, 1.1), 4, HOW_FROM_MIXED_BATCHES)
         assert 0 < gain.low <= gain.value <= gain.high
 

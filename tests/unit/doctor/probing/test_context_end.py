@@ -20,7 +20,7 @@ from paceline.doctor.observing.server import ObservedServer
 from paceline.doctor.probing import shared_steps
 from paceline.doctor.probing.alternation import NotMeasured
 from paceline.doctor.probing.context_end import infer_gain_of_drafts
-from paceline.doctor.probing.load import ProbeLoad
+from paceline.doctor.probing.load import Answers, ProbeLoad
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.readings.probe_result import MeasuredGain
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
@@ -145,7 +145,7 @@ async def _gain(
         workload="hard",
         temperature=1.0,
         texts=("def f():",) * 3,
-        full_load_s=(8.0, 16.0),
+        at_full_load=Answers(1, 64, 64 * engine.step_ms(concurrency) / 1.8e3),
     )
     async with _running(server) as url, aiohttp.ClientSession() as session:
         observed = ObservedServer(session, url, None)

@@ -1,10 +1,9 @@
-"""The rate of the load between other measurements."""
+"""How long answers take under the load, between other measurements."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,79 +11,64 @@ import pytest
 from yarl import URL
 
 from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.doctor.estimates.undrafted import LoadRate
-from paceline.doctor.observing.server import ReadingFailed
+from paceline.doctor.estimates.undrafted import AnswerTime
 from paceline.doctor.probing.alternation import NotMeasured
-from paceline.doctor.probing.load import ProbeLoad
+from paceline.doctor.probing.load import Answers, ProbeLoad, send_load
 from paceline.doctor.probing.load_pieces import LoadPieces, PastLoad, load_of
 from paceline.doctor.probing.settings import ProbeSettings
-from paceline.doctor.readings.engines import EngineReading
-from paceline.doctor.readings.observation import Reading
-from paceline.doctor.readings.page import MetricsPage
 
 SETTINGS = ProbeSettings(URL("http://127.0.0.1:1"), None, 30.0, concurrency=4)
+ANSWER_S = 0.02
 
 
-@dataclass
-class Server:
-    """Answers each request with 20 tokens after 10 ms, and counts them."""
+class Sender:
+    """Every third request fails at once; the others have 20 tokens after 20 ms."""
 
-    tokens: float = 0.0
-    fails: bool = False
-
-    async def read(self) -> Reading:
-        if self.fails:
-            raise ReadingFailed("it has ended")
-        at_s = time.monotonic()
-        engine = EngineReading(at_s, generation_tokens_total=self.tokens)
-        return Reading(at_s, MetricsPage({}), kept_engines={"engine 0": engine})
+    def __init__(self) -> None:
+        self.num_sent = 0
 
     async def send_until(self, spec: object, *_: float) -> RequestRecord:
+        self.num_sent += 1
         sent_s = time.monotonic()
-        await asyncio.sleep(0.01)
-        self.tokens += 20
-        now_s = time.monotonic()
-        return RequestRecord(
-            0, "t", sent_s, sent_s, (now_s,), now_s, RequestOutcome.OK, output_tokens=20
-        )
+        times = ("t", sent_s, sent_s)
+        if self.num_sent % 3 == 0:
+            outcome = RequestOutcome.CONNECTION
+            return RequestRecord(0, *times, (), sent_s, outcome, error="refused")
+        await asyncio.sleep(ANSWER_S)
+        ended_s = sent_s + ANSWER_S
+        return RequestRecord(0, *times, (ended_s,), ended_s, RequestOutcome.OK, output_tokens=20)
 
 
-def _load(server: Server) -> ProbeLoad:
+def _load() -> ProbeLoad:
     specs = iter(SimpleNamespace, None)
-    return ProbeLoad(cast("Any", server), cast("Any", specs), "m", "hard", 1.0, ("x",))
+    return ProbeLoad(cast("Any", Sender()), cast("Any", specs), "m", "hard", 1.0, ("x",))
 
 
-async def test_a_piece_gives_the_tokens_that_the_server_counted_and_the_answers_length() -> None:
-    server = Server()
-    load = _load(server)
-    pieces = LoadPieces(load, cast("Any", server), "engine 0", SETTINGS, 0.3)
-    begun_s = time.monotonic()
-    rate = await pieces.measure()
-    assert rate.tokens_per_s == pytest.approx(server.tokens / (time.monotonic() - begun_s), rel=0.1)
-    assert rate.answer_tokens == 20
-    assert load.num_requests > 4
+async def test_a_piece_gives_the_mean_of_the_answers_that_ended() -> None:
+    load = _load()
+    answer = await LoadPieces(load, SETTINGS, 0.3).measure()
+    assert (answer.seconds, answer.tokens) == (pytest.approx(ANSWER_S), 20)
+    assert load.num_requests > 8
+    assert 0 < load.num_failed < load.num_requests
 
 
-async def test_a_server_that_cannot_be_read_has_a_reason() -> None:
-    server = Server(fails=True)
-    pieces = LoadPieces(_load(server), cast("Any", server), "engine 0", SETTINGS, 0.1)
-    with pytest.raises(NotMeasured, match="it has ended"):
-        await pieces.measure()
+async def test_a_piece_without_an_answer_has_a_reason() -> None:
+    with pytest.raises(NotMeasured, match="no answer ended"):
+        await LoadPieces(_load(), SETTINGS, 0.0).measure()
+
+
+async def test_the_load_before_is_that_at_full_load_only() -> None:
+    load = _load()
+    await send_load(load, ProbeSettings(URL("http://127.0.0.1:1"), None, 0.4, concurrency=2))
+    all_answers = load.num_requests - load.num_failed
+    assert 0 < load.at_full_load.num < all_answers
+    assert load.at_full_load.tokens == 20 * load.at_full_load.num
 
 
 def _chosen(answer_s: float) -> object:
-    load = _load(Server())
-    load.num_answers, load.answer_tokens, load.answer_s = 10, 500, 10 * answer_s
-    load.full_load_s = (0.5, 3.0)
-    readings = [
-        Reading(
-            float(second),
-            MetricsPage({}),
-            kept_engines={"engine 0": EngineReading(generation_tokens_total=100.0 * second**2)},
-        )
-        for second in range(4)
-    ]
-    return load_of(load, cast("Any", Server()), "engine 0", SETTINGS, readings)
+    load = _load()
+    load.at_full_load = Answers(10, 500, 10 * answer_s)
+    return load_of(load, SETTINGS)
 
 
 def test_pieces_have_time_for_four_answers() -> None:
@@ -94,7 +78,14 @@ def test_pieces_have_time_for_four_answers() -> None:
 
 
 async def test_slow_answers_are_those_of_the_load_before() -> None:
-    """From second 1 to 3: 800 tokens in two seconds."""
     past = _chosen(5.0)
     assert isinstance(past, PastLoad)
-    assert await past.measure() == LoadRate(400.0, 50.0)
+    assert await past.measure() == AnswerTime(5.0, 50.0)
+
+
+def test_a_server_that_counts_no_tokens_is_taken_to_give_all_that_may_be_given() -> None:
+    load = _load()
+    load.at_full_load = Answers(10, 0, 50.0)
+    chosen = load_of(load, SETTINGS)
+    assert isinstance(chosen, PastLoad)
+    assert asyncio.run(chosen.measure()).tokens == SETTINGS.max_tokens
