@@ -253,7 +253,7 @@ def _speculation_alerts(queries: MetricQueries) -> tuple[Alert, ...]:
             "PacelineDraftNoLongerFits", "paceline-speculation",
             f"{lost} > {MIN_LOST_FRACTION:g}", "0s", "warning",
             "Draft acceptance of {{ $labels.category }} on {{ $labels.replica }} was less in the "
-            "last half hour than in the best one of a day: {{ $value | humanizePercentage }} of "
+            "last half hour than at the best level of a day: {{ $value | humanizePercentage }} of "
             "the tokens/s are lost.",
             "The traffic has changed, and a new draft could give these tokens. Shifts that have "
             "not lasted are in paceline_draft_drift_lost_tokens_per_second.",

@@ -119,7 +119,7 @@ class _Governed:
             "reference_acceptance": 0.9,
             "evidence_fraction": 0.1,
             "lasting_lost_fraction": 0.4 if num_shifts else 0.0,
-            "acceptance_best_half_hour": 0.9 if num_shifts else None,
+            "acceptance_best_level": 0.9 if num_shifts else None,
             "acceptance_last_half_hour": 0.5 if num_shifts else None,
         }
         return {**self._controller.state(), "drift": {"categories": {"greedy": category}}}

@@ -20,7 +20,7 @@ _FLOAT32 = "core.py:93] with config: dtype=torch.float32, device_config=cpu"
 _DRIFT = """\
 paceline_draft_drift_lost_tokens_per_second{replica="r0",category="sampled"} 40
 paceline_draft_drift_acceptance{replica="r0",category="sampled"} 0.3
-paceline_draft_drift_acceptance_best_half_hour{replica="r0",category="sampled"} 0.6
+paceline_draft_drift_acceptance_best_level{replica="r0",category="sampled"} 0.6
 paceline_draft_drift_acceptance_last_half_hour{replica="r0",category="sampled"} 0.3
 paceline_draft_drift_lasting_lost_fraction{replica="r0",category="sampled"} 0.2
 paceline_governor_goodput_tokens_per_second{replica="r0"} 160

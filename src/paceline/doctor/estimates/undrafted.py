@@ -43,6 +43,8 @@ MIN_ROUNDS = 6
 _NUM_RESAMPLES = 400
 _PERCENTILES = (2.5, 97.5)
 _LEAST_GAIN = 0.01
+_ANSWER_S = 3
+"""Index of the time of an answer among the figures of a round."""
 _LEAST_FRACTION = 0.1
 """Of a step: noise can make the differences negative."""
 HOW_FROM_MIXED_BATCHES = (
@@ -65,6 +67,8 @@ class AnswerTime:
     seconds: float
     tokens: float
     """At least 1."""
+    error_s: float = 0.0
+    """Standard error of `seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +140,12 @@ def infer_gain(
     """The gain at a load of `num_requests`, from the medians of at least `MIN_ROUNDS`.
 
     The interval has both bounds of the step without drafts, the error of the tokens per step, and
-    the percentiles of a bootstrap over the rounds (95 %). `how` says which steps were timed.
+    the percentiles of a bootstrap (95 %): over the pieces of the load, since rounds beside the same
+    piece share its error, and over the rounds within each. `how` says which steps were timed.
     """
-    figures = np.array([(*astuple(one.times), *astuple(one.answer)) for one in rounds])
-    medians = np.median(figures, axis=0)
+    medians = np.median([_figures(one) for one in rounds], axis=0)
     middle = _gains(medians, tokens_per_step.middle, num_requests)
-    random = np.random.default_rng(0)
-    drawn = figures[random.integers(0, len(figures), (_NUM_RESAMPLES, len(figures)))]
-    resampled = np.median(drawn, axis=1).T
+    resampled = _resampled(rounds)
     lows, _ = _gains(resampled, tokens_per_step.low, num_requests)
     _, highs = _gains(resampled, tokens_per_step.high, num_requests)
     steady_s, lowest_s, highest_s, answer_s, answer_tokens = map(float, medians)
@@ -159,6 +161,32 @@ def infer_gain(
         step_ms=1e3 * steady_s,
         undrafted_step_ms=(1e3 * lowest_s, 1e3 * highest_s),
     )
+
+
+def _figures(one: StepRound) -> tuple[float, ...]:
+    return (*astuple(one.times), one.answer.seconds, one.answer.tokens)
+
+
+def _resampled(rounds: Sequence[StepRound]) -> Floats:
+    """Medians of the figures in each bootstrap sample, (5, num_samples)."""
+    pieces: dict[int, list[tuple[float, ...]]] = {}
+    for one in rounds:
+        pieces.setdefault(id(one.answer), []).append(_figures(one))
+    errors = {id(one.answer): one.answer.error_s for one in rounds}
+    groups = [(np.array(figures), errors[piece]) for piece, figures in pieces.items()]
+    random = np.random.default_rng(0)
+
+    def sample() -> Floats:
+        parts = []
+        for index in random.integers(0, len(groups), len(groups)):
+            figures, error_s = groups[index]
+            part = figures[random.integers(0, len(figures), len(figures))]
+            part[:, _ANSWER_S] += random.normal(0.0, error_s)
+            parts.append(part)
+        medians: Floats = np.median(np.concatenate(parts), axis=0)
+        return medians
+
+    return np.array([sample() for _ in range(_NUM_RESAMPLES)]).T
 
 
 def _gains(figures: Floats, tokens_per_step: float, num_requests: int) -> tuple[Floats, Floats]:

@@ -89,7 +89,9 @@ async def infer_gain_of_drafts(
         source = _LastSteps(rounds, prompts)
     else:
         source = _MixedBatches(rounds, prompts, length)
-    measured = await _measure(source, load_of(load, settings), time.monotonic() + settings.seconds)
+    measured = await _measure(
+        source, load_of(load, settings, readings, name), time.monotonic() + settings.seconds
+    )
     margin = drafting.accepted_error
     tokens_per_step = Interval(
         1 + max(0.0, drafting.accepted_per_draft - margin), 1 + drafting.accepted_per_draft + margin

@@ -35,13 +35,16 @@ class Answers:
     """As the server counted them; 0 where it does not."""
     seconds: float = 0.0
     """From sending to the end."""
+    squared_seconds: float = 0.0
 
     def add(self, record: RequestRecord) -> None:
         """Add a request that has ended; one without a complete answer is passed over."""
         if record.is_ok:
             self.num += 1
             self.tokens += record.output_tokens or 0
-            self.seconds += record.finished_s - record.sent_s
+            seconds = record.finished_s - record.sent_s
+            self.seconds += seconds
+            self.squared_seconds += seconds**2
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class ProbeLoad:
     num_failed: int = 0
     at_full_load: Answers = field(default_factory=Answers)
     """Of the highest load of `send_load`."""
+    full_load_s: tuple[float, float] = (0.0, 0.0)
+    """Its begin and end, on the monotonic clock."""
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended, or was cut off."""
@@ -101,7 +106,9 @@ async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
     """
     levels = levels_up_to(settings.concurrency)
     for level in levels:
+        begin_s = time.monotonic()
         load.at_full_load = await hold_load(load, level, settings.seconds / len(levels))
+        load.full_load_s = (begin_s, time.monotonic())
 
 
 async def hold_load(load: ProbeLoad, level: int, seconds: float) -> Answers:

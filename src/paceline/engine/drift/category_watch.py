@@ -66,6 +66,8 @@ class CategoryWatch:
         self.num_requests = 0
         """Values since the start; short requests are joined."""
         self.num_shifts = 0
+        self.completed: AcceptanceSums | None = None
+        """The value that the last request completed; None while it is to be joined with others."""
         self.recent: float | None = None
         """Acceptance of about the last 50 requests."""
         self._joined = AcceptanceSums()
@@ -85,9 +87,11 @@ class CategoryWatch:
     def add(self, request: AcceptanceSums) -> AcceptanceShift | None:
         """Add a request that has ended; return the shift that it completes, if any."""
         self._joined.add(request)
+        self.completed = None
         if self._joined.num_verdicts < LEAST_VERDICTS:
             return None
         value, self._joined = self._joined, AcceptanceSums()
+        self.completed = value
         self.num_requests += 1
         before = value.acceptance if self.recent is None else self.recent
         self.recent = _RECENT_KEEP * before + (1.0 - _RECENT_KEEP) * value.acceptance

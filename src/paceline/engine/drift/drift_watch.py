@@ -20,7 +20,7 @@ from itertools import repeat
 from typing import Any
 
 from paceline.engine.drift.category_watch import AcceptanceShift, CategoryWatch
-from paceline.engine.drift.half_hours import HalfHours
+from paceline.engine.drift.half_hours import NUM_KEPT, HalfHours
 from paceline.engine.drift.lost_rate import CostCurve, LostRate, lost_fraction, lost_rate
 from paceline.engine.drift.text_acceptance import RequestVerdicts
 from paceline.governor.values import StepSample
@@ -39,9 +39,6 @@ _STEP_KEEP = 0.95
 """Weight kept per step in the measured time of a step; a memory of about 20 steps."""
 _IDLE_S = 600.0
 """After so long without a request, a fall costs nothing."""
-_HALF_HOURS_OF_A_SHIFT = 2
-"""Half hours of the category after which the cost of a single shift is no longer shown: by then
-the comparison of half hours has seen all of it."""
 
 
 class DriftWatch:
@@ -65,7 +62,8 @@ class DriftWatch:
         """Tokens/s that the last shift costs, and the half hours that had ended when it came."""
         self._seconds: dict[int, float] = {}
         """The time of a step by draft length, when the last request ended."""
-        self._work = deque[tuple[str, int]](maxlen=_SHARE_REQUESTS)
+        self._work = deque[tuple[str, int, float]](maxlen=_SHARE_REQUESTS)
+        """Category, verdicts and tokens of ended requests."""
         self._step_s: dict[int, float] = {}
         self._events = deque[dict[str, Any]](maxlen=MAX_EVENTS)
         self._num_events = 0
@@ -139,10 +137,12 @@ class DriftWatch:
     ) -> None:
         category, verdicts = self._followed.pop(request_id)
         sums = verdicts.sums()
-        self._work.append((category, sums.num_verdicts))
-        self._half_hours[category].add(sums, self._monotonic())
-        self._seconds = dict(enumerate(step_seconds())) or self._step_s
-        shift = self._categories[category].add(sums)
+        self._work.append((category, sums.num_verdicts, sums.weight))
+        self._seconds = dict(enumerate(step_seconds())) or dict(self._step_s)
+        watch = self._categories[category]
+        shift = watch.add(sums)
+        if watch.completed is not None:
+            self._half_hours[category].add(watch.completed, self._monotonic())
         if shift is not None:
             num_decoding = max(sample.num_requests - sample.num_prefilling, 1)
             lost = None
@@ -152,8 +152,13 @@ class DriftWatch:
             self._report(category, shift, lost, num_decoding)
 
     def _share(self, category: str) -> float:
-        total = sum(num for _, num in self._work)
-        return sum(num for name, num in self._work if name == category) / max(total, 1)
+        """Of the steps."""
+        total = sum(num for _, num, _ in self._work)
+        return sum(num for name, num, _ in self._work if name == category) / max(total, 1)
+
+    def _token_share(self, category: str) -> float:
+        total = sum(tokens for *_, tokens in self._work)
+        return sum(tokens for name, _, tokens in self._work if name == category) / max(total, 1.0)
 
     def _measure_step(self, sample: StepSample) -> None:
         """Average the time of clean decode steps by draft length."""
@@ -177,7 +182,7 @@ class DriftWatch:
     def _describe(self, name: str, watch: CategoryWatch) -> dict[str, Any]:
         reference, half_hours = watch.reference, self._half_hours[name]
         lost, num_ended = self._lost.get(name, (0.0, 0))
-        if half_hours.num_ended >= num_ended + _HALF_HOURS_OF_A_SHIFT:
+        if half_hours.num_ended >= num_ended + NUM_KEPT:
             lost = 0.0
         fall = half_hours.fall
         return {
@@ -188,7 +193,7 @@ class DriftWatch:
             "events_total": watch.num_shifts,
             "lost_tokens_per_s": lost,
             "lasting_lost_fraction": self._lasting_lost(name, fall),
-            "acceptance_best_half_hour": None if fall is None else fall.before.mean,
+            "acceptance_best_level": None if fall is None else fall.before.mean,
             "acceptance_last_half_hour": None if fall is None else fall.now.mean,
         }
 
@@ -196,7 +201,7 @@ class DriftWatch:
         idle_s = self._half_hours[name].seconds_since(self._monotonic())
         if fall is None or not self._seconds or idle_s > _IDLE_S:
             return 0.0
-        return self._share(name) * lost_fraction(fall, self._seconds)
+        return lost_fraction(fall, self._seconds, self._token_share(name))
 
 
 def describe_event(

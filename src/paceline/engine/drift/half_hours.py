@@ -1,10 +1,11 @@
 """Acceptance by half hours: whether it has fallen to stay.
 
 Every shift is reported at once, but a new draft takes time to train and pays only where traffic
-stays as it is. So the last half hour that ended is compared with the best of those before it, up to
-a day of them. What comes and goes within half an hour is in the mean of its half hour; several
-falls add up; when acceptance is back for half an hour, nothing has fallen. A level that was last
-seen a day of half hours ago is forgotten: what has replaced it is what is usual now.
+stays as it is. So the last half hour that ended is compared with the best level of those before it,
+up to a day of them. A level is the lowest of `NUM_IN_A_ROW` half hours in a row, so that what is
+good for an hour at most is none. What comes and goes within half an hour is in the mean of its half
+hour; several falls add up; when acceptance is back for half an hour, nothing has fallen. A level
+that was last seen a day of half hours ago is forgotten: what has replaced it is what is usual now.
 
 Only time with requests counts: a pause does up to `_MOST_PAUSE_S`. A half hour lasts longer where
 it would have less than `_MIN_REQUESTS`.
@@ -23,6 +24,7 @@ from paceline.engine.drift.text_acceptance import AcceptanceSums
 HALF_HOUR_S = 1800.0
 """As long as a draft for one task trains on a processor (docs/how-to/train-a-draft.md)."""
 NUM_KEPT = 48
+NUM_IN_A_ROW = 3
 LEAST_FALL = 0.05
 """Of the acceptance. A smaller one is seldom worth another draft. Chosen empirically."""
 _ERRORS = 5.0
@@ -52,10 +54,13 @@ class HalfHours:
 
     @property
     def fall(self) -> AcceptanceShift | None:
-        """From the best half hour to the last one, where that is less for certain."""
+        """From the best level to the last half hour, where that is less for certain."""
         if not self._ended:
             return None
-        best, last = max(self._ended, key=lambda level: level.mean), self._ended[-1]
+        last = self._ended[-1]
+        ended = list(self._ended)
+        rows = (ended[i : i + NUM_IN_A_ROW] for i in range(len(ended) - NUM_IN_A_ROW + 1))
+        best = max((min(row, key=_mean) for row in rows), key=_mean, default=last)
         # The variance is that of all half hours: the extreme ones have extreme errors of it, too.
         variance = fmean(level.variance for level in self._ended)
         error = math.sqrt(variance * (1 / best.num_requests + 1 / last.num_requests))
@@ -68,9 +73,7 @@ class HalfHours:
         return math.inf if self._at_s is None else now_s - self._at_s
 
     def add(self, request: AcceptanceSums, now_s: float) -> None:
-        """Add a request that ended at `now_s` of a monotonic clock, if it has verdicts."""
-        if not request.num_verdicts:
-            return
+        """Add a value of `CategoryWatch`, completed at `now_s` of a monotonic clock."""
         if self._at_s is not None:
             self._seconds += min(now_s - self._at_s, _MOST_PAUSE_S)
         self._at_s = now_s
@@ -92,6 +95,10 @@ class HalfHours:
         self._ended.append(level)
         self.num_ended += 1
         self._begin()
+
+
+def _mean(level: AcceptanceLevel) -> float:
+    return level.mean
 
 
 class _Moments:

@@ -64,15 +64,21 @@ def lost_rate(shift: AcceptanceShift, curve: CostCurve, share: float) -> LostRat
     )
 
 
-def lost_fraction(shift: AcceptanceShift, seconds: Mapping[int, float]) -> float:
-    """The fraction of the category's tokens/s that a fall of acceptance costs, 0 to 1.
+def lost_fraction(
+    shift: AcceptanceShift, seconds: Mapping[int, float], token_share: float
+) -> float:
+    """The fraction of all tokens/s that a fall of acceptance costs, 0 to 1.
 
-    `seconds`: as in `CostCurve`. The number of requests that draft does not change it.
+    `seconds`: as in `CostCurve`. `token_share` is what the category has of the tokens after the
+    fall, 0 to 1; without the fall it would have r times as many:
+
+        lost = token_share (r - 1) / (1 + token_share (r - 1))
     """
     curve = CostCurve(1, seconds)
     before_rate, _ = _best(shift.before.hazards, curve)
     now_rate, _ = _best(shift.now.hazards, curve)
-    return max(0.0, 1.0 - now_rate / before_rate)
+    more = token_share * max(0.0, before_rate / now_rate - 1.0)
+    return more / (1.0 + more)
 
 
 def tokens_per_step(hazards: Sequence[float], length: int) -> float:

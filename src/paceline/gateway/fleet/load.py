@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from paceline.gateway.fleet.dialects import CounterNames, CounterRatio, LoadNames, Series
 from paceline.gateway.fleet.token_counters import TokenCounters
@@ -101,9 +102,23 @@ def _inter_token(text: str, name: str | None) -> InterTokenTimes | None:
             return None
         buckets[bound[1]] = buckets.get(bound[1], 0.0) + value
     total_s = _sum(text, (Series(f"{name}_sum"),))
-    if total_s is None or next(reversed(buckets), None) != "+Inf":
+    bounds, counts = [_bound(text) for text in buckets], list(buckets.values())
+    is_whole = bool(bounds) and bounds[-1] == math.inf and bounds[0] > 0
+    if total_s is None or not is_whole or not (_rises(bounds) and counts == sorted(counts)):
         return None
     return InterTokenTimes(tuple(buckets.items()), total_s)
+
+
+def _bound(text: str) -> float:
+    """NaN for what is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _rises(bounds: list[float]) -> bool:
+    return all(lower < upper for lower, upper in pairwise(bounds))
 
 
 def _sum(text: str, alternatives: tuple[Series, ...]) -> float | None:

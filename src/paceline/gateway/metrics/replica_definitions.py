@@ -163,23 +163,23 @@ CATEGORY_METRICS = (
     CategoryMetric(
         "paceline_draft_drift_lost_tokens_per_second",
         "Output tokens per second that the last shift costs; negative where it gains, 0 without "
-        "one in the last two half hours of requests.",
+        "one in the last 48 half hours of requests.",
         "lost_tokens_per_s",
     ),
     CategoryMetric(
         "paceline_draft_drift_lasting_lost_fraction",
         "Fraction of the engine's output tokens per second that is lost because the acceptance of "
-        "the last half hour of requests was less than in the best one of a day; 0 without a fall.",
+        "the last half hour of requests is less than the best level of a day; 0 without a fall.",
         "lasting_lost_fraction",
     ),
     CategoryMetric(
-        "paceline_draft_drift_acceptance_best_half_hour",
-        "Acceptance in the best half hour, where the last one had certainly less; no sample else.",
-        "acceptance_best_half_hour",
+        "paceline_draft_drift_acceptance_best_level",
+        "The best level of a day, where the last half hour has certainly less; no sample else.",
+        "acceptance_best_level",
     ),
     CategoryMetric(
         "paceline_draft_drift_acceptance_last_half_hour",
-        "Acceptance in the last half hour, where it was certainly less than in the best one.",
+        "Acceptance in the last half hour, where it is certainly less than the best level.",
         "acceptance_last_half_hour",
     ),
     CategoryMetric(

@@ -192,7 +192,7 @@ def _drift(queries: MetricQueries) -> tuple[Lines, ...]:
             (Query(f"{by} ({lost})", "{{replica}} {{category}}"),),
         ),
         Lines(
-            "Lost since the best half hour of a day",
+            "Lost since the best level of a day",
             "Of the engine's tokens/s, at the present load. A draft for the present traffic could "
             "give them.",
             (Query(f"{by} ({lasting})", "{{replica}} {{category}}"),),

@@ -58,7 +58,7 @@ def _drift(lost: float, lost_fraction: float | None, *, rate: float = 150) -> Ob
     if lost_fraction is not None:
         page += f"paceline_draft_drift_lasting_lost_fraction{{{_LABELS}}} {lost_fraction}\n"
     if lost_fraction:
-        page += f"paceline_draft_drift_acceptance_best_half_hour{{{_LABELS}}} 0.66\n"
+        page += f"paceline_draft_drift_acceptance_best_level{{{_LABELS}}} 0.66\n"
         page += f"paceline_draft_drift_acceptance_last_half_hour{{{_LABELS}}} 0.5\n"
     return observe_gateway(extra=(page,), governors=({"r0": {"drift": {"events": _EVENTS}}},))
 
@@ -71,7 +71,7 @@ def test_a_fall_that_lasts_costs_what_the_governor_says_of_it() -> None:
     assert (finding.cost.amount, finding.cost.unit) == (50, CostUnit.TOKENS_PER_S)
     assert finding.cost.share == 0.25
     assert {one.name: one.value for one in finding.evidence} == {
-        "acceptance in the best half hour": 0.66, "acceptance in the last half hour": 0.5,
+        "acceptance at the best level": 0.66, "acceptance in the last half hour": 0.5,
         "acceptance now": 0.51,
     }  # fmt: skip
 

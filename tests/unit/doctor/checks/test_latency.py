@@ -92,30 +92,48 @@ def test_few_steps_are_not_judged() -> None:
         prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(loads=(1, 1))))
 
 
-def _gateway_page(fast: int, slow: int, tokens: int) -> str:
-    """Steps of 20 ms, and of 250 ms."""
+def _gateway_page(tokens: int, **replicas: tuple[int, int]) -> str:
+    """By replica: steps of 20 ms, and of 250 ms."""
     name = "paceline_replica_inter_token_seconds"
-    counts = {"0.01": 0, "0.025": fast, "0.2": fast, "0.3": fast + slow, "+Inf": fast + slow}
-    lines = [f'{name}_bucket{{replica="r0",le="{le}"}} {num}' for le, num in counts.items()]
-    return "\n".join(
-        [
-            *lines,
-            f'{name}_sum{{replica="r0"}} {0.02 * fast + 0.25 * slow}',
-            f"paceline_prompt_tokens_total {tokens}",
-            f"paceline_output_tokens_total {tokens}",
-            "",
+    lines = [f"paceline_prompt_tokens_total {tokens}", f"paceline_output_tokens_total {tokens}"]
+    for replica, (fast, slow) in replicas.items():
+        counts = {"0.01": 0, "0.025": fast, "0.2": fast, "0.3": fast + slow, "+Inf": fast + slow}
+        label = f'replica="{replica}"'
+        lines += [f'{name}_bucket{{{label},le="{le}"}} {num}' for le, num in counts.items()]
+        lines += [
+            f"{name}_count{{{label}}} {fast + slow}",
+            f"{name}_sum{{{label}}} {0.02 * fast + 0.25 * slow}",
         ]
+    return "\n".join(lines) + "\n"
+
+
+def test_a_gateway_shows_the_steps_of_each_replica() -> None:
+    pages = (
+        _gateway_page(100, r0=(1000, 0), r1=(1000, 0)),
+        _gateway_page(1100, r0=(1950, 50), r1=(5000, 0), r2=(10, 1000)),
     )
-
-
-def test_a_gateway_shows_the_steps_of_its_replicas() -> None:
-    pages = (_gateway_page(1000, 0, 100), _gateway_page(1950, 50, 1100))
     (finding,) = prefill_stalls.CHECK.judge(observe_gateway(extra=pages))
     assert (finding.id, finding.severity) == ("prefill-stalls", Severity.WARNING)
+    assert finding.subject == "r0"
+    assert "One step in a hundred of r0 takes 200 ms or more" in finding.summary
     mean_ms = 0.95 * 20 + 0.05 * 250
     assert finding.cost.amount == pytest.approx(250 - mean_ms)
 
 
+def test_a_slow_replica_beside_a_fast_one_is_no_stall() -> None:
+    pages = (
+        _gateway_page(100, r0=(0, 0), r1=(0, 0)),
+        _gateway_page(1100, r0=(9500, 0), r1=(0, 500)),
+    )
+    assert not prefill_stalls.CHECK.judge(observe_gateway(extra=pages))
+
+
+def test_a_replica_that_restarted_is_not_judged() -> None:
+    pages = (_gateway_page(100, r0=(1000, 50)), _gateway_page(1100, r0=(500, 40)))
+    with pytest.raises(CannotJudge, match="does not show paceline_replica_inter_token_seconds"):
+        prefill_stalls.CHECK.judge(observe_gateway(extra=pages))
+
+
 def test_a_gateway_whose_replicas_report_no_steps_is_not_judged() -> None:
     with pytest.raises(CannotJudge, match="paceline_replica_inter_token_seconds"):
-        prefill_stalls.CHECK.judge(observe_gateway())
+        prefill_stalls.CHECK.judge(observe_gateway(extra=(_gateway_page(1), _gateway_page(9))))

@@ -92,6 +92,30 @@ def test_a_request_alone_waits_for_no_step_of_others() -> None:
     assert gain.value == pytest.approx(64 * 3.2 / ((63 / 2.5 + 1) * 18))
 
 
+def test_rounds_beside_one_piece_of_the_load_share_its_error() -> None:
+    """Pieces differ by a fifth: 12 rounds with one piece each know more than three with 4 each."""
+    source = random.Random(2)
+    times = StepTimes(0.018, 0.0032, 0.0032)
+    pieces = [AnswerTime(0.7 * source.lognormvariate(0.0, 0.2), ANSWER) for _ in range(12)]
+    apart = [StepRound(times, piece) for piece in pieces]
+    shared = [StepRound(times, piece) for piece in pieces[:3] for _ in range(4)]
+    (low, high), (shared_low, shared_high) = (
+        (gain.low, gain.high)
+        for gain in (infer_gain(one, Interval(2.5, 2.5), 4, "x") for one in (apart, shared))
+    )
+    assert shared_high - shared_low > high - low
+
+
+def test_the_error_of_one_load_for_all_rounds_widens_the_interval() -> None:
+    times = StepTimes(0.018, 0.0032, 0.0032)
+    exact, uncertain = (
+        infer_gain([StepRound(times, answer)] * 6, Interval(2.5, 2.5), 4, HOW_FROM_MIXED_BATCHES)
+        for answer in (AnswerTime(0.7, ANSWER), AnswerTime(0.7, ANSWER, 0.05))
+    )
+    assert exact.high - exact.low == pytest.approx(0)
+    assert uncertain.low < exact.low <= exact.high < uncertain.high
+
+
 def test_noisy_rounds_widen_the_interval() -> None:
     quiet, noisy = (
         infer_gain(_rounds(3.0, noise), Interval(2.4, 2.6), 4, HOW_FROM_MIXED_BATCHES)

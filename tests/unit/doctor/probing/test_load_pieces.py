@@ -16,6 +16,9 @@ from paceline.doctor.probing.alternation import NotMeasured
 from paceline.doctor.probing.load import Answers, ProbeLoad, send_load
 from paceline.doctor.probing.load_pieces import LoadPieces, PastLoad, load_of
 from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.readings.engines import EngineReading
+from paceline.doctor.readings.observation import Reading
+from paceline.doctor.readings.page import MetricsPage
 
 SETTINGS = ProbeSettings(URL("http://127.0.0.1:1"), None, 30.0, concurrency=4)
 ANSWER_S = 0.02
@@ -65,27 +68,57 @@ async def test_the_load_before_is_that_at_full_load_only() -> None:
     assert load.at_full_load.tokens == 20 * load.at_full_load.num
 
 
-def _chosen(answer_s: float) -> object:
+READINGS = [
+    Reading(
+        float(second),
+        MetricsPage({}),
+        kept_engines={
+            "engine 0": EngineReading(float(second), generation_tokens_total=50.0 * second)
+        },
+    )
+    for second in range(10)
+]
+
+
+def _chosen(answers: Answers) -> object:
     load = _load()
-    load.at_full_load = Answers(10, 500, 10 * answer_s)
-    return load_of(load, SETTINGS)
+    load.at_full_load, load.full_load_s = answers, (2.5, 8.5)
+    return load_of(load, SETTINGS, READINGS, "engine 0")
 
 
-def test_pieces_have_time_for_four_answers() -> None:
+def _ten(answer_s: float, tokens: int = 500) -> Answers:
+    return Answers(10, tokens, 10 * answer_s, 10 * answer_s**2 + 1.6)
+
+
+def test_pieces_have_time_for_two_answers() -> None:
     """Nine seconds of thirty are the most."""
-    assert isinstance(_chosen(2.25), LoadPieces)
-    assert isinstance(_chosen(2.26), PastLoad)
+    assert isinstance(_chosen(_ten(4.5)), LoadPieces)
+    assert isinstance(_chosen(_ten(4.51)), PastLoad)
 
 
 async def test_slow_answers_are_those_of_the_load_before() -> None:
-    past = _chosen(5.0)
+    """Whose standard deviation is 0.4 s."""
+    past = _chosen(_ten(5.0))
     assert isinstance(past, PastLoad)
-    assert await past.measure() == AnswerTime(5.0, 50.0)
+    answer = await past.measure()
+    assert (answer.seconds, answer.tokens) == (5.0, 50.0)
+    assert answer.error_s == pytest.approx(0.4 / 10**0.5)
 
 
-def test_a_server_that_counts_no_tokens_is_taken_to_give_all_that_may_be_given() -> None:
+async def test_a_server_that_counts_no_tokens_is_taken_to_give_all_that_may_be_given() -> None:
+    past = _chosen(_ten(5.0, tokens=0))
+    assert isinstance(past, PastLoad)
+    assert (await past.measure()).tokens == SETTINGS.max_tokens
+
+
+async def test_where_no_answer_ended_the_tokens_per_second_count() -> None:
+    """50 of four requests: 64 tokens take one of them 5.12 s."""
+    past = _chosen(Answers())
+    assert isinstance(past, PastLoad)
+    assert await past.measure() == AnswerTime(pytest.approx(5.12), 64)
+
+
+def test_without_tokens_there_is_a_reason() -> None:
     load = _load()
-    load.at_full_load = Answers(10, 0, 50.0)
-    chosen = load_of(load, SETTINGS)
-    assert isinstance(chosen, PastLoad)
-    assert asyncio.run(chosen.measure()).tokens == SETTINGS.max_tokens
+    with pytest.raises(NotMeasured, match="too short to show its tokens/s"):
+        load_of(load, SETTINGS, READINGS, "engine 0")

@@ -109,3 +109,14 @@ def test_short_requests_are_joined() -> None:
 def test_there_is_no_flag_in_2000_requests_of_long_passages() -> None:
     watch, random = learned(6)
     assert add_until_shift(watch, simulate(TRAFFIC, 2000, random, constant(4)))[1] is None
+
+
+def test_short_requests_are_joined_to_one_value() -> None:
+    """Five verdicts each: every second request completes a value of eight or more."""
+    watch = CategoryWatch()
+    request = AcceptanceSums(10.0, 6.0, 5, [5], [3])
+    completed = []
+    for _ in range(4):
+        watch.add(request)
+        completed.append(None if watch.completed is None else watch.completed.num_verdicts)
+    assert completed == [None, 10, None, 10]

@@ -118,18 +118,18 @@ def test_a_fall_of_half_an_hour_costs_a_share_of_the_work_until_acceptance_is_ba
     state = code(engine)
     assert state["events_total"] == 1
     assert 0.15 < state["lasting_lost_fraction"] < 0.5
-    assert state["acceptance_best_half_hour"] == pytest.approx(0.6, abs=0.04)
+    assert state["acceptance_best_level"] == pytest.approx(0.6, abs=0.04)
     assert state["acceptance_last_half_hour"] == pytest.approx(0.4, abs=0.04)
     half_hours(engine, TRAFFIC, 2, 3)
     state = code(engine)
-    assert (state["lasting_lost_fraction"], state["acceptance_best_half_hour"]) == (0, None)
+    assert (state["lasting_lost_fraction"], state["acceptance_best_level"]) == (0, None)
 
 
 def test_the_cost_of_a_fall_is_that_of_the_present_load_and_share() -> None:
     """Where a step with drafts takes much longer, none is best with either acceptance; 50 requests
     of another category are 500 s."""
     engine = Engine(DriftWatch(monotonic=Clock(10.0)), CURVE)
-    half_hours(engine, TRAFFIC, 2, 1)
+    half_hours(engine, TRAFFIC, 3, 1)
     half_hours(engine, TRAFFIC.shifted(-0.2), 2, 2)
     alone = code(engine)["lasting_lost_fraction"]
     for _ in range(50):
@@ -144,7 +144,7 @@ def test_the_cost_of_a_fall_is_that_of_the_present_load_and_share() -> None:
 def test_a_fall_costs_nothing_ten_minutes_after_the_last_request() -> None:
     clock = Clock(10.0)
     engine = Engine(DriftWatch(monotonic=clock), CURVE)
-    half_hours(engine, TRAFFIC, 2, 1)
+    half_hours(engine, TRAFFIC, 3, 1)
     half_hours(engine, TRAFFIC.shifted(-0.2), 2, 2)
     clock.now_s += 580
     assert code(engine)["lasting_lost_fraction"] > 0
@@ -152,12 +152,14 @@ def test_a_fall_costs_nothing_ten_minutes_after_the_last_request() -> None:
     assert code(engine)["lasting_lost_fraction"] == 0
 
 
-def test_the_cost_of_a_shift_is_shown_for_two_half_hours() -> None:
-    engine = Engine(DriftWatch(monotonic=Clock(10.0)), CURVE)
-    half_hours(engine, TRAFFIC, 3, 1)
-    half_hours(engine, TRAFFIC.shifted(-0.2), 1, 2)
+def test_the_cost_of_a_shift_is_shown_for_a_day_of_half_hours() -> None:
+    engine = Engine(DriftWatch(monotonic=Clock(30.0)), CURVE)
+    engine.serve_traffic(TRAFFIC, FIRST_REFERENCE, 1)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 60, 2)
     assert code(engine)["lost_tokens_per_s"] > 0
-    half_hours(engine, TRAFFIC.shifted(-0.2), 2, 3)
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 4000, 3)  # 100 to a half hour
+    assert code(engine)["lost_tokens_per_s"] > 0
+    engine.serve_traffic(TRAFFIC.shifted(-0.2), 1000, 4)
     assert code(engine)["lost_tokens_per_s"] == 0
 
 
@@ -187,7 +189,7 @@ def test_before_the_reference_is_learned_there_is_no_evidence() -> None:
             "code": {
                 "requests": 1, "acceptance": 1.0, "reference_acceptance": None,
                 "evidence_fraction": None, "events_total": 0, "lost_tokens_per_s": 0.0,
-                "lasting_lost_fraction": 0.0, "acceptance_best_half_hour": None,
+                "lasting_lost_fraction": 0.0, "acceptance_best_level": None,
                 "acceptance_last_half_hour": None,
             }
         },

@@ -43,19 +43,24 @@ class Traffic:
     ("levels", "expected"),
     [
         ([(0.64, 120)], None),
-        ([(0.64, 60), (0.51, 62)], (0.64, 0.51)),
+        ([(0.64, 90), (0.51, 62)], (0.64, 0.51)),
         # It came and went, or has only come.
-        ([(0.64, 60), (0.30, 5), (0.64, 90)], None),
-        ([(0.64, 60), (0.51, 20)], None),
+        ([(0.64, 90), (0.30, 5), (0.64, 90)], None),
+        ([(0.64, 90), (0.51, 20)], None),
         # Two falls, a partial return, a further fall, lower levels in turn: what is lost by now.
-        ([(0.64, 60), (0.55, 25), (0.45, 65)], (0.64, 0.45)),
-        ([(0.64, 60), (0.30, 10), (0.53, 85)], (0.64, 0.53)),
-        ([(0.64, 60), (0.51, 60), (0.40, 62)], (0.64, 0.40)),
-        ([(0.64, 60), *[(0.51, 10), (0.42, 10)] * 4], (0.64, 0.465)),
+        ([(0.64, 90), (0.55, 25), (0.45, 65)], (0.64, 0.45)),
+        ([(0.64, 90), (0.30, 10), (0.53, 85)], (0.64, 0.53)),
+        ([(0.64, 90), (0.51, 60), (0.40, 62)], (0.64, 0.40)),
+        ([(0.64, 90), *[(0.51, 10), (0.42, 10)] * 4], (0.64, 0.465)),
         # It came back.
-        ([(0.64, 60), (0.51, 90), (0.64, 62)], None),
+        ([(0.64, 90), (0.51, 90), (0.64, 62)], None),
+        # It rose and went: no level, unless it took more than an hour.
+        ([(0.60, 120), (0.80, 40), (0.60, 120)], None),
+        ([(0.60, 120), (0.80, 60), (0.60, 120)], None),
+        ([(0.60, 120), (0.80, 125), (0.60, 65)], (0.80, 0.60)),
+        ([(0.80, 60), (0.60, 240)], None),
         # A small fall is not worth a draft.
-        ([(0.64, 60), (0.61, 120)], None),
+        ([(0.64, 90), (0.61, 120)], None),
         # Changes every few minutes are no level.
         ([(0.75, 4), (0.45, 4)] * 30, None),
     ],
@@ -69,8 +74,8 @@ def test_the_last_half_hour_is_compared_with_the_best(
 
 def test_a_level_of_a_day_ago_is_forgotten() -> None:
     traffic = Traffic(2)
-    traffic.send(0.64, HALF_HOUR)
-    traffic.send(0.51, (NUM_KEPT - 1) * HALF_HOUR)
+    traffic.send(0.64, 3 * HALF_HOUR)
+    traffic.send(0.51, (NUM_KEPT - 3) * HALF_HOUR)
     assert traffic.half_hours.fall is not None
     traffic.send(0.51, 2 * HALF_HOUR)
     assert traffic.half_hours.fall is None
@@ -80,8 +85,8 @@ def test_a_level_of_a_day_ago_is_forgotten() -> None:
     ("spread", "per_minute", "session"), [(0.2, 4.0, 1), (0.3, 20.0, 1), (0.3, 20.0, 5)]
 )
 def test_chance_makes_no_fall(spread: float, per_minute: float, session: int) -> None:
-    """20 servers for two days each; requests of one session resemble each other."""
-    for seed in range(20):
+    """Ten servers for two days each; requests of one session resemble each other."""
+    for seed in range(10):
         traffic = Traffic(seed, spread=spread, per_minute=per_minute)
         for _ in range(96):
             traffic.send(0.6, HALF_HOUR, session=session)
@@ -91,7 +96,7 @@ def test_chance_makes_no_fall(spread: float, per_minute: float, session: int) ->
 def test_a_fall_by_a_tenth_lasts_however_much_requests_differ() -> None:
     """By 0.1, where requests differ by 0.29."""
     traffic = Traffic(3, spread=0.29, per_minute=60.0)
-    traffic.send(0.6, 2 * HALF_HOUR)
+    traffic.send(0.6, 3 * HALF_HOUR)
     traffic.send(0.5, 2 * HALF_HOUR)
     for _ in range(20):
         traffic.send(0.5, HALF_HOUR)
@@ -109,11 +114,3 @@ def test_a_pause_counts_as_a_minute_and_a_half_hour_has_a_hundred_requests() -> 
     assert slow.half_hours.num_ended == 0
     slow.send(0.6, 0.5)
     assert slow.half_hours.num_ended == 1
-
-
-def test_requests_without_a_verdict_say_nothing() -> None:
-    half_hours = HalfHours()
-    for second in range(4000):
-        half_hours.add(AcceptanceSums(), float(second))
-    assert half_hours.num_ended == 0
-    assert half_hours.seconds_since(4000.0) == np.inf

@@ -78,6 +78,6 @@ async def test_a_drift_is_an_event_and_a_metric_by_category(served: Served) -> N
     assert lost > 0
     # The engine has run for a moment only.
     assert f"paceline_draft_drift_lasting_lost_fraction{labels} 0.0" in page
-    assert f"paceline_draft_drift_acceptance_best_half_hour{labels}" not in page
+    assert f"paceline_draft_drift_acceptance_best_level{labels}" not in page
     assert f"paceline_draft_drift_acceptance{labels} 0." in page
     assert f"paceline_draft_drift_reference_acceptance{labels}" not in page

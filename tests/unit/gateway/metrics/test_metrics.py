@@ -15,7 +15,7 @@ NAMES = {
     "paceline_admission_queue_length", "paceline_admission_refused_total",
     "paceline_breaker_state", "paceline_cached_prompt_tokens_total",
     "paceline_continuations_total",
-    "paceline_draft_drift_acceptance", "paceline_draft_drift_acceptance_best_half_hour",
+    "paceline_draft_drift_acceptance", "paceline_draft_drift_acceptance_best_level",
     "paceline_draft_drift_acceptance_last_half_hour",
     "paceline_draft_drift_events_total", "paceline_draft_drift_lasting_lost_fraction",
     "paceline_draft_drift_evidence_fraction", "paceline_draft_drift_lost_tokens_per_second",

@@ -1,8 +1,8 @@
 """`draft-drift`: the draft fits the traffic less than it did.
 
 What wins the lost tokens back is a new draft, which takes time to train. So what counts is the last
-half hour of requests against the best one of a day; a single shift is a remark. A gateway that does
-not compare half hours gives warnings about shifts.
+half hour of requests against the best level of a day; a single shift is a remark. A gateway that
+does not compare half hours gives warnings about shifts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from paceline.doctor.values import (
 
 _LOST = "paceline_draft_drift_lost_tokens_per_second"
 _LASTING_LOST = "paceline_draft_drift_lasting_lost_fraction"
-_BEST = "paceline_draft_drift_acceptance_best_half_hour"
+_BEST = "paceline_draft_drift_acceptance_best_level"
 _LAST = "paceline_draft_drift_acceptance_last_half_hour"
 _NOW = "paceline_draft_drift_acceptance"
 _GOODPUT = "paceline_governor_goodput_tokens_per_second"
@@ -64,9 +64,9 @@ def _lasting_fall(page: MetricsPage, replica: str, category: str, lost_fraction:
     return _finding(
         replica,
         summary=f"The requests of category {category} accepted fewer draft tokens of {replica} in "
-        "the last half hour than in the best one of a day.",
+        "the last half hour than at the best level of a day.",
         evidence=(
-            ("acceptance in the best half hour", best),
+            ("acceptance at the best level", best),
             ("acceptance in the last half hour", last),
             ("acceptance now", now),
         ),
@@ -110,8 +110,8 @@ def _as_remark(finding: Finding) -> Finding:
     return replace(
         finding,
         severity=Severity.INFO,
-        remedy="None unless a whole half hour of requests stays below the best one: a draft takes "
-        "as long to train",
+        remedy="None unless a whole half hour of requests stays below the best level: a draft "
+        "takes as long to train",
         settings=(),
     )
 

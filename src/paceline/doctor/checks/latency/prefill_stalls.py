@@ -48,36 +48,66 @@ observation have a tail, too."""
 
 def _judge(observation: Observation) -> Sequence[Finding]:
     histogram, prompts_total, outputs_total = _NAMES[observation.kind]
-    steps = observation.histogram(histogram)
-    if steps.count < _MIN_STEPS:
-        raise CannotJudge(f"{steps.count:.0f} steps were observed; {_MIN_STEPS} are needed")
     prompts = observation.increase(prompts_total)
     outputs = observation.increase(outputs_total)
-    median, tail = steps.bucket_of(0.5), steps.bucket_of(0.99)
-    if median is None or tail is None or math.isinf(median[1]):
-        raise CannotJudge("the steps are longer than the histogram shows")
-    if tail[0] < _RATIO * median[1] or prompts < _MIN_PROMPT_SHARE * outputs:
+    added = _added(observation, histogram)
+    most = max(steps.count for steps in added.values())
+    if most < _MIN_STEPS:
+        raise CannotJudge(f"{most:.0f} steps were observed; {_MIN_STEPS} are needed")
+    has_prompts = prompts >= _MIN_PROMPT_SHARE * outputs
+    return [
+        _finding(observation.max_pause_ms, steps, tail, median, prompts, outputs, subject)
+        for subject, steps in added.items()
+        if has_prompts and steps.count >= _MIN_STEPS
+        for median, tail in _stalled(steps)
+    ]
+
+
+def _added(observation: Observation, name: str) -> dict[str | None, Histogram]:
+    """What each replica of a gateway added that was shown from the beginning and did not restart;
+    or a vLLM server as a whole."""
+    if observation.kind == "vllm":
+        return {None: observation.histogram(name)}
+    first, last = observation.first.page, observation.last.page
+    added: dict[str | None, Histogram] = {}
+    for replica in last.label_values(f"{name}_count", "replica"):
+        before = first.histogram(name, replica=replica)
+        after = last.histogram(name, replica=replica)
+        steps = None if before is None or after is None else after.minus(before)
+        if steps is not None:
+            added[replica] = steps
+    if not added:
+        raise CannotJudge(f"the server does not show {name}")
+    return added
+
+
+def _stalled(steps: Histogram) -> Sequence[tuple[tuple[float, float], tuple[float, float]]]:
+    """The buckets of the median and of the 99th percentile, if they are far apart; else nothing."""
+    median, tail, mean = steps.bucket_of(0.5), steps.bucket_of(0.99), steps.mean
+    if median is None or tail is None or mean is None or math.isinf(median[1]):
         return ()
-    if not steps.mean or steps.mean - median[1] < _MIN_SHARE * steps.mean:
+    if tail[0] < _RATIO * median[1] or mean - median[1] < _MIN_SHARE * mean:
         return ()
-    return [_finding(observation.max_pause_ms, steps, steps.mean, median, tail, prompts, outputs)]
+    return ((median, tail),)
 
 
 def _finding(
     bound_ms: float,
     steps: Histogram,
-    mean_s: float,
-    median: tuple[float, float],
     tail: tuple[float, float],
+    median: tuple[float, float],
     prompts: float,
     outputs: float,
+    subject: str | None,
 ) -> Finding:
+    mean_s = steps.mean or 0.0
     middle_s = tail[0] if math.isinf(tail[1]) else (tail[0] + tail[1]) / 2
     return Finding(
         id="prefill-stalls",
         severity=Severity.INFO if 1e3 * tail[1] <= bound_ms else Severity.WARNING,
         summary=(
-            f"One step in a hundred takes {1e3 * tail[0]:.0f} ms or more, the median at most "
+            f"One step in a hundred{'' if subject is None else f' of {subject}'} takes "
+            f"{1e3 * tail[0]:.0f} ms or more, the median at most "
             f"{1e3 * median[1]:.0f} ms."
         ),
         evidence=(
@@ -105,6 +135,7 @@ def _finding(
             "token, and the governor paces prefill. --max-pause-ms states what users accept"
         ),
         settings=("max_num_batched_tokens", "slo.time_per_output_token_ms"),
+        subject=subject,
     )
 
 

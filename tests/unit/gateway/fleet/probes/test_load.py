@@ -157,6 +157,12 @@ def test_the_times_between_tokens_are_summed_over_engines() -> None:
         "vllm:num_requests_running 1.0\n",
         _INTER_TOKEN.replace('le="+Inf"', 'le="1.0"'),
         _INTER_TOKEN.replace("le=", "ge="),
+        _INTER_TOKEN.replace('le="0.01"', 'le="abc"'),
+        _INTER_TOKEN.replace('le="0.01"', 'le="-1"'),
+        _INTER_TOKEN.replace('le="0.01"', 'le="nan"'),
+        _INTER_TOKEN.replace('le="0.01"', 'le="0.03"'),
+        _INTER_TOKEN.replace(" 3.0", " 5.5"),
+        _INTER_TOKEN.replace(" 6.0", " NaN"),
         _INTER_TOKEN.replace("_seconds_sum", "_seconds_total"),
     ],
 )
