@@ -49,10 +49,12 @@ _EVENTS = [
 ]  # fmt: skip
 
 
-def _drift(lost: float, lost_fraction: float | None, *, rate: float = 150) -> Observation:
+def _drift(
+    lost: float, lost_fraction: float | None, *, rate: float = 150, now: float = 0.51
+) -> Observation:
     page = (
         f"paceline_draft_drift_lost_tokens_per_second{{{_LABELS}}} {lost}\n"
-        f"paceline_draft_drift_acceptance{{{_LABELS}}} 0.51\n"
+        f"paceline_draft_drift_acceptance{{{_LABELS}}} {now}\n"
         f'paceline_governor_goodput_tokens_per_second{{replica="r0"}} {rate}\n'
     )
     if lost_fraction is not None:
@@ -90,6 +92,12 @@ def test_a_shift_is_a_remark_with_its_time_and_cost() -> None:
         "acceptance before": 0.64, "acceptance after": 0.5, "acceptance now": 0.51,
         "found at": "2027-01-15T08:01:00+00:00",
     }  # fmt: skip
+
+
+def test_a_shift_from_which_acceptance_has_come_back_is_no_finding() -> None:
+    """It was 0.64 before."""
+    assert not drift.CHECK.judge(_drift(50, 0, now=0.63))
+    assert drift.CHECK.judge(_drift(50, 0, now=0.62))
 
 
 def test_a_gateway_that_compares_no_half_hours_gives_a_warning_about_a_shift() -> None:

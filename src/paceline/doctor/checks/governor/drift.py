@@ -32,6 +32,8 @@ _NOW = "paceline_draft_drift_acceptance"
 _GOODPUT = "paceline_governor_goodput_tokens_per_second"
 MIN_LOST_FRACTION = 0.05
 """As the alert `PacelineDraftNoLongerFits`; a test holds them equal."""
+_BACK_WITHIN = 0.02
+"""Of the acceptance before a shift: changes up to this are none (`shift_detector.MIN_SLACK`)."""
 _TRAIN = "Train a draft on the present traffic and swap it in (paceline draft)"
 
 
@@ -47,9 +49,11 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         if lasting is not None and lasting > MIN_LOST_FRACTION:
             findings.append(_lasting_fall(page, replica, category, lasting))
         elif sample.value > 0:
-            events = _events(observation.last.governors.get(replica, {}), category)
-            found = _last_shift(page, replica, category, sample.value, events)
-            findings.append(found if lasting is None else _as_remark(found))
+            event = _last_event(observation.last.governors.get(replica, {}), category)
+            now = page.total(_NOW, replica=replica, category=category)
+            if not _is_back(now, event):
+                found = _last_shift(page, replica, category, sample.value, event)
+                findings.append(found if lasting is None else _as_remark(found))
     return findings
 
 
@@ -82,9 +86,8 @@ def _lasting_fall(page: MetricsPage, replica: str, category: str, lost_fraction:
 
 
 def _last_shift(
-    page: MetricsPage, replica: str, category: str, lost: float, events: Sequence[Mapping[str, Any]]
+    page: MetricsPage, replica: str, category: str, lost: float, event: Mapping[str, Any]
 ) -> Finding:
-    event = events[-1] if events else {}
     rate = page.total(_GOODPUT, replica=replica)
     return _finding(
         replica,
@@ -136,13 +139,22 @@ def _finding(
     )
 
 
-def _events(governor: Mapping[str, Any], category: str) -> Sequence[Mapping[str, Any]]:
-    """The shifts of the category that the governor remembers, in order."""
+def _last_event(governor: Mapping[str, Any], category: str) -> Mapping[str, Any]:
+    """The last shift of the category that the governor remembers; empty without one."""
     drift = governor.get("drift")
     events = drift.get("events") if isinstance(drift, Mapping) else None
-    if not isinstance(events, Sequence):
-        return ()
-    return [one for one in events if isinstance(one, Mapping) and one.get("category") == category]
+    of_category = [
+        one
+        for one in (events if isinstance(events, Sequence) else ())
+        if isinstance(one, Mapping) and one.get("category") == category
+    ]
+    return of_category[-1] if of_category else {}
+
+
+def _is_back(now: float | None, event: Mapping[str, Any]) -> bool:
+    """Whether acceptance is where it was before the shift."""
+    before = event.get("acceptance_before")
+    return now is not None and isinstance(before, float) and now > before - _BACK_WITHIN
 
 
 CHECK = Check(
