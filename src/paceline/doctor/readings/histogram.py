@@ -41,6 +41,17 @@ class Histogram:
             return None
         return Histogram(self.bounds, counts, self.total - earlier.total)
 
+    def count_above(self, bound: float) -> float:
+        """Observations above one of the bounds, or 0.
+
+        >>> Histogram((1.0, 2.0, math.inf), (5.0, 9.0, 10.0), 12.0).count_above(1.0)
+        5.0
+        """
+        below = [
+            count for one, count in zip(self.bounds, self.cumulative, strict=True) if one <= bound
+        ]
+        return self.count - (below[-1] if below else 0.0)
+
     def bucket_of(self, quantile: float) -> tuple[float, float] | None:
         """Lower and upper bound of the bucket with this quantile; None without observations.
 

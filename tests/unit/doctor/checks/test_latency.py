@@ -71,6 +71,14 @@ def test_pauses_that_users_accept_are_a_remark(max_pause_ms: float, severity: Se
     assert Evidence("accepted at p99", max_pause_ms, "ms") in finding.evidence
 
 
+def test_a_single_pause_of_many_requests_is_no_finding() -> None:
+    """At load 8 every step counts eight times: 2 % of 570 are less than two steps."""
+    engine = SimulatedEngine(slow_steps=0.02, prompt_tokens_per_s=2000, loads=(8, 8))
+    assert not prefill_stalls.CHECK.judge(observe_vllm(engine))
+    longer = dataclasses.replace(engine, loads=(8,) * 8)
+    assert prefill_stalls.CHECK.judge(observe_vllm(longer))
+
+
 def test_even_steps_are_no_finding() -> None:
     assert not prefill_stalls.CHECK.judge(observe_vllm(SimulatedEngine(prompt_tokens_per_s=2000)))
 

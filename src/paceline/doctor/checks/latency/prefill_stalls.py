@@ -37,6 +37,9 @@ _NAMES = {
 """By kind of server: the histogram of steps, prompt tokens, output tokens."""
 _MIN_STEPS = 200
 """For a 99th percentile with two observations above it."""
+_MIN_PAUSES = 3
+"""One step of n requests counts n times: a single pause of the machine is the 99th percentile of
+hundreds of steps. That many steps of all running requests must be in the tail."""
 _RATIO = 4.0
 """Between the lower end of p99 and the upper end of the median. Chosen empirically."""
 _MIN_PROMPT_SHARE = 0.5
@@ -60,6 +63,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         for subject, steps in added.items()
         if has_prompts and steps.count >= _MIN_STEPS
         for median, tail in _stalled(steps)
+        if steps.count_above(tail[0]) >= _MIN_PAUSES * _most_running(observation, subject)
     ]
 
 
@@ -79,6 +83,16 @@ def _added(observation: Observation, name: str) -> dict[str | None, Histogram]:
     if not added:
         raise CannotJudge(f"the server does not show {name}")
     return added
+
+
+def _most_running(observation: Observation, replica: str | None) -> float:
+    """Requests at a time: of the replica, or of the server; at least 1."""
+    names = observation.engines if replica is None else [replica]
+    most = [
+        max((one.num_running or 0.0 for one in observation.engines.get(name, ())), default=0.0)
+        for name in names
+    ]
+    return max(1.0, sum(most))
 
 
 def _stalled(steps: Histogram) -> Sequence[tuple[tuple[float, float], tuple[float, float]]]:
