@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from pathlib import Path
 
 EXIT_INTERRUPTED = 130
@@ -12,9 +13,14 @@ EXIT_INTERRUPTED = 130
 def end_by_sigterm_too() -> None:
     """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does.
 
-    Servers and engines are ended in `finally`, which a plain SIGTERM would skip.
+    Servers and engines are ended in `finally`, which a plain SIGTERM would skip. A handler that a
+    benchmark has set itself stays; threads other than the main one cannot set any.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def end_incomplete(path: Path) -> int:

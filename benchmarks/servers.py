@@ -22,6 +22,8 @@ from typing import Any
 import aiohttp
 import psutil
 
+from benchmarks.interruption import end_by_sigterm_too
+
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
 _LAST_CHARS = 2000
@@ -152,7 +154,8 @@ def free_port_pair() -> int:
 
 @contextlib.contextmanager
 def running_server(name: str, plan: Mapping[str, Any], log_folder: Path) -> Iterator[Server]:
-    """One server, ready; stopped on exit, also when it does not become ready."""
+    """One server, ready; stopped on exit, also by SIGTERM or when it does not become ready."""
+    end_by_sigterm_too()
     print(f"starting {name}: {' '.join(plan['command'])}", flush=True)
     server = start_server(name, plan, log_folder)
     try:

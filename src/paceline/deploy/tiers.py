@@ -59,7 +59,7 @@ TIERS = (
     ),
     Tier(
         name="enterprise",
-        summary="Three gateways, pools for short and long contexts, other engines beside vLLM.",
+        summary="Three gateways, pools for short and long contexts.",
         model="meta-llama/Llama-3.1-70B-Instruct",
         gpu="h100",
         tensor_parallel=4,

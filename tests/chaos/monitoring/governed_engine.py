@@ -41,7 +41,7 @@ class Script:
     """Probability that a draft token is accepted if those before it were."""
     num_requests: int = 4
     num_shifts: int = 0
-    """Lasting shifts of acceptance that the watch for drift has found."""
+    """Shifts of acceptance that the watch for drift has found."""
 
     def write(self, file: Path) -> None:
         """Replace the script of a running engine."""

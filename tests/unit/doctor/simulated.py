@@ -41,6 +41,8 @@ class SimulatedEngine:
     slow_steps: float = 0.0
     """Fraction of steps that take 0.3 s."""
     prompt_tokens_per_s: float = 0.0
+    cached_prompts: float = 0.0
+    """Fraction of the prompt tokens that the prefix cache has."""
     prompts_per_step: Sequence[float] = ()
     """Prompt tokens in each step, by second; each takes 0.1 ms."""
     requests_per_s: float = 2.0
@@ -101,6 +103,7 @@ class SimulatedEngine:
             f"vllm:num_preemptions_total{{{labels}}} {state.preemptions}",
             f"vllm:generation_tokens_total{{{labels}}} {state.tokens}",
             f"vllm:prompt_tokens_total{{{labels}}} {state.prompts}",
+            f"vllm:prompt_tokens_cached_total{{{labels}}} {self.cached_prompts * state.prompts}",
             f'vllm:request_success_total{{{labels},finished_reason="stop"}} {state.finished}',
             f'vllm:request_success_total{{{labels},finished_reason="error"}} {state.failed}',
             *_histogram("vllm:inter_token_latency_seconds", labels, state.steps, state.steps_s),

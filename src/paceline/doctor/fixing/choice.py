@@ -13,6 +13,8 @@ _ABOUT_DRAFTS = frozenset(
     {"speculation-loses", "speculation-hardly-gains", "draft-too-long", "draft-too-short"}
 )
 _BEST_POLICY = "goodput"
+_FREED_POLICIES = frozenset({"fixed", "schedule"})
+"""They draft without regard to cost. Other policies were chosen, for latency for example."""
 _MIN_GAIN = 1.02
 """A smaller one is not worth another setting. Chosen empirically."""
 
@@ -53,8 +55,12 @@ def choose_fix(
     about_drafts = [one for one in findings if one.id in _ABOUT_DRAFTS]
     named = {one.subject for one in about_drafts}
     concerned = [name for name in governors if None in named or name in named]
-    to_free = [name for name in concerned if governors[name].get("policy") != _BEST_POLICY]
-    answered = tuple((one.id, one.subject) for one in about_drafts)
+    to_free = [name for name in concerned if governors[name].get("policy") in _FREED_POLICIES]
+    answered = tuple(
+        (one.id, one.subject)
+        for one in about_drafts
+        if one.subject is None or one.subject in to_free
+    )
     return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered) if to_free else None
 
 

@@ -66,9 +66,13 @@ async def infer_gain_of_drafts(
     name, drafting = _drafting(readings)
     max_tokens = settings.max_tokens
     length = len(drafting.reached)
-    if not drafting.has_one_length or length < _MIN_DRAFT_LENGTH:
+    if not drafting.has_one_length:
         raise NotMeasured(
-            f"drafts of {drafting.draft_length:.1f} tokens are too short to test whether vLLM "
+            f"the server drafts several lengths, {drafting.draft_length:.1f} tokens on average"
+        )
+    if length < _MIN_DRAFT_LENGTH:
+        raise NotMeasured(
+            f"drafts of {length} tokens are too short to test whether vLLM "
             f"skips them at the end of the context; {_MIN_DRAFT_LENGTH} are needed"
         )
     requests = TokenRequests(session, settings, load)

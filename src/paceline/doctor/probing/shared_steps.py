@@ -97,10 +97,12 @@ class SharedSteps:
         `accepted_first`: the fraction of drafts whose first token is accepted elsewhere.
         """
         before, _ = await self._read()
-        for _ in range(_MAX_TESTS):
+        for num_sent in range(1, _MAX_TESTS + 1):
             await self._requests.send([prompt_tokens] * self.num_requests, room)
             after, _ = await self._read()
             grown = _Growth.of(before, after)
+            if grown.decode_steps > num_sent * self.num_requests * (room - 1):
+                raise NotMeasured("the server computes other requests: wait until it has none")
             if grown.accepted:
                 raise NotMeasured("this vLLM drafts to the end of its context")
             if grown.decode_steps and not grown.drafts:

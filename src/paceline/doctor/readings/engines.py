@@ -24,6 +24,8 @@ class EngineReading:
     at_s: float = 0.0
     """Monotonic clock."""
     num_running: float | None = None
+    num_in_flight: float | None = None
+    """Requests that the gateway has with it now; `num_running` is some seconds old there."""
     num_waiting: float | None = None
     kv_usage_fraction: float | None = None
     preemptions_total: float | None = None
@@ -107,6 +109,7 @@ def _of_replica(
     return EngineReading(
         at_s=at_s,
         num_running=load("requests_running"),
+        num_in_flight=page.total("paceline_requests_in_flight", replica=name),
         num_waiting=load("requests_waiting"),
         kv_usage_fraction=load("kv_usage_fraction"),
         preemptions_total=load("preemptions_total"),

@@ -26,7 +26,7 @@ class GovernorView:
     accepted_per_position: tuple[int, ...] = ()
     """Drafts since the start of which the token at each position was accepted, first to last."""
     num_shifts: int = 0
-    """Lasting shifts of acceptance that the watch for drift has found."""
+    """Shifts of acceptance that the watch for drift has found."""
 
 
 @dataclass(frozen=True, slots=True)

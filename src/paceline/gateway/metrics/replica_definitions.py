@@ -157,7 +157,7 @@ REPLICA_METRICS = (
 CATEGORY_METRICS = (
     CategoryMetric(
         "paceline_draft_drift_events_total",
-        "Lasting shifts of draft acceptance that were found.",
+        "Shifts of draft acceptance that were found.",
         "events_total",
     ),
     CategoryMetric(

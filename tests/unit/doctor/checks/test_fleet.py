@@ -68,9 +68,20 @@ def test_a_replica_that_is_down_costs_its_part() -> None:
     observation = observe_gateway({"r0": {}, "r1": {"paceline_replica_state": 0}}, entries=entries)
     (finding,) = unavailable.CHECK.judge(observation)
     assert finding.severity is Severity.WARNING
-    assert finding.summary == "r1 is down: 1 of 2 replicas take requests."
+    assert finding.summary == "r1 is down: 1 of 2 replicas of its model take requests."
     assert finding.cost.amount == pytest.approx(50)
     assert ("reason", "connection refused") in {(one.name, one.value) for one in finding.evidence}
+
+
+def test_the_last_replica_of_a_model_is_critical_whatever_other_models_have() -> None:
+    replicas: dict[str, dict[str, float | None]] = {
+        "a0": {"paceline_replica_state": 0}, "b0": {}, "b1": {},
+    }  # fmt: skip
+    entries = [{"name": name, "model": name[0]} for name in replicas]
+    (finding,) = unavailable.CHECK.judge(observe_gateway(replicas, entries=entries))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == "a0 is down: 0 of 1 replicas of its model take requests."
+    assert finding.cost.amount == pytest.approx(100 / 3)
 
 
 def test_an_open_breaker_and_no_other_replica_is_critical() -> None:
@@ -201,6 +212,17 @@ def test_requests_that_vllm_failed_are_found() -> None:
     engine = dataclasses.replace(SimulatedEngine(), failed_per_s=2.0)
     (finding,) = failing_requests.CHECK.judge(observe_vllm(engine))
     assert finding.cost.amount == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("completed", "failed", "severity"), [(3, 1, Severity.WARNING), (0, 4, Severity.CRITICAL)]
+)
+def test_few_requests_are_judged_if_some_failed(
+    completed: int, failed: int, severity: Severity
+) -> None:
+    ended = _requests(10 + completed, not_sent=failed)
+    (finding,) = failing_requests.CHECK.judge(observe_gateway(extra=(_requests(10), ended)))
+    assert (finding.id, finding.severity) == ("requests-fail", severity)
 
 
 def test_requests_that_complete_are_no_finding() -> None:

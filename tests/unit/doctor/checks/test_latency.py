@@ -74,9 +74,26 @@ def test_pauses_that_users_accept_are_a_remark(max_pause_ms: float, severity: Se
 def test_a_single_pause_of_many_requests_is_no_finding() -> None:
     """At load 8 every step counts eight times: 2 % of 570 are less than two steps."""
     engine = SimulatedEngine(slow_steps=0.02, prompt_tokens_per_s=2000, loads=(8, 8))
-    assert not prefill_stalls.CHECK.judge(observe_vllm(engine))
+    with pytest.raises(CannotJudge, match="fewer than 3 pauses"):
+        prefill_stalls.CHECK.judge(observe_vllm(engine))
     longer = dataclasses.replace(engine, loads=(8,) * 8)
     assert prefill_stalls.CHECK.judge(observe_vllm(longer))
+
+
+def test_prompts_from_the_cache_hold_nothing_up() -> None:
+    engine = SimulatedEngine(slow_steps=0.03, prompt_tokens_per_s=2000)
+    assert prefill_stalls.CHECK.judge(observe_vllm(engine))
+    cached = dataclasses.replace(engine, cached_prompts=0.95)
+    assert not prefill_stalls.CHECK.judge(observe_vllm(cached))
+
+
+def test_requests_between_two_polls_of_a_gateway_count() -> None:
+    """50 of 1000 steps are long: enough for 4 requests at a time, not for 20."""
+    pages = (_gateway_page(100, r0=(0, 0)), _gateway_page(1100, r0=(950, 50)))
+    assert prefill_stalls.CHECK.judge(observe_gateway({"r0": {}}, extra=pages))
+    busy = {"r0": {"paceline_requests_in_flight": 20.0}}
+    with pytest.raises(CannotJudge, match="fewer than 3 pauses"):
+        prefill_stalls.CHECK.judge(observe_gateway(busy, extra=pages))
 
 
 def test_even_steps_are_no_finding() -> None:

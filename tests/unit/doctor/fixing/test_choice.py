@@ -33,6 +33,19 @@ def test_a_measured_loss_concerns_all_replicas_that_are_not_free() -> None:
     assert (fix.change, fix.replicas) == ({"policy": "goodput"}, ("b",))
 
 
+def test_a_finding_about_a_replica_that_is_not_changed_is_not_answered() -> None:
+    """ "b" serves another model than the probe measured, so its governor is not among them."""
+    findings = [_finding("draft-too-long", "a"), _finding("draft-too-long", "b")]
+    fix = choose_fix(findings, _governors(a="fixed"))
+    assert fix is not None
+    assert fix.findings == (("draft-too-long", "a"),)
+
+
+@pytest.mark.parametrize("policy", ["latency", "threshold", "off", "policy_of_a_package"])
+def test_a_policy_that_was_chosen_for_something_else_stays(policy: str) -> None:
+    assert choose_fix([_finding("speculation-loses")], _governors(a=policy)) is None
+
+
 def test_drafts_are_not_switched_off_because_synthetic_prompts_lose() -> None:
     assert choose_fix([_finding("speculation-loses")], _governors(a="goodput", b="goodput")) is None
 

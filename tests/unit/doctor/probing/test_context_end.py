@@ -50,6 +50,8 @@ class DraftingServer:
     """By how much the longest context makes every step slower than the load's."""
     first_extra_ms: float = 0.0
     """By how much the first step after a prompt is longer; half of that for the second."""
+    steps_of_others: int = 0
+    """Of other requests, during each of the probe's."""
     engine_steps: int = 0
     steps: int = 0
     decode_s: float = 0.0
@@ -87,6 +89,8 @@ class DraftingServer:
             choices = [{"prompt_token_ids": list(range(100))} for _ in prompts]
             return web.json_response({"choices": choices})
         self.engine_steps += 1
+        self.steps += self.steps_of_others
+        self.accepted += self.steps_of_others
         self._decode([len(prompt) for prompt in prompts], body["max_tokens"] - 1)
         return web.json_response({"choices": []})
 
@@ -192,6 +196,7 @@ def _changed(**changes: Any) -> DraftingServer:
     ("server", "reason"),
     [
         (_changed(skips=False), "drafts to the end of its context"),
+        (_changed(steps_of_others=10), "the server computes other requests"),
         (_changed(shares_steps=False), "in 0 rounds all requests shared their steps"),
         (_changed(context=131072), "131072 tokens is too long to fill"),
         (_changed(context=None), "does not list the context length"),

@@ -23,6 +23,7 @@ _FAULTS = (
 """Outcomes that are the deployment's fault, not the request's or the client's."""
 _REFUSALS = ("overloaded", "expired")
 _MIN_REQUESTS = 5
+"""For a share. Of fewer requests a failed one is a warning, unless all of them failed."""
 _CRITICAL_SHARE = 0.01
 """Of the requests; fewer failures are a warning. Chosen empirically."""
 
@@ -40,13 +41,13 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         for value in observation.last.page.label_values(name, label)
     }
     total = sum(counts.values())
-    if total < _MIN_REQUESTS:
-        raise CannotJudge(f"{total:.0f} requests ended while the server was observed")
     findings = []
     failed = {value: counts[value] for value in faults if counts.get(value)}
+    refused = {value: counts[value] for value in refusals if counts.get(value)}
+    if total < _MIN_REQUESTS and not failed and not refused:
+        raise CannotJudge(f"{total:.0f} requests ended while the server was observed")
     if failed:
         findings.append(_failing(failed, total))
-    refused = {value: counts[value] for value in refusals if counts.get(value)}
     if refused:
         findings.append(_refusing(refused, total))
     return findings
@@ -54,9 +55,12 @@ def _judge(observation: Observation) -> Sequence[Finding]:
 
 def _failing(failed: Mapping[str, float], total: float) -> Finding:
     number = sum(failed.values())
+    is_sure = total >= _MIN_REQUESTS or number == total
     return Finding(
         id="requests-fail",
-        severity=(Severity.CRITICAL if number >= _CRITICAL_SHARE * total else Severity.WARNING),
+        severity=(
+            Severity.CRITICAL if is_sure and number >= _CRITICAL_SHARE * total else Severity.WARNING
+        ),
         summary=f"{number:.0f} of {total:.0f} requests failed.",
         evidence=tuple(Evidence(f"ended as {name}", count) for name, count in failed.items()),
         cost=_cost(number, total),

@@ -39,9 +39,11 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         elif breaker == 2:
             lost[name] = "shut off by its breaker"
     reasons = {str(one.get("name")): one.get("reason") for one in observation.last.replicas}
-    findings += [
-        _lost(name, why, reasons.get(name), len(lost), len(names)) for name, why in lost.items()
-    ]
+    models = {str(one.get("name")): one.get("model") for one in observation.last.replicas}
+    for name, why in lost.items():
+        peers = [one for one in names if models.get(one) == models.get(name)]
+        num_ready = sum(one not in lost for one in peers)
+        findings.append(_lost(name, why, reasons.get(name), num_ready, len(peers), len(names)))
     if page.select("vllm:engine_sleep_state", sleep_state="awake") and not page.total(
         "vllm:engine_sleep_state", sleep_state="awake"
     ):
@@ -49,14 +51,14 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     return findings
 
 
-def _lost(name: str, why: str, reason: object, num_lost: int, num_replicas: int) -> Finding:
-    is_all = num_lost == num_replicas
+def _lost(
+    name: str, why: str, reason: object, num_ready: int, num_peers: int, num_replicas: int
+) -> Finding:
+    """`num_peers` counts the replicas of its model, with itself; `num_replicas` those of all."""
     return Finding(
         id="replica-unavailable",
-        severity=Severity.CRITICAL if is_all else Severity.WARNING,
-        summary=(
-            f"{name} is {why}: {num_replicas - num_lost} of {num_replicas} replicas take requests."
-        ),
+        severity=Severity.WARNING if num_ready else Severity.CRITICAL,
+        summary=f"{name} is {why}: {num_ready} of {num_peers} replicas of its model take requests.",
         evidence=(
             Evidence("state", why),
             *((Evidence("reason", str(reason)),) if reason else ()),

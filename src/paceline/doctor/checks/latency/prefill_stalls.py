@@ -27,14 +27,14 @@ from paceline.doctor.values import (
 _NAMES = {
     "vllm": (
         "vllm:inter_token_latency_seconds", "vllm:prompt_tokens_total",
-        "vllm:generation_tokens_total",
+        "vllm:generation_tokens_total", "vllm:prompt_tokens_cached_total",
     ),
     "paceline": (
         "paceline_replica_inter_token_seconds", "paceline_prompt_tokens_total",
-        "paceline_output_tokens_total",
+        "paceline_output_tokens_total", "paceline_cached_prompt_tokens_total",
     ),
 }  # fmt: skip
-"""By kind of server: the histogram of steps, prompt tokens, output tokens."""
+"""By kind of server: the histogram of steps; prompt tokens, output tokens, cached prompt tokens."""
 _MIN_STEPS = 200
 """For a 99th percentile with two observations above it."""
 _MIN_PAUSES = 3
@@ -50,21 +50,33 @@ observation have a tail, too."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
-    histogram, prompts_total, outputs_total = _NAMES[observation.kind]
+    histogram, prompts_total, outputs_total, cached_total = _NAMES[observation.kind]
     prompts = observation.increase(prompts_total)
+    if observation.last.page.select(cached_total):
+        prompts -= observation.increase(cached_total)
     outputs = observation.increase(outputs_total)
     added = _added(observation, histogram)
     most = max(steps.count for steps in added.values())
     if most < _MIN_STEPS:
         raise CannotJudge(f"{most:.0f} steps were observed; {_MIN_STEPS} are needed")
     has_prompts = prompts >= _MIN_PROMPT_SHARE * outputs
-    return [
-        _finding(observation.max_pause_ms, steps, tail, median, prompts, outputs, subject)
+    stalled = [
+        (subject, steps, median, tail)
         for subject, steps in added.items()
         if has_prompts and steps.count >= _MIN_STEPS
         for median, tail in _stalled(steps)
+    ]
+    sure = [
+        _finding(observation.max_pause_ms, steps, tail, median, prompts, outputs, subject)
+        for subject, steps, median, tail in stalled
         if steps.count_above(tail[0]) >= _MIN_PAUSES * _most_running(observation, subject)
     ]
+    if stalled and not sure:
+        raise CannotJudge(
+            f"fewer than {_MIN_PAUSES} pauses of all running requests are certain: observe longer "
+            "(--seconds)"
+        )
+    return sure
 
 
 def _added(observation: Observation, name: str) -> dict[str | None, Histogram]:
@@ -89,7 +101,13 @@ def _most_running(observation: Observation, replica: str | None) -> float:
     """Requests at a time: of the replica, or of the server; at least 1."""
     names = observation.engines if replica is None else [replica]
     most = [
-        max((one.num_running or 0.0 for one in observation.engines.get(name, ())), default=0.0)
+        max(
+            (
+                max(one.num_running or 0.0, one.num_in_flight or 0.0)
+                for one in observation.engines.get(name, ())
+            ),
+            default=0.0,
+        )
         for name in names
     ]
     return max(1.0, sum(most))
@@ -130,7 +148,7 @@ def _finding(
             Evidence("mean between tokens", 1e3 * mean_s, "ms"),
             Evidence("accepted at p99", bound_ms, "ms"),
             Evidence("steps", steps.count),
-            Evidence("prompt tokens", prompts),
+            Evidence("prompt tokens computed", prompts),
             Evidence("output tokens", outputs),
         ),
         cost=Cost(
