@@ -56,10 +56,12 @@ def choose_fix(
     named = {one.subject for one in about_drafts}
     concerned = [name for name in governors if None in named or name in named]
     to_free = [name for name in concerned if governors[name].get("policy") in _FREED_POLICIES]
+    left = {name for name in concerned if governors[name].get("policy") != _BEST_POLICY}
+    left -= set(to_free)
     answered = tuple(
         (one.id, one.subject)
         for one in about_drafts
-        if one.subject is None or one.subject in to_free
+        if (one.subject in to_free or (one.subject is None and not left))
     )
     return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered) if to_free else None
 

@@ -84,6 +84,21 @@ def test_the_last_replica_of_a_model_is_critical_whatever_other_models_have() ->
     assert finding.cost.amount == pytest.approx(100 / 3)
 
 
+def test_a_replica_whose_model_is_not_known_yet_may_have_peers() -> None:
+    replicas: dict[str, dict[str, float | None]] = {"a0": {"paceline_replica_state": 0}, "b0": {}}
+    entries = [{"name": "a0", "model": None}, {"name": "b0", "model": "m"}]
+    (finding,) = unavailable.CHECK.judge(observe_gateway(replicas, entries=entries))
+    assert finding.severity is Severity.WARNING
+
+
+def test_a_draining_replica_takes_no_requests_either() -> None:
+    replicas: dict[str, dict[str, float | None]] = {
+        "r0": {"paceline_replica_state": 0}, "r1": {"paceline_replica_state": 3},
+    }  # fmt: skip
+    (finding,) = unavailable.CHECK.judge(observe_gateway(replicas))
+    assert (finding.subject, finding.severity) == ("r0", Severity.CRITICAL)
+
+
 def test_an_open_breaker_and_no_other_replica_is_critical() -> None:
     (finding,) = unavailable.CHECK.judge(observe_gateway({"r0": {"paceline_breaker_state": 2}}))
     assert finding.severity is Severity.CRITICAL
@@ -215,7 +230,8 @@ def test_requests_that_vllm_failed_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completed", "failed", "severity"), [(3, 1, Severity.WARNING), (0, 4, Severity.CRITICAL)]
+    ("completed", "failed", "severity"),
+    [(3, 1, Severity.WARNING), (0, 1, Severity.WARNING), (0, 2, Severity.CRITICAL)],
 )
 def test_few_requests_are_judged_if_some_failed(
     completed: int, failed: int, severity: Severity

@@ -92,6 +92,8 @@ def test_requests_between_two_polls_of_a_gateway_count() -> None:
     pages = (_gateway_page(100, r0=(0, 0)), _gateway_page(1100, r0=(950, 50)))
     assert prefill_stalls.CHECK.judge(observe_gateway({"r0": {}}, extra=pages))
     busy = {"r0": {"paceline_requests_in_flight": 20.0}}
+    waiting = {"r0": {**busy["r0"], "paceline_replica_load_requests_waiting": 16.0}}
+    assert prefill_stalls.CHECK.judge(observe_gateway(waiting, extra=pages))
     with pytest.raises(CannotJudge, match="fewer than 3 pauses"):
         prefill_stalls.CHECK.judge(observe_gateway(busy, extra=pages))
 

@@ -41,6 +41,12 @@ def test_a_finding_about_a_replica_that_is_not_changed_is_not_answered() -> None
     assert fix.findings == (("draft-too-long", "a"),)
 
 
+def test_a_loss_of_the_model_is_not_answered_if_a_replica_keeps_its_policy() -> None:
+    fix = choose_fix([_finding("speculation-loses")], _governors(a="fixed", b="latency"))
+    assert fix is not None
+    assert (fix.replicas, fix.findings) == (("a",), ())
+
+
 @pytest.mark.parametrize("policy", ["latency", "threshold", "off", "policy_of_a_package"])
 def test_a_policy_that_was_chosen_for_something_else_stays(policy: str) -> None:
     assert choose_fix([_finding("speculation-loses")], _governors(a=policy)) is None

@@ -23,7 +23,7 @@ _FAULTS = (
 """Outcomes that are the deployment's fault, not the request's or the client's."""
 _REFUSALS = ("overloaded", "expired")
 _MIN_REQUESTS = 5
-"""For a share. Of fewer requests a failed one is a warning, unless all of them failed."""
+"""For a share. Of fewer requests failed ones are a warning, unless all failed, two at least."""
 _CRITICAL_SHARE = 0.01
 """Of the requests; fewer failures are a warning. Chosen empirically."""
 
@@ -55,7 +55,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
 
 def _failing(failed: Mapping[str, float], total: float) -> Finding:
     number = sum(failed.values())
-    is_sure = total >= _MIN_REQUESTS or number == total
+    is_sure = total >= _MIN_REQUESTS or (number == total and number > 1)
     return Finding(
         id="requests-fail",
         severity=(

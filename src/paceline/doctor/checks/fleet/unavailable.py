@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.values import (
     Basis,
     Cost,
@@ -20,6 +21,8 @@ _MIN_STALL_S = {"vllm": 5.0, "paceline": 12.0}
 """A long prompt is computed in several steps, which are shorter. The gateway reads the figures of
 its replicas every 5 s (`fleet.load_period_s`)."""
 _STATES = {0.0: "down", 1.0: "starting"}
+_READY = 2.0
+_BREAKER_OPEN = 2.0
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
@@ -36,19 +39,32 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         breaker = page.total("paceline_breaker_state", replica=name)
         if state in _STATES:
             lost[name] = _STATES[state]
-        elif breaker == 2:
+        elif breaker == _BREAKER_OPEN:
             lost[name] = "shut off by its breaker"
     reasons = {str(one.get("name")): one.get("reason") for one in observation.last.replicas}
     models = {str(one.get("name")): one.get("model") for one in observation.last.replicas}
     for name, why in lost.items():
-        peers = [one for one in names if models.get(one) == models.get(name)]
-        num_ready = sum(one not in lost for one in peers)
+        # A replica whose model the gateway has not read yet may serve any.
+        peers = [
+            one
+            for one in names
+            if None in (models.get(name), models.get(one)) or models[one] == models[name]
+        ]
+        num_ready = sum(_takes_requests(page, one) for one in peers)
         findings.append(_lost(name, why, reasons.get(name), num_ready, len(peers), len(names)))
     if page.select("vllm:engine_sleep_state", sleep_state="awake") and not page.total(
         "vllm:engine_sleep_state", sleep_state="awake"
     ):
         findings.append(_asleep())
     return findings
+
+
+def _takes_requests(page: MetricsPage, name: str) -> bool:
+    """Neither lost nor draining."""
+    return (
+        page.total("paceline_replica_state", replica=name) == _READY
+        and page.total("paceline_breaker_state", replica=name) != _BREAKER_OPEN
+    )
 
 
 def _lost(

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.histogram import Histogram
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import (
@@ -100,17 +101,14 @@ def _added(observation: Observation, name: str) -> dict[str | None, Histogram]:
 def _most_running(observation: Observation, replica: str | None) -> float:
     """Requests at a time: of the replica, or of the server; at least 1."""
     names = observation.engines if replica is None else [replica]
-    most = [
-        max(
-            (
-                max(one.num_running or 0.0, one.num_in_flight or 0.0)
-                for one in observation.engines.get(name, ())
-            ),
-            default=0.0,
-        )
-        for name in names
-    ]
+    most = [max(map(_running, observation.engines.get(name, ())), default=0.0) for name in names]
     return max(1.0, sum(most))
+
+
+def _running(engine: EngineReading) -> float:
+    """Those that a gateway sees between its polls count, too; waiting ones share no step."""
+    in_flight = (engine.num_in_flight or 0.0) - (engine.num_waiting or 0.0)
+    return max(engine.num_running or 0.0, in_flight)
 
 
 def _stalled(steps: Histogram) -> Sequence[tuple[tuple[float, float], tuple[float, float]]]:
@@ -148,7 +146,7 @@ def _finding(
             Evidence("mean between tokens", 1e3 * mean_s, "ms"),
             Evidence("accepted at p99", bound_ms, "ms"),
             Evidence("steps", steps.count),
-            Evidence("prompt tokens computed", prompts),
+            Evidence("prompt tokens less reported cache hits", prompts),
             Evidence("output tokens", outputs),
         ),
         cost=Cost(
