@@ -1,13 +1,14 @@
-"""`paceline doctor` on a healthy server whose load changes: every warning is a false one.
+"""Warnings of `paceline doctor` about a server whose load changes and fits.
 
     python benchmarks/doctor_silence.py --results benchmarks/results
     python benchmarks/doctor_silence.py --resume benchmarks/results/doctor-silence-DATE.json
 
-One `paceline serve` of the bundled pair with its defaults, as `make serve` starts it, under a load
-that changes every minute or two (`benchmarks/changing_load.py`) and is always within its slots.
-Meanwhile one `paceline doctor` after the other observes it for the default 15 s: in turn the admin
-port, and the engine's own vLLM, which listens on a private socket and is reached through a relay.
-The engine's own metrics show single steps, which the gateway does not, so more checks apply there.
+One `paceline serve` of the bundled pair with its defaults, as `make serve` starts it, or with
+`--vllm-options`, under a load that changes every minute or two (`benchmarks/changing_load.py`) and
+is always within its slots. Meanwhile one `paceline doctor` after the other observes it for the
+default 15 s: in turn the admin port, and the engine's own vLLM, which listens on a private socket
+and is reached through a relay. Warnings are false, but for `prefill-stalls` on a machine whose
+steps with long prompts take longer than `--max-pause-ms`: its evidence has their times.
 
 The result is written after each diagnosis, and `--resume` completes it to `--minutes` in all. It
 has the document of every diagnosis with a finding above `info`, counts the `info` findings, and
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 import tempfile
 import time
@@ -63,6 +65,8 @@ class Plan:
     shortest_phase_s: float = 60.0
     longest_phase_s: float = 120.0
     seed: int = 0
+    vllm_options: tuple[str, ...] = ()
+    """Of the engine, beside those that `paceline serve` chooses."""
 
 
 def main() -> int:
@@ -70,7 +74,10 @@ def main() -> int:
     options = _parser().parse_args()
     end_by_sigterm_too()
     environment = asdict(describe_environment(sys.argv))
-    plan = Plan(options.shortest_phase, options.longest_phase, options.seed)
+    plan = Plan(
+        options.shortest_phase, options.longest_phase, options.seed,
+        tuple(shlex.split(options.vllm_options)),
+    )  # fmt: skip
     file, document = begin_or_resume(
         options.results / f"doctor-silence-{environment['date_utc'][:10]}.json",
         options.resume,
@@ -78,7 +85,7 @@ def main() -> int:
             "schema_version": 1,
             "kind": "doctor silence",
             "environment": environment,
-            "settings": asdict(plan),
+            "settings": {**asdict(plan), "vllm_options": list(plan.vllm_options)},
             "minutes": options.minutes,
             "kinds_of_load": describe_kinds(),
             "is_complete": False,
@@ -115,9 +122,13 @@ def observe_server(
     """
     with (
         tempfile.TemporaryDirectory(prefix="doctor-silence-") as folder,
-        running_server("bundled", {"command": _SERVE}, Path(folder)) as server,
+        running_server("bundled", {"command": _serve(plan)}, Path(folder)) as server,
     ):
         asyncio.run(_observe(server, Path(folder), document, plan, 60 * minutes, keep))
+
+
+def _serve(plan: Plan) -> list[str]:
+    return [*_SERVE, *(("--", *plan.vllm_options) if plan.vllm_options else ())]
 
 
 async def _observe(
@@ -321,6 +332,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--shortest-phase", type=float, default=60.0, help="of the load, in seconds")
     add("--longest-phase", type=float, default=120.0, help="of the load, in seconds")
     add("--seed", type=int, default=0, help="of the load")
+    add("--vllm-options", default="", help='such as "--max-num-batched-tokens 512"')
     add("--results", type=Path, default=Path(__file__).parent / "results")
     add_resume(parser)
     add_allow_dirty(parser)

@@ -7,6 +7,7 @@ process out of descriptors cannot reach any replica, which says nothing about th
 from __future__ import annotations
 
 import errno
+import os
 import resource
 
 from paceline.gateway.settings import GatewaySettings
@@ -45,6 +46,20 @@ def raise_descriptor_limit() -> int:
     except (OSError, ValueError):  # macOS refuses more than kern.maxfilesperproc
         return soft
     return wanted
+
+
+def descriptor_limit() -> int:
+    """Most files and connections that this process may have open at a time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def num_open_descriptors() -> int:
+    """Files and connections of this process; 0 on a system that does not list them."""
+    try:
+        return len(os.listdir("/dev/fd")) - 1  # without the one that lists them
+    except OSError as error:
+        return descriptor_limit() if is_own_limit(error) else 0
 
 
 def descriptors_needed(settings: GatewaySettings, num_local_replicas: int) -> int:

@@ -1,4 +1,4 @@
-"""benchmarks/servers.py leaves no server behind."""
+"""benchmarks/servers.py ends every server that it started."""
 
 from __future__ import annotations
 

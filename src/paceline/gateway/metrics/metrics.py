@@ -19,6 +19,7 @@ from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
 from paceline.gateway.metrics.replica_metrics import ReplicaCollector, ReplicaFacts
 from paceline.gateway.metrics.samples import FamilyOfSamples, Summed, samples_of
 from paceline.gateway.outcomes import Continuation, Outcome
+from paceline.gateway.own_limits import descriptor_limit, num_open_descriptors
 from paceline.gateway.replicas import Replica
 from paceline.gateway.routing.breaker import BreakerState
 from paceline.gateway.usage import Usage
@@ -44,7 +45,8 @@ _RETRIED_OUTCOMES = (
 class GatewayMetrics:
     """The metrics of one gateway process, in their own registry."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: str = "gateway") -> None:
+        """`process` names the process in the metrics that are its own."""
         self.registry = registry = CollectorRegistry()
         self._requests = Counter(
             "paceline_requests_total",
@@ -141,11 +143,29 @@ class GatewayMetrics:
             "Restarts of worker processes that had ended by themselves.",
             registry=registry,
         )
+        self._add_open_files(process)
         _start_at_zero(self._requests, Outcome)
         _start_at_zero(self._retries, _RETRIED_OUTCOMES)
         _start_at_zero(self._continuations, Continuation)
         _start_at_zero(self._not_admitted, AdmissionReason)
         _start_at_zero(self._captured, CaptureResult)
+
+    def _add_open_files(self, process: str) -> None:
+        """They are read when the page is rendered."""
+        self._open_files = Gauge(
+            "paceline_open_files",
+            "Files and connections that a process of the gateway has open.",
+            ["process"],
+            registry=self.registry,
+        )
+        self._open_files.labels(process).set_function(num_open_descriptors)
+        self._open_files_limit = Gauge(
+            "paceline_open_files_limit",
+            "Most files and connections that a process of the gateway may have open at a time.",
+            ["process"],
+            registry=self.registry,
+        )
+        self._open_files_limit.labels(process).set_function(descriptor_limit)
 
     def request_ended(self, outcome: Outcome) -> None:
         self._requests.labels(outcome.value).inc()

@@ -26,6 +26,7 @@ class Setup(msgspec.Struct, tag="setup", frozen=True):
     """To a worker, as the first message."""
 
     settings: GatewaySettings
+    worker_index: int = 0
 
 
 class ReplicaList(msgspec.Struct, tag="replicas", frozen=True):

@@ -69,7 +69,7 @@ class _Worker:
 
     def __init__(self, channel: Channel[ToWorker, ToParent], setup: Setup) -> None:
         self._channel = channel
-        self._metrics = GatewayMetrics()
+        self._metrics = GatewayMetrics(f"worker-{setup.worker_index}")
         self._peers = PeerWorkerView()
         self._port = DataPort(setup.settings, self._metrics, self._peers)
         self._replicas = ReplicaList(0, ())

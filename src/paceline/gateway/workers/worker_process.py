@@ -112,7 +112,7 @@ class WorkerProcess:
                 channel.close()
                 raise
         # The worker gets its replicas from `ReplicaList`, not from the configured entries.
-        channel.send(Setup(replace(settings, fleet=FleetSettings())))
+        channel.send(Setup(replace(settings, fleet=FleetSettings()), worker_index))
         return cls(worker_index, process, channel, totals)
 
     async def run(self) -> int:

@@ -128,6 +128,18 @@ def test_the_limit_on_open_files(
     assert [(one.id, one.severity) for one in findings] == expected
 
 
+def test_the_worker_of_a_gateway_that_is_closest_to_its_limit_counts() -> None:
+    lines = [
+        f'paceline_open_files{{process="{name}"}} {used}\n'
+        f'paceline_open_files_limit{{process="{name}"}} 65535\n'
+        for name, used in (("gateway", 40), ("worker-0", 900), ("worker-1", 60000))
+    ]
+    (finding,) = descriptors.CHECK.judge(observe_gateway(extra=("".join(lines),)))
+    assert finding.id == "descriptors-nearly-used"
+    assert finding.summary.startswith("The process worker-1 may open 65535 files")
+    assert not descriptors.CHECK.judge(observe_gateway(extra=("".join(lines[:2]),)))
+
+
 def test_without_the_limit_it_is_not_judged() -> None:
     with pytest.raises(CannotJudge, match="does not show its open files"):
         descriptors.CHECK.judge(observe_vllm())

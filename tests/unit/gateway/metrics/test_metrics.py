@@ -44,6 +44,7 @@ NAMES = {
     "paceline_requests_total", "paceline_retries_total", "paceline_time_per_output_token_seconds",
     "paceline_time_to_first_token_seconds", "paceline_worker_restarts_total",
     "paceline_replica_unplanned_restarts_total",
+    "paceline_open_files", "paceline_open_files_limit",
 }  # fmt: skip
 """Dashboards and alerts depend on these: a name may be added, never changed or removed."""
 

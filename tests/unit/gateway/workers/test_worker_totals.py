@@ -56,6 +56,18 @@ def test_the_metric_names_do_not_depend_on_the_number_of_workers() -> None:
     assert page(totals.samples()).keys() == page(()).keys()
 
 
+def test_the_open_files_of_each_process_are_shown() -> None:
+    totals = WorkerTotals(2)
+    for index in range(2):
+        totals.set_metrics(index, MetricsReport(GatewayMetrics(f"worker-{index}").samples()))
+    shown = page(totals.samples())
+    for process in ("gateway", "worker-0", "worker-1"):
+        used = shown[f'paceline_open_files{{process="{process}"}}']
+        assert 0 < used < shown[f'paceline_open_files_limit{{process="{process}"}}']
+    totals.worker_ended(1)
+    assert 'paceline_open_files{process="worker-1"}' not in page(totals.samples())
+
+
 def test_labels_unknown_to_the_parent_are_included() -> None:
     metrics = GatewayMetrics()
     metrics.retried(Outcome.EXPIRED)  # not a label that every gateway starts with
