@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 
@@ -11,6 +12,11 @@ LOSSES = "doctor-losses-2026-11-28-3.json"
 NOT_MEASURED = {
     "setting": ("two cores", "eight draft tokens", "four requests at a time", "(95 %"),
     "target": ("the line is 80 %", "it should be 1."),
+    "setting of the doctor or of vLLM": (
+        "the 200 ms of `--max-pause-ms`",
+        "With 512",
+        "with 256 there was",
+    ),
 }
 
 
@@ -73,18 +79,37 @@ def claims(read: ReadResult) -> Iterator[Claim]:
 
 
 def _silence(read: ReadResult) -> Iterator[Claim]:
-    silence = read("doctor-silence-2026-11-28-2.json")
-    assert silence["summary"]["info"].keys() == {"draft-drift", "prefill-stalls"}
+    hour, slow, smaller, smallest = runs = [
+        read(f"doctor-silence-2026-11-28-{number}.json") for number in range(2, 6)
+    ]
+    assert all(run["summary"]["is_load_healthy"] for run in runs)
+    assert {name for run in runs for name in run["summary"]["above_info"]} == {"prefill-stalls"}
+    for run in runs:
+        yield claim(
+            "| {observed_minutes:.0f} | {num_diagnoses} | {num_above_info} |", **run["summary"]
+        )
     yield claim(
-        "Of {num_diagnoses} diagnoses in {observed_minutes:.0f} minutes, {num_engine} of them on "
-        "the engine's own port, {num_above_info} had a warning: `prefill-stalls`",
-        num_engine=sum(one["target"] == "engine" for one in silence["diagnoses"]),
-        **silence["summary"],
+        "completed {slow} requests of the first phase where that of the first run completed "
+        "{hour}.",
+        slow=slow["load"][0]["outcomes"]["ok"],
+        hour=hour["load"][0]["outcomes"]["ok"],
     )
-    assert silence["summary"]["above_info"].keys() == {"prefill-stalls"}
-    yield claim("Remarks: {remarks} times", remarks=silence["summary"]["info"]["draft-drift"])
+    (slow_pause,), (small_pause,) = ({*_pauses(run)} for run in (slow, smaller))
+    yield claim("took {least} ms or more", least=slow_pause.partition(" to ")[0])
+    yield claim("With 512 the pauses were {pause} ms", pause=small_pause)
     yield claim(
-        "and {stalls} times `prefill-stalls`", stalls=silence["summary"]["info"]["prefill-stalls"]
+        "alone {small[0]} and {small[1]} requests were completed, with vLLM's default {large[0]} "
+        "and {large[1]}",
+        small=_completed(smallest, "long prompts"),
+        large=_completed(slow, "long prompts"),
+    )
+    assert smallest["summary"]["info"].keys() == {"prefill-stalls"}
+    yield claim(
+        "Remarks were {drift} times `draft-drift` and {stalls} times `prefill-stalls` in the hour, "
+        "and {last} times",
+        drift=hour["summary"]["info"]["draft-drift"],
+        stalls=hour["summary"]["info"]["prefill-stalls"],
+        last=smallest["summary"]["info"]["prefill-stalls"],
     )
     earlier = read("doctor-silence-2026-11-28.json")
     assert earlier["summary"]["above_info"].keys() == {"draft-drift"}
@@ -105,3 +130,16 @@ def _silence(read: ReadResult) -> Iterator[Claim]:
     (stalls,) = warned["document"]["findings"]
     tail = stalls["evidence"][0]["value"]
     yield claim("with pauses of {least} ms or more", least=tail.partition(" to ")[0])
+
+
+def _pauses(run: Mapping[str, Any]) -> Iterator[str]:
+    """P99 between tokens in the warnings."""
+    for one in run["diagnoses"]:
+        for finding in one.get("document", {}).get("findings", ()):
+            if finding["severity"] != "info":
+                yield finding["evidence"][0]["value"]
+
+
+def _completed(run: Mapping[str, Any], kind: str) -> list[int]:
+    """Requests in each phase of the kind."""
+    return [phase["outcomes"]["ok"] for phase in run["load"] if phase["kind"] == kind]
