@@ -45,7 +45,6 @@ from benchmarks.headline.arms import Arm, ModelFolders, server_plan
 from benchmarks.headline.cells import Cell, Text
 from benchmarks.headline.http_arm import HttpArm
 from benchmarks.headline.turns import Slice
-from benchmarks.interruption import end_by_sigterm_too
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_servers
 from paceline.bench.results.environment import describe_environment
@@ -69,7 +68,6 @@ _WON_BACK = 0.8
 def main() -> None:
     """Measure, ask the doctor, compare."""
     arguments = _parser().parse_args()
-    end_by_sigterm_too()
     environment = describe_environment(sys.argv)
     result = ResultFile(
         arguments.results / f"doctor-losses-{environment.date_utc[:10]}.json",

@@ -55,13 +55,13 @@ def choose_fix(
     about_drafts = [one for one in findings if one.id in _ABOUT_DRAFTS]
     named = {one.subject for one in about_drafts}
     concerned = [name for name in governors if None in named or name in named]
-    to_free = [name for name in concerned if governors[name].get("policy") in _FREED_POLICIES]
-    left = {name for name in concerned if governors[name].get("policy") != _BEST_POLICY}
-    left -= set(to_free)
+    policies = {name: governors[name].get("policy") for name in concerned}
+    to_free = [name for name, policy in policies.items() if policy in _FREED_POLICIES]
+    has_others = not set(policies.values()) <= {_BEST_POLICY, *_FREED_POLICIES}
     answered = tuple(
         (one.id, one.subject)
         for one in about_drafts
-        if (one.subject in to_free or (one.subject is None and not left))
+        if (not has_others if one.subject is None else one.subject in to_free)
     )
     return Fix({"policy": _BEST_POLICY}, tuple(to_free), answered) if to_free else None
 

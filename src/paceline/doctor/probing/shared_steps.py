@@ -92,7 +92,8 @@ class SharedSteps:
         return grown.decode_s / self.num_requests if is_shared else None
 
     async def verifies_zeros(self, prompt_tokens: int, room: int, accepted_first: float) -> bool:
-        """Whether vLLM verifies zeros where it skips drafts. NotMeasured if it skips none there.
+        """Whether vLLM verifies zeros where it skips drafts. Raises NotMeasured if it
+        skips none there, or computes other requests.
 
         `accepted_first`: the fraction of drafts whose first token is accepted elsewhere.
         """
