@@ -1,9 +1,10 @@
 """Measure the effect of prefill pacing on token gaps and throughput while long prompts arrive.
 
-Two servers run without speculation and differ only in pacing: vLLM's scheduler with its default
-limits, and the same with `slo.time_per_output_token_ms`. They take turns (A B A B …) with the same
-load: answers that stream all the time, and long prompts that arrive at fixed times. `runs/twin` is
-the bundled 11M target padded to the cost of about 120M parameters with layers that add nothing
+Four servers run without speculation, at the same time, and differ only in pacing: vLLM's scheduler
+with its own limits, twice; with the longest pause that `paceline serve` has by default
+(`slo.max_pause_ms`); and with `slo.time_per_output_token_ms`. They take turns with the same load:
+answers that stream all the time, and long prompts that arrive at fixed times. `runs/twin` is the
+bundled 11M target padded to the cost of about 120M parameters with layers that add nothing
 (`paceline.demo.recipe.deepen`).
 
     python benchmarks/prefill_pacing.py --model runs/twin --results benchmarks/results
@@ -22,7 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ LONG_CHARACTERS = 5_200
 """About 1,500 tokens of source."""
 LONG_ANSWER_TOKENS = 8
 MODEL_NAME = "target"
+STOCK, CONTROL = "vLLM's limits", "vLLM's limits again"
+FIGURES = ("inter_chunk_p99_ms", "inter_chunk_p50_ms", "long_first_token_p50_ms", "chunks_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +128,17 @@ def _gaps(answers: Any) -> list[float]:
     ]
 
 
-def server_plan(model: str | None, objective_ms: float | None) -> dict[str, Any]:
+def server_plan(model: str | None, slo: dict[str, str]) -> dict[str, Any]:
+    """`slo`: the section's settings. Empty text is none."""
     command = ["paceline", "serve", *([model] if model else []), "--draft", "none"]
-    command += [
-        "--port",
-        "{port}",
-        "--admin-port",
-        "{admin_port}",
-        "--",
-        "--no-enable-prefix-caching",
-    ]
+    command += ["--port", "{port}", "--admin-port", "{admin_port}"]
+    command += ["--", "--no-enable-prefix-caching"]
     env = {
         "PACELINE_ENGINE__SERVED_NAME": MODEL_NAME,
         "PACELINE_ENGINE__KV_CACHE_BYTES": "536870912",
     }
-    if objective_ms is not None:
-        env["PACELINE_SLO__TIME_PER_OUTPUT_TOKEN_MS"] = str(objective_ms)
+    for name, value in slo.items():
+        env[f"PACELINE_SLO__{name.upper()}"] = value
     return {"command": command, "env": env}
 
 
@@ -160,8 +158,12 @@ def main() -> None:
         "objective_ms": options.objective_ms,
         "repeats": options.repeats,
         "servers": {
-            "default limits": server_plan(options.model, None),
-            "paced": server_plan(options.model, options.objective_ms),
+            STOCK: server_plan(options.model, {"max_pause_ms": ""}),
+            CONTROL: server_plan(options.model, {"max_pause_ms": ""}),
+            "longest pause": server_plan(options.model, {}),
+            "objective": server_plan(
+                options.model, {"time_per_output_token_ms": str(options.objective_ms)}
+            ),
         },
         "load": {
             "streams": NUM_STREAMS, "stream_tokens": STREAM_TOKENS, "long_prompts": NUM_LONG,
@@ -189,7 +191,7 @@ def main() -> None:
             asyncio.run(run_load(server, seed=999))
         for repeat in range(options.repeats):
             order = list(servers)
-            for arm in order if repeat % 2 == 0 else reversed(order):
+            for arm in (order[repeat % len(order) :] + order)[: len(order)]:
                 summary = summarize(asyncio.run(run_load(servers[arm], seed=repeat)))
                 runs.append({"repeat": repeat, "arm": arm, "summary": summary})
                 print(repeat, arm, {k: round(v, 1) for k, v in summary.items()}, flush=True)
@@ -200,24 +202,28 @@ def main() -> None:
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians and ranges of both arms, and the throughput ratio within each repeat."""
-    found: dict[str, Any] = {}
+    """By arm, median, lowest and highest of each figure, and of its ratio to vLLM's limits within
+    each repeat."""
     by_arm: dict[str, dict[int, dict[str, float]]] = {}
     for run in runs:
         by_arm.setdefault(run["arm"], {})[run["repeat"]] = run["summary"]
-    for arm, summaries in by_arm.items():
-        for figure in ("inter_chunk_p99_ms", "inter_chunk_p50_ms", "long_first_token_p50_ms"):
-            values = [summary[figure] for summary in summaries.values()]
-            found[f"{arm}: {figure}"] = [statistics.median(values), min(values), max(values)]
-    paced, stock = by_arm.get("paced", {}), by_arm.get("default limits", {})
-    ratios = [paced[r]["chunks_per_s"] / stock[r]["chunks_per_s"] for r in paced if r in stock]
-    if ratios:
-        found["throughput, paced over default"] = [
-            statistics.median(ratios),
-            min(ratios),
-            max(ratios),
-        ]
+    stock = by_arm[STOCK]
+    found: dict[str, Any] = {}
+    for arm, by_repeat in by_arm.items():
+        found[arm] = {
+            name: _spread(summary[name] for summary in by_repeat.values()) for name in FIGURES
+        }
+        if arm != STOCK:
+            found[f"{arm} / {STOCK}"] = {
+                name: _spread(by_repeat[r][name] / stock[r][name] for r in by_repeat)
+                for name in FIGURES
+            }
     return found
+
+
+def _spread(values: Iterable[float]) -> list[float]:
+    found = list(values)
+    return [statistics.median(found), min(found), max(found)]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,11 @@ DialectName = Literal[
     "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"
 ]
 
+DEFAULT_MAX_PAUSE_MS = 200.0
+"""Pause between two tokens of an answer that users accept: a reader's pace of some 240 words per
+minute. MLPerf Inference allows a chat server as much as the mean time per token
+(mlcommons.org/2024/03/mlperf-llama2-70b), so a pause within it delays no reader."""
+
 BUNDLED = "bundled"
 """Value of `engine.model` that selects the bundled pair."""
 
@@ -195,12 +200,17 @@ class EngineSettings(_Frozen):
 
 
 class SloSettings(_Frozen):
-    """Objectives for the service; by default there are none."""
+    """Objectives for the service."""
 
     time_per_output_token_ms: float | None = Field(default=None, gt=0)
     """Objective for the P99 of the time between two chunks of an answer, in milliseconds. Prompts
     are computed in pieces small enough to meet it, and the policies `goodput` and `latency` leave
     out draft lengths whose steps would take longer."""
+    max_pause_ms: float | None = Field(default=DEFAULT_MAX_PAUSE_MS, gt=0)
+    """Longest time for which prompts may delay answers under way, at the P99, in milliseconds:
+    longer ones are computed in pieces while answers are under way. Where decoding alone is slow,
+    a step may take three times as long. The default is a reader's pace. Empty leaves prompts
+    to vLLM's own limits; a `time_per_output_token_ms` replaces it."""
 
 
 class AdmissionSettings(_Frozen):
@@ -358,7 +368,7 @@ class Settings(_Frozen):
     engine: EngineSettings = EngineSettings()
     """The model, the drafter, and how the local engines run."""
     slo: SloSettings = SloSettings()
-    """Objectives for the service; by default there are none."""
+    """Objectives for the service."""
     admission: AdmissionSettings = AdmissionSettings()
     """How many requests run at a time, how many may wait, and for how long."""
     failures: FailureSettings = FailureSettings()

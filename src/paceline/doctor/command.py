@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench import options
-from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS
+from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,

@@ -6,11 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEFAULT_MAX_PAUSE_MS = 200.0
-"""Pause between two tokens of an answer that users accept: a reader's pace of some 240 words per
-minute. MLPerf Inference allows a chat server as much as the mean time per token
-(mlcommons.org/2024/03/mlperf-llama2-70b), so a pause within it delays no reader."""
-
 
 class Severity(StrEnum):
     """How urgent a finding is."""

@@ -1,34 +1,40 @@
 """A bound on the prompt tokens per step, so that answers under way keep their time between tokens.
 
 A prompt computed in one piece delays every answer under way for as long as it takes. In pieces of P
-tokens alongside n decodes, a step takes
+tokens beside the decodes, a step takes
 
-    seconds = cost(n, v, c, k) + token * P            (the first term: see `cost`)
+    seconds = decode + token * P
 
-and P is the largest number for which the step takes at most objective / margin:
+and P is the largest number for which the step takes at most objective / margin, or `ratio` times
+what the decodes take alone, whichever is more:
 
-    P = (objective / margin - cost(n, v, c, k)) / token
+    P = (max(objective / margin, ratio * decode) - decode) / token
 
-`token`, the seconds that a prompt token adds, is updated along each prompt (attention makes later
-tokens more expensive). The margin is a feedback loop on the objective itself: it grows by `_RISE`
-with each decode step beyond the objective, with or without a prefill, and shrinks with each other
-step so slowly that the two balance when `_MISSES` of the steps are late. So 99 % of the steps keep
-the objective even when the cost model is wrong, as long as any P can keep it. Where decoding alone
-exceeds the objective, `_LEAST_TOKENS` per step are still computed, so that the queue drains.
+`decode` is a moving average of steps with fewer than `_LEAST_TOKENS` prompt tokens, and `token` one
+of what the others take beyond it, so both follow the load, the context and the draft length without
+knowing them. Where prompts are in every step, slower decodes would look like slower prompts, which
+would get less and less; so after `_MOST_RICH` such steps one leaves the prompts out. A step counts
+as twice its forecast at most: a pause of the machine says nothing about the next step.
 
-While no request decodes, P has no bound. Assumes that the time between two tokens of a request is
-the duration of a step (a request waits for no step but its own). Reference for chunked prefills
-under a limit on time between tokens: Sarathi-Serve, arXiv 2403.02310; the margin is a stochastic
-approximation of a quantile (Robbins and Monro, 1951).
+The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
+beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
+two balance when `_MISSES` of the steps are late. So 99 % of the steps keep the objective even when
+the forecast is wrong, as long as any P can keep it. Where decoding alone exceeds the objective,
+`_LEAST_TOKENS` per step are still computed, so that the queue drains. A ratio of 0 puts the
+objective above everything; with one of 3 prompts have two thirds of the time at least, and a step
+is late beyond the objective and beyond 3 times its decodes.
+
+Assumes that the time between two tokens of a request is the duration of a step (a request waits for
+no step but its own). References: chunked prefills under a limit on time between tokens,
+Sarathi-Serve, arXiv 2403.02310; the margin is a stochastic approximation of a quantile, Robbins and
+Monro, 1951.
 """
 
 from __future__ import annotations
 
-from paceline.governor.estimates.cost import CostModel
-from paceline.governor.values import StepSample
-
 # All chosen empirically.
 _LEAST_TOKENS = 16
+_MOST_RICH = 16
 _MISSES = 0.005
 """Half of what P99 allows: the objective is judged on waits, and one long step is several waits."""
 _RISE = 0.05
@@ -36,55 +42,84 @@ _MIN_MARGIN, _MAX_MARGIN = 1.0, 4.0
 _FIRST_MARGIN = 1.15
 _LEARN_SHARE = 0.2
 _FIRST_TOKEN_SHARE = 0.1
-"""A prompt token's assumed share of an undrafted step before any was measured: a high one."""
+"""A prompt token's assumed share of the decodes before any was measured: a high one."""
+_LEAST_TOKEN_SHARE = 1e-3
+"""Of the decodes: what a prompt token takes can double from here, also after a measured 0."""
+_NO_TIME_S = 1e-9
+"""In place of 0, to divide by."""
 
 
 class PrefillPacer:
     """Bounds prefills under an objective for the time between two tokens, in seconds."""
 
-    def __init__(self, objective_s: float) -> None:
+    def __init__(self, objective_s: float, *, ratio: float = 0.0) -> None:
+        """`ratio`: a step may take that many times what its decodes take, beyond the objective too.
+
+        0 never allows that; else it is more than 1. ValueError for other numbers.
+        """
         if not objective_s > 0.0:
             raise ValueError(f"objective_s is {objective_s}; it must be positive")
+        if ratio != 0.0 and not ratio > 1.0:
+            raise ValueError(f"ratio is {ratio}; it must be 0 or more than 1")
         self._objective_s = objective_s
-        self._cost = CostModel()
-        self._token_s = 0.0
+        self._ratio = ratio
+        self._decode_s = 0.0
+        self._token_s: float | None = None
+        self._num_rich = 0  # steps with prompts since the last one that shows what decodes take
         self._margin = _FIRST_MARGIN
-        self._is_decoding = False
 
-    def observe(self, sample: StepSample) -> None:
-        """Learn the cost from a step, and the margin from a step for which answers waited."""
-        self._cost.observe(sample)
-        duration_s = sample.duration_s
-        if duration_s is None or not self._cost.is_ready or sample.num_requests == 0:
+    def observe(self, duration_s: float, prefill_tokens: int, *, is_decoding: bool) -> None:
+        """Learn from a step of `duration_s`; `is_decoding`: answers under way waited for it."""
+        if duration_s <= 0.0:
             return
-        if sample.prefill_tokens > 0:
-            clean_s = self._cost.predict_s(
-                sample.num_requests,
-                sample.verified_draft_tokens,
-                sample.context_tokens,
-                sample.draft_length,
-            )
-            token_s = max(duration_s - clean_s, 0.0) / sample.prefill_tokens
-            share = _LEARN_SHARE if self._token_s > 0.0 else 1.0
-            self._token_s += share * (token_s - self._token_s)
-        if not self._is_decoding:
+        if prefill_tokens >= _LEAST_TOKENS:
+            self._learn_token(duration_s, prefill_tokens)
+        elif is_decoding:
+            self._learn_decode(duration_s, prefill_tokens)
+        if is_decoding and self._decode_s:
+            self._adapt_margin(duration_s)
+
+    def max_prefill_tokens(self) -> int | None:
+        """Prompt tokens for a step in which answers are under way; None before any was timed.
+
+        0 asks for a step with as few as possible, to time the decodes.
+        """
+        if self._num_rich >= _MOST_RICH:
+            return 0
+        if self._decode_s == 0.0:
+            return None
+        token_s = self._token_s
+        if token_s is None:
+            token_s = _FIRST_TOKEN_SHARE * self._decode_s
+        step_s = max(self._objective_s / self._margin, self._ratio * self._decode_s)
+        room_s = max(step_s - self._decode_s, 0.0)
+        return max(int(room_s / max(token_s, _NO_TIME_S)), _LEAST_TOKENS)
+
+    def _learn_decode(self, duration_s: float, prefill_tokens: int) -> None:
+        decode_s = self._decode_s
+        alone_s = max(duration_s - (self._token_s or 0.0) * prefill_tokens, _NO_TIME_S)
+        # The more steps since the last one that showed it, the less it says about this one.
+        share = 1.0 - (1.0 - _LEARN_SHARE) ** (1.0 + self._num_rich / _MOST_RICH * 4.0)
+        self._num_rich = 0
+        if decode_s == 0.0:
+            self._decode_s = alone_s
+        else:
+            self._decode_s += share * (min(alone_s, 2.0 * decode_s) - decode_s)
+
+    def _learn_token(self, duration_s: float, prefill_tokens: int) -> None:
+        decode_s, token_s = self._decode_s, self._token_s
+        self._num_rich += 1
+        if decode_s == 0.0:
             return
-        if duration_s > self._objective_s:
+        found_s = max(duration_s - decode_s, 0.0) / prefill_tokens
+        if token_s is None:
+            self._token_s = found_s
+        else:
+            most_s = 2.0 * max(token_s, _LEAST_TOKEN_SHARE * decode_s)
+            self._token_s = token_s + _LEARN_SHARE * (min(found_s, most_s) - token_s)
+
+    def _adapt_margin(self, duration_s: float) -> None:
+        if duration_s > max(self._objective_s, self._ratio * self._decode_s):
             self._margin = min(self._margin * (1.0 + _RISE), _MAX_MARGIN)
         else:
             self._margin = max(self._margin * (1.0 - _RISE * _MISSES), _MIN_MARGIN)
-
-    def max_prefill_tokens(
-        self, num_decoding: int, draft_tokens: int, context_tokens: int, length: int
-    ) -> int | None:
-        """Prompt tokens for a step that also decodes `num_decoding` requests, verifies
-        `draft_tokens` and drafts `length`; None for no bound."""
-        self._is_decoding = num_decoding > 0
-        if num_decoding == 0 or not self._cost.is_ready:
-            return None
-        step_s = self._cost.predict_s(num_decoding, draft_tokens, context_tokens, length)
-        token_s = self._token_s
-        if token_s == 0.0:
-            token_s = _FIRST_TOKEN_SHARE * step_s
-        room_s = self._objective_s / self._margin - step_s
-        return max(int(room_s / token_s), _LEAST_TOKENS)

@@ -185,6 +185,7 @@ def _engine_spec(
         schedule=engine.schedule,
         max_model_len=engine.max_model_len,
         time_per_output_token_ms=settings.slo.time_per_output_token_ms,
+        max_pause_ms=settings.slo.max_pause_ms,
         reproducible_seeds=engine.reproducible_seeds,
         separate_tenants=settings.keys.file is not None,
         compact_json=engine.compact_json,

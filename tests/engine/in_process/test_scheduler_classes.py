@@ -56,7 +56,9 @@ def make_scheduler(vllm_config: Any, *, is_async: bool) -> Any:
     )
 
 
-def add_request(scheduler: Any, request_id: str, *, temperature: float = 0.0) -> None:
+def add_request(
+    scheduler: Any, request_id: str, *, temperature: float = 0.0, num_prompt_tokens: int = 10
+) -> None:
     from vllm import SamplingParams
     from vllm.v1.request import Request
 
@@ -64,7 +66,7 @@ def add_request(scheduler: Any, request_id: str, *, temperature: float = 0.0) ->
     scheduler.add_request(
         Request(
             request_id=request_id,
-            prompt_token_ids=list(range(10)),
+            prompt_token_ids=list(range(num_prompt_tokens)),
             sampling_params=parameters,
             pooling_params=None,
         )
@@ -252,3 +254,48 @@ def test_synthetic_acceptance_is_refused_without_a_governor_too(
     )
     with pytest.raises(ValueError, match="allows only standard and block"):
         governor_start.start_governor(invented, {})
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
+    vllm_config: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 ms a decode and 1 ms a prompt token, under 100 ms: about 65 tokens of 200 fit.
+
+    The first chunk is half of that: a prompt token is taken for a tenth of a decode until one was
+    measured beside it.
+    """
+    from paceline.engine.scheduler import prefill_pacing
+
+    monkeypatch.setitem(
+        vllm_config.additional_config, "paceline", {"policy": "fixed", "max_pause_ms": 100}
+    )
+    monkeypatch.setattr(vllm_config.cache_config, "enable_prefix_caching", False)
+    now = [0.0]
+    monkeypatch.setattr(prefill_pacing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    scheduler = make_scheduler(vllm_config, is_async=is_async)
+    scheduler.governor.set({"draft_length": 0})
+
+    def step() -> dict[str, int]:
+        output = scheduler.schedule()
+        scheduled = dict(output.num_scheduled_tokens)
+        now[0] += 0.020 + 0.001 * (sum(scheduled.values()) - len(scheduled))
+        found = results(output, num_tokens=1)
+        for i, name in enumerate(scheduled):
+            request = scheduler.requests[name]
+            if request.num_computed_tokens < request.num_prompt_tokens:
+                found.sampled_token_ids[i] = []
+        scheduler.update_from_output(output, found)
+        return scheduled
+
+    add_request(scheduler, "alone", num_prompt_tokens=200)
+    assert step() == {"alone": 200}
+    for _ in range(40):
+        assert step() == {"alone": 1}
+    add_request(scheduler, "long", num_prompt_tokens=200)
+    steps = [step() for _ in range(6)]
+    assert [scheduled["alone"] for scheduled in steps] == [1] * 6
+    chunks = [scheduled["long"] for scheduled in steps]
+    assert sum(chunks) >= 200
+    assert 25 <= chunks[0] <= 45
+    assert all(chunk <= 80 for chunk in chunks)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
 from paceline.doctor.readings.engines import EngineReading, read_engines
 from paceline.doctor.readings.histogram import Histogram
 from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import DEFAULT_MAX_PAUSE_MS, CannotJudge
+from paceline.doctor.values import CannotJudge
 
 FIRST_TOKEN_HISTOGRAMS = {
     "vllm": "vllm:time_to_first_token_seconds",

@@ -62,6 +62,7 @@ class EngineSpec:
     schedule: tuple[tuple[int, int, int], ...] | None = None
     max_model_len: int | None = None
     time_per_output_token_ms: float | None = None
+    max_pause_ms: float | None = None
     reproducible_seeds: bool = False
     separate_tenants: bool = False
     """Whether API keys are set: drafts from other requests' answers are then refused."""
@@ -150,6 +151,8 @@ def render_command(
         governed["schedule"] = [list(entry) for entry in spec.schedule]
     if spec.time_per_output_token_ms is not None:
         governed["time_per_output_token_ms"] = spec.time_per_output_token_ms
+    if spec.max_pause_ms is not None:
+        governed["max_pause_ms"] = spec.max_pause_ms
     if spec.reproducible_seeds:
         governed["reproducible_seeds"] = True
     if spec.separate_tenants:

@@ -16,7 +16,6 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.executor import find_executor
 from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
@@ -26,7 +25,7 @@ from paceline.engine.scheduler.kernel_check import (
     is_quantization_stored,
     quantization_of,
 )
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -61,7 +60,7 @@ class _Governed:
             is_stored=is_quantization_stored(self.vllm_config),  # type: ignore[attr-defined]
         )
         self.governor = start_governor(self, kernels)
-        self.pacing = _start_pacing(self, settings.time_per_output_token_ms)
+        self.pacing = start_pacing(self, settings)
         if settings.compact_json:
             disable_json_whitespace(self.vllm_config)  # type: ignore[attr-defined]
 
@@ -81,7 +80,7 @@ class _Governed:
         if self.governor is not None:
             self.governor.before_step(self, scheduler_output)
         if self.pacing is not None:
-            self.pacing.step_scheduled(self, scheduler_output)
+            self.pacing.step_scheduled(scheduler_output)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
 
     def make_spec_decoding_stats(
@@ -140,23 +139,3 @@ def _read_settings(scheduler: Any) -> PluginSettings:
     return parse_settings(
         scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
     )
-
-
-def _start_pacing(scheduler: Any, objective_ms: float | None) -> SchedulerPacing | None:
-    """Return the pacing of this scheduler; None if no objective is set or vLLM does not fit.
-
-    Independent of speculation. ValueError where the configuration excludes pacing.
-    """
-    if objective_ms is None:
-        return None
-    if not scheduler.scheduler_config.enable_chunked_prefill:
-        raise ValueError(
-            f"time_per_output_token_ms is {objective_ms}, which requires chunked prefill; add "
-            "--enable-chunked-prefill, or remove time_per_output_token_ms"
-        )
-    misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
-    if misfit:
-        logger.error("Pacing: off, because this vLLM does not fit its hooks: %s", misfit)
-        return None
-    logger.info("Pacing: objective of %g ms between two tokens of a request", objective_ms)
-    return SchedulerPacing(scheduler, objective_ms / 1e3)

@@ -10,87 +10,159 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
-from paceline.engine.scheduler.observer import StepObserver
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.prefill_pacing import PrefillPacer
 
 logger = logging.getLogger("vllm.paceline.prefill_pacing")
 
+_PAUSE_RATIO = 3.0
+"""Of the longest step with prompts to its decodes, where these are slow: under a longest pause
+prompts still have two thirds of the time. Chosen; `paceline doctor` calls 4 a stall."""
+_MAX_IN_FLIGHT = 64
+"""Bound on steps in flight: two under asynchronous scheduling, one per pipeline stage."""
+
+
+def start_pacing(scheduler: Any, settings: PluginSettings) -> SchedulerPacing | None:
+    """Return the pacing of this scheduler; None if no time is set or vLLM does not fit.
+
+    Independent of speculation. ValueError where the configuration excludes an objective; a longest
+    pause is left out there, because `paceline serve` has one by default.
+    """
+    objective_ms, pause_ms = settings.time_per_output_token_ms, settings.max_pause_ms
+    if objective_ms is None and pause_ms is None:
+        return None
+    if not scheduler.scheduler_config.enable_chunked_prefill:
+        if objective_ms is not None:
+            raise ValueError(
+                f"time_per_output_token_ms is {objective_ms}, which requires chunked prefill; add "
+                "--enable-chunked-prefill, or remove time_per_output_token_ms"
+            )
+        logger.info("Pacing: off, because chunked prefill is; prompts are computed in one piece")
+        return None
+    misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
+    if misfit:
+        logger.error("Pacing: off, because this vLLM does not fit its hooks: %s", misfit)
+        return None
+    if objective_ms is not None:
+        logger.info("Pacing: objective of %g ms between two tokens of a request", objective_ms)
+        return SchedulerPacing(scheduler, objective_ms / 1e3)
+    assert pause_ms is not None
+    logger.info(
+        "Pacing: prompts delay running answers by at most %g ms, or %g times a step's decodes",
+        pause_ms,
+        _PAUSE_RATIO,
+    )
+    return SchedulerPacing(scheduler, pause_ms / 1e3, ratio=_PAUSE_RATIO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is known when a step is scheduled."""
+
+    output: Any
+    started_s: float
+    prefill_tokens: int
+    is_decoding: bool
+    resumes: bool
+    """No request was running before it, so the engine may have been idle."""
+
 
 class SchedulerPacing:
-    """Paces the prefills of one scheduler, in the scheduler's thread."""
+    """Paces the prefills of one scheduler, in the scheduler's thread.
 
-    def __init__(self, scheduler: Any, objective_s: float) -> None:
-        self._pacer = PrefillPacer(objective_s)
-        self._observer = StepObserver(drafter_rests=False)
+    While no prompt waits or is under way, nothing is limited and requests are not looked at.
+    """
+
+    def __init__(self, scheduler: Any, objective_s: float, *, ratio: float = 0.0) -> None:
+        self._pacer = PrefillPacer(objective_s, ratio=ratio)
         self._configured_budget: int = scheduler.max_num_scheduled_tokens
         self._configured_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
-        self._started_s = 0.0
-        self._draft_length = 0
+        self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
+        self._finished_s = 0.0
+        self._had_more_work = False
+        self._has_prompts = False
         self._has_failed = False
+        self._started_s = 0.0
+        self._is_decoding = self._resumes = False
 
     def before_schedule(self, scheduler: Any) -> None:
         """Set the scheduler's limits for the step it is about to schedule."""
-        self._started_s = time.monotonic()
         budget, chunk = self._configured_budget, self._configured_chunk
         if not self._has_failed:
             try:
-                budget, chunk = self._limits(scheduler)
+                self._started_s = time.monotonic()
+                num_running, num_waiting = scheduler.get_request_counts()
+                self._resumes = num_running == 0
+                self._is_decoding = num_running > 0
+                if num_waiting or self._has_prompts:
+                    budget, chunk = self._limits(scheduler, num_waiting)
             except Exception as error:  # noqa: BLE001 - serving continues without pacing
                 self._fail("before a step", error)
         scheduler.max_num_scheduled_tokens = budget
         scheduler.scheduler_config.long_prefill_token_threshold = chunk
 
-    def _limits(self, scheduler: Any) -> tuple[int, int]:
+    def _limits(self, scheduler: Any, num_waiting: int) -> tuple[int, int]:
         """Return the tokens of the step, and of one prompt in it (0 is vLLM's "no limit")."""
-        num_decoding = draft_tokens = context_tokens = longest = 0
+        num_decoding = draft_tokens = 0
+        longest = 1  # what one decoding request computes
         for request in scheduler.running:
             if request.num_computed_tokens >= request.num_prompt_tokens:
                 num_decoding += 1
-                draft_tokens += len(request.spec_token_ids)
-                longest = max(longest, 1 + len(request.spec_token_ids))
-                context_tokens += request.num_computed_tokens
-        most = self._pacer.max_prefill_tokens(
-            num_decoding, draft_tokens, context_tokens, self._draft_length
-        )
+                num_drafts = len(request.spec_token_ids)
+                draft_tokens += num_drafts
+                longest = max(longest, 1 + num_drafts)
+        num_prefilling = len(scheduler.running) - num_decoding
+        self._has_prompts = num_waiting > 0 or num_prefilling > 0
+        self._is_decoding = num_decoding > 0
+        most = self._pacer.max_prefill_tokens() if self._is_decoding else None
         if most is None:
             return self._configured_budget, self._configured_chunk
-        budget = min(num_decoding + draft_tokens + most, self._configured_budget)
+        # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one. So
+        # that is also the least of each prompt under way; none may take the tokens of a decode.
+        prompts = max(most, num_prefilling * longest)
+        budget = min(num_decoding + draft_tokens + prompts, self._configured_budget)
         chunk = min(most, self._configured_chunk) if self._configured_chunk else most
-        # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one.
         return budget, max(chunk, longest)
 
-    def step_scheduled(self, scheduler: Any, output: Any) -> None:
-        """Note the scheduled step; `output` has its draft length."""
+    def step_scheduled(self, output: Any) -> None:
+        """Note the scheduled step."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
         try:
-            self._draft_length = output.num_spec_tokens_to_schedule or 0
-            load = self._observer.measure_load(
-                output, scheduler.requests, num_waiting=0, max_draft_length=self._draft_length
+            # All tokens beyond one per request and its drafts count as prompt.
+            num_decoded = len(output.num_scheduled_tokens) + sum(
+                map(len, output.scheduled_spec_decode_tokens.values())
             )
-            self._observer.step_scheduled(
-                output, load, started_s=self._started_s, draft_length=self._draft_length
+            prefill_tokens = max(output.total_num_scheduled_tokens - num_decoded, 0)
+            self._in_flight.append(
+                _Step(output, self._started_s, prefill_tokens, self._is_decoding, self._resumes)
             )
         except Exception as error:  # noqa: BLE001 - serving continues without pacing
             self._fail("with a scheduled step", error)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
-        """Learn from the step's duration."""
+        """Learn from the step's duration: since the step before, or since its own start after a
+        pause. An unknown step, and older ones that vLLM never finished, teach nothing."""
         if self._has_failed:
             return
         try:
-            sample = self._observer.step_finished(
-                output,
-                scheduler.requests,
-                verified=(),
-                now_s=time.monotonic(),
-                has_more_work=scheduler.has_requests(),
-                may_speculate=False,
-            )
-            if sample is not None:
-                self._pacer.observe(sample)
+            before_s, had_more_work = self._finished_s, self._had_more_work
+            self._finished_s, self._had_more_work = time.monotonic(), scheduler.has_requests()
+            while self._in_flight:
+                step = self._in_flight.popleft()
+                if step.output is output:
+                    follows = had_more_work and not step.resumes
+                    self._pacer.observe(
+                        self._finished_s - (before_s if follows else step.started_s),
+                        step.prefill_tokens,
+                        is_decoding=step.is_decoding,
+                    )
+                    return
         except Exception as error:  # noqa: BLE001 - serving continues without pacing
             self._fail("after a step", error)
 

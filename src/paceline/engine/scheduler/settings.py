@@ -31,6 +31,9 @@ class PluginSettings:
     time_per_output_token_ms: float | None = None
     """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
+    max_pause_ms: float | None = None
+    """Longest step, in 99 of 100, of running answers and prompts together, without an objective.
+    Draft lengths do not keep to it, and prompts have most of the time where decodes are slow."""
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of `policy` by name; docs/policies.md lists them."""
     reproducible_seeds: bool = False
@@ -85,7 +88,8 @@ def parse_settings(
         schedule=_check_schedule(given.get("schedule")),
         control_socket=_check_socket_path(paths["control_socket"]),
         recording_file=_check_recording_file(paths["recording_file"]),
-        time_per_output_token_ms=_check_objective(given.get("time_per_output_token_ms")),
+        time_per_output_token_ms=_check_milliseconds(given, "time_per_output_token_ms"),
+        max_pause_ms=_check_milliseconds(given, "max_pause_ms"),
         policy_parameters=_check_parameters(given),
         reproducible_seeds=_check_switch(given, "reproducible_seeds"),
         separate_tenants=_check_switch(given, "separate_tenants"),
@@ -169,15 +173,15 @@ def _check_draft_length(value: object, max_draft_length: int) -> int | None:
     return value
 
 
-def _check_objective(value: object) -> float | None:
+def _check_milliseconds(given: Mapping[str, Any], name: str) -> float | None:
+    value = given.get(name)
     if value is None:
         return None
-    if type(value) not in (int, float) or not 0 < value < float("inf"):  # type: ignore[operator]
+    if type(value) not in (int, float) or not 0 < value < float("inf"):
         raise ValueError(
-            f"time_per_output_token_ms is {value!r}; it must be a positive number of milliseconds; "
-            f"{_WHERE}"
+            f"{name} is {value!r}; it must be a positive number of milliseconds; {_WHERE}"
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _check_kernels(value: object) -> tuple[str, ...]:

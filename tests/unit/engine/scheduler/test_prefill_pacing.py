@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
-from paceline.governor.values import StepSample
+from paceline.engine.scheduler import prefill_pacing
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
+from paceline.engine.scheduler.settings import PluginSettings
 
 BUDGET, CHUNK = 2048, 512
 
@@ -19,20 +20,20 @@ class Pacer:
     """Allows a scripted number of prompt tokens and keeps what it sees."""
 
     most: int | Exception | None = None
-    asked: list[tuple[int, int, int, int]] = field(default_factory=list)
-    samples: list[StepSample] = field(default_factory=list)
+    num_asked: int = 0
+    seen: list[tuple[float, int, bool]] = field(default_factory=list)
     observe_error: Exception | None = None
 
-    def max_prefill_tokens(self, *load: int) -> int | None:
-        self.asked.append(load)  # type: ignore[arg-type]
+    def max_prefill_tokens(self) -> int | None:
+        self.num_asked += 1
         if isinstance(self.most, Exception):
             raise self.most
         return self.most
 
-    def observe(self, sample: StepSample) -> None:
+    def observe(self, duration_s: float, prefill_tokens: int, *, is_decoding: bool) -> None:
         if self.observe_error is not None:
             raise self.observe_error
-        self.samples.append(sample)
+        self.seen.append((round(duration_s, 6), prefill_tokens, is_decoding))
 
 
 def request(computed: int, drafts: int = 0, prompt: int = 100) -> Any:
@@ -48,16 +49,17 @@ def request(computed: int, drafts: int = 0, prompt: int = 100) -> Any:
 
 
 def make(
-    *requests: Any, most: int | Exception | None = None, chunk: int = CHUNK
+    *requests: Any, most: int | Exception | None = None, chunk: int = CHUNK, waiting: int = 0
 ) -> tuple[Any, SchedulerPacing, Pacer]:
     """A scheduler with running requests, its pacing, and the scripted pacer in it."""
     scheduler = SimpleNamespace(
         max_num_scheduled_tokens=BUDGET,
         scheduler_config=SimpleNamespace(long_prefill_token_threshold=chunk),
         running=list(requests),
-        requests={str(i): found for i, found in enumerate(requests)},
+        num_waiting=waiting,
         has_requests=lambda: True,
     )
+    scheduler.get_request_counts = lambda: (len(scheduler.running), scheduler.num_waiting)
     pacing = SchedulerPacing(scheduler, 0.05)
     pacer = Pacer(most)
     pacing._pacer = pacer  # type: ignore[assignment]
@@ -71,31 +73,73 @@ def limits(scheduler: Any) -> tuple[int, int]:
     )
 
 
-def step(scheduler: Any, pacing: SchedulerPacing, tokens: dict[str, int], length: Any = 0) -> None:
-    """One step that schedules `tokens` and drafts `length`."""
-    output = SimpleNamespace(
+def output_of(tokens: dict[str, int], drafts: int = 0) -> Any:
+    """The step that schedules `tokens`; the first request has `drafts` among its own."""
+    return SimpleNamespace(
         num_scheduled_tokens=tokens,
-        scheduled_spec_decode_tokens={},
+        scheduled_spec_decode_tokens={"0": [7] * drafts} if drafts else {},
         total_num_scheduled_tokens=sum(tokens.values()),
-        num_spec_tokens_to_schedule=length,
     )
+
+
+def step(
+    scheduler: Any, pacing: SchedulerPacing, tokens: dict[str, int], drafts: int = 0
+) -> tuple[int, int]:
+    """One step that schedules `tokens`; its limits."""
+    output = output_of(tokens, drafts)
     pacing.before_schedule(scheduler)
-    pacing.step_scheduled(scheduler, output)
+    found = limits(scheduler)
+    pacing.step_scheduled(output)
     pacing.after_step(scheduler, output)
+    return found
 
 
-def test_the_pacer_is_asked_about_the_requests_that_decode() -> None:
-    """Two decode, with 3 and 1 drafts; the third, at its last prompt token, still prefills."""
-    scheduler, pacing, pacer = make(request(100, 3), request(250, 1), request(99, 5))
-    pacing.before_schedule(scheduler)
-    assert pacer.asked == [(2, 4, 350, 0)]
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds; a test advances it."""
+    now = [100.0]
+    monkeypatch.setattr(prefill_pacing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_without_a_prompt_the_pacer_is_not_asked() -> None:
+    """Nothing waits, and the last step had no prompt."""
+    scheduler, pacing, pacer = make(request(100, 3), request(250, 1), most=64)
+    assert step(scheduler, pacing, {"0": 4, "1": 2}, drafts=3) == (BUDGET, CHUNK)
+    assert pacer.num_asked == 0
+
+
+def test_a_waiting_prompt_and_one_under_way_are_paced_until_they_decode() -> None:
+    scheduler, pacing, _ = make(request(100), most=64, waiting=1)
+    assert step(scheduler, pacing, {"0": 1, "1": 64}) == (65, 64)
+    scheduler.num_waiting = 0
+    scheduler.running.append(request(64))
+    assert step(scheduler, pacing, {"0": 1, "1": 36}) == (65, 64)
+    scheduler.running[1].num_computed_tokens = 100
+    assert step(scheduler, pacing, {"0": 1, "1": 1}) == (66, 64)  # it is noticed in this step
+    assert step(scheduler, pacing, {"0": 1, "1": 1}) == (BUDGET, CHUNK)
+
+
+def test_prompts_alone_are_not_limited() -> None:
+    """A request at its last prompt token still prefills."""
+    scheduler, pacing, pacer = make(request(99, 5), most=64, waiting=1)
+    assert step(scheduler, pacing, {"0": 1}) == (BUDGET, CHUNK)
+    assert pacer.num_asked == 0
 
 
 def test_the_step_may_compute_the_decodes_and_what_is_allowed_of_prompts() -> None:
     """2 decodes, 4 drafts and 64 prompt tokens; one prompt may have all 64."""
-    scheduler, pacing, _ = make(request(100, 3), request(250, 1), most=64)
+    scheduler, pacing, _ = make(request(100, 3), request(250, 1), most=64, waiting=1)
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (70, 64)
+
+
+def test_a_step_with_as_few_prompt_tokens_as_possible_takes_none_from_a_decode() -> None:
+    """A chunk holds a decode with 3 drafts, so the two prompts under way get 4 tokens each."""
+    scheduler, pacing, _ = make(request(0), request(8), request(100, 3), request(250, 1), most=0)
+    pacing._has_prompts = True
+    pacing.before_schedule(scheduler)
+    assert limits(scheduler) == (2 + 4 + 2 * 4, 4)
 
 
 @pytest.mark.parametrize(
@@ -107,18 +151,19 @@ def test_the_step_may_compute_the_decodes_and_what_is_allowed_of_prompts() -> No
         (600, CHUNK, (600 + 4, CHUNK)),
         (600, 0, (600 + 4, 600)),  # 0 is vLLM's "no limit"
         (2, CHUNK, (2 + 4, 4)),  # a decode with three drafts needs a chunk of 4
+        (0, 0, (0 + 4, 4)),
     ],
 )
 def test_limits_stay_between_the_drafts_and_the_configuration(
     most: int | None, chunk: int, expected: tuple[int, int]
 ) -> None:
-    scheduler, pacing, _ = make(request(100, 3), most=most, chunk=chunk)
+    scheduler, pacing, _ = make(request(100, 3), most=most, chunk=chunk, waiting=1)
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == expected
 
 
 def test_limits_return_to_the_configuration_when_nothing_is_bounded() -> None:
-    scheduler, pacing, pacer = make(request(100), most=16)
+    scheduler, pacing, pacer = make(request(100), most=16, waiting=1)
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (17, 16)
     pacer.most = None
@@ -126,25 +171,65 @@ def test_limits_return_to_the_configuration_when_nothing_is_bounded() -> None:
     assert limits(scheduler) == (BUDGET, CHUNK)
 
 
-def test_the_pacer_learns_from_each_step_and_its_draft_length() -> None:
-    """A step of one decode and a chunk of 30; vLLM leaves the length None without speculation."""
-    scheduler, pacing, pacer = make(request(100), request(0), most=64)
-    step(scheduler, pacing, {"0": 1, "1": 30}, length=3)
-    step(scheduler, pacing, {"0": 1}, length=None)
-    step(scheduler, pacing, {"0": 1})
-    assert [s.prefill_tokens for s in pacer.samples] == [29, 0, 0]
-    assert [s.draft_length for s in pacer.samples] == [3, 0, 0]
-    assert [s.is_clean for s in pacer.samples] == [False, True, True]
-    assert [length for *_, length in pacer.asked] == [0, 3, 0]
+def test_the_pacer_learns_the_time_and_the_prompt_tokens_of_each_step(clock: list[float]) -> None:
+    """The first is timed from its own start, the others from the end of the one before.
+
+    A decode with three drafts and a chunk of 30: 29 count as prompt, since each request computes
+    one token in any case.
+    """
+    scheduler, pacing, pacer = make(request(100, 3), most=64, waiting=1)
+    pacing.before_schedule(scheduler)
+    first = output_of({"0": 4, "1": 30}, drafts=3)
+    pacing.step_scheduled(first)
+    clock[0] += 0.25
+    pacing.after_step(scheduler, first)
+    clock[0] += 0.01
+    pacing.before_schedule(scheduler)
+    second = output_of({"0": 1, "1": 1})
+    pacing.step_scheduled(second)
+    clock[0] += 0.02
+    pacing.after_step(scheduler, second)
+    assert pacer.seen == [(0.25, 29, True), (0.03, 0, True)]
 
 
-def test_a_draft_after_a_rest_is_a_step_like_another() -> None:
-    """Which drafters rest does not matter here; the first step is timed from its schedule."""
+@pytest.mark.parametrize("why", ["no more work", "nothing ran"])
+def test_after_a_pause_a_step_is_timed_from_its_start(why: str, clock: list[float]) -> None:
+    """The engine was idle, or its last requests were aborted, which ends no step."""
     scheduler, pacing, pacer = make(request(100), most=64)
-    for length in (0, 3, 0):
-        step(scheduler, pacing, {"0": 1}, length=length)
-    assert [s.is_clean for s in pacer.samples] == [False, True, True]
-    assert all(0.0 <= (s.duration_s or 0.0) < 60.0 for s in pacer.samples)
+    scheduler.has_requests = lambda: why == "nothing ran"
+    step(scheduler, pacing, {"0": 1})
+    clock[0] += 60.0
+    if why == "nothing ran":
+        scheduler.running.clear()
+        scheduler.num_waiting = 1
+    output = output_of({"1": 50})
+    pacing.before_schedule(scheduler)
+    pacing.step_scheduled(output)
+    clock[0] += 0.5
+    pacing.after_step(scheduler, output)
+    assert pacer.seen[1] == (0.5, 49, why == "no more work")
+
+
+def test_a_step_scheduled_before_the_results_of_the_last_is_timed_from_these(
+    clock: list[float],
+) -> None:
+    """Asynchronous scheduling. One that never finished teaches nothing."""
+    scheduler, pacing, pacer = make(request(100), most=64)
+    outputs = [output_of({"0": 1}) for _ in range(4)]
+    for output in outputs[:2]:
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(output)
+    clock[0] += 1.0
+    pacing.after_step(scheduler, outputs[0])
+    for output in outputs[2:]:
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(output)
+    clock[0] += 2.0
+    pacing.after_step(scheduler, outputs[1])
+    clock[0] += 3.0
+    pacing.after_step(scheduler, outputs[3])
+    pacing.after_step(scheduler, outputs[3])
+    assert [seconds for seconds, *_ in pacer.seen] == [1.0, 2.0, 3.0]
 
 
 def test_the_objective_is_the_pacers() -> None:
@@ -154,19 +239,17 @@ def test_the_objective_is_the_pacers() -> None:
 
 
 def test_a_step_without_tokens_is_no_step() -> None:
-    """Its draft length does not count, and nothing is learned."""
     scheduler, pacing, pacer = make(request(100), most=64)
-    step(scheduler, pacing, {}, length=5)
+    step(scheduler, pacing, {})
     step(scheduler, pacing, {"0": 1})
-    assert len(pacer.samples) == 1
-    assert [length for *_, length in pacer.asked] == [0, 0]
+    assert len(pacer.seen) == 1
 
 
 def test_after_an_error_the_configured_limits_apply_for_good(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One log line; the pacer is neither asked nor taught any more."""
-    scheduler, pacing, pacer = make(request(100), most=64)
+    scheduler, pacing, pacer = make(request(100), most=64, waiting=1)
     pacing.before_schedule(scheduler)
     pacer.most = ZeroDivisionError("planted")
     pacing.before_schedule(scheduler)
@@ -174,7 +257,7 @@ def test_after_an_error_the_configured_limits_apply_for_good(
     pacer.most = 64
     step(scheduler, pacing, {"0": 1})
     assert limits(scheduler) == (BUDGET, CHUNK)
-    assert (len(pacer.asked), pacer.samples) == (2, [])
+    assert (pacer.num_asked, pacer.seen) == (2, [])
     assert [record.getMessage() for record in caplog.records] == [
         "Pacing: ZeroDivisionError before a step: planted. Prefill pacing is off until the engine "
         "restarts; vLLM's configured limits apply."
@@ -185,14 +268,84 @@ def test_after_an_error_the_configured_limits_apply_for_good(
 def test_errors_around_a_step_switch_pacing_off(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that vLLM no longer knows; a sample that the pacer cannot take."""
-    scheduler, pacing, pacer = make(request(100), most=64)
+    """An output that is another one than expected; a time that the pacer cannot take."""
+    scheduler, pacing, pacer = make(request(100), most=64, waiting=1)
     if where == "after a step":
         pacer.observe_error = ZeroDivisionError("planted")
         step(scheduler, pacing, {"0": 1})
     else:
-        step(scheduler, pacing, {"gone": 1})
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(SimpleNamespace(num_scheduled_tokens={"0": 1}))
     [record] = caplog.records
     assert f" {where}: " in record.getMessage()
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (BUDGET, CHUNK)
+
+
+def started(
+    *, chunked: bool = True, fits: bool = True, **times: float
+) -> tuple[SchedulerPacing | None, str]:
+    """What `start_pacing` gives for these settings, and its log."""
+    scheduler, _, _ = make()
+    scheduler.scheduler_config.enable_chunked_prefill = chunked
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefill_pacing, "check_hooks", lambda part: {})
+        patch.setattr(prefill_pacing, "unfit_for", lambda part, found: "" if fits else "planted")
+        for level in ("info", "error"):
+            patch.setattr(
+                prefill_pacing.logger, level, lambda text, *given: lines.append(text % given)
+            )
+        return start_pacing(scheduler, PluginSettings(**times)), "".join(lines)  # type: ignore[arg-type]
+
+
+def rooms(pacing: SchedulerPacing | None) -> tuple[int | None, int | None]:
+    """Prompt tokens beside a decode of 10 ms and one of a second, at a tenth of it per token."""
+    assert pacing is not None
+    found = []
+    for decode_s in (0.01, 1.0):
+        for _ in range(60):
+            pacing._pacer.observe(decode_s, 0, is_decoding=True)
+        found.append(pacing._pacer.max_prefill_tokens())
+    return found[0], found[1]
+
+
+def test_a_longest_pause_leaves_prompts_most_of_the_time() -> None:
+    """200 ms less a margin and the decode; beside a decode of a second, two seconds."""
+    pacing, log = started(max_pause_ms=200)
+    fast, slow = rooms(pacing)
+    assert fast is not None
+    assert slow is not None
+    assert 140 <= fast <= 190
+    assert slow == pytest.approx(20, abs=1)
+    assert log == (
+        "Pacing: prompts delay running answers by at most 200 ms, or 3 times a step's decodes"
+    )
+
+
+def test_an_objective_comes_before_a_longest_pause() -> None:
+    """It keeps 16 prompt tokens beside a decode that is too slow by itself."""
+    pacing, log = started(max_pause_ms=200, time_per_output_token_ms=50)
+    fast, slow = rooms(pacing)
+    assert fast is not None
+    assert 28 <= fast <= 40
+    assert slow == 16
+    assert log == "Pacing: objective of 50 ms between two tokens of a request"
+
+
+def test_without_a_time_nothing_is_paced() -> None:
+    assert started() == (None, "")
+
+
+def test_a_longest_pause_is_left_out_where_prompts_cannot_be_cut() -> None:
+    pacing, log = started(chunked=False, max_pause_ms=200)
+    assert pacing is None
+    assert log == "Pacing: off, because chunked prefill is; prompts are computed in one piece"
+    with pytest.raises(ValueError, match=r"time_per_output_token_ms is 50\.0, which requires"):
+        started(chunked=False, time_per_output_token_ms=50.0)
+
+
+def test_without_its_hooks_nothing_is_paced() -> None:
+    pacing, log = started(fits=False, max_pause_ms=200)
+    assert pacing is None
+    assert log == "Pacing: off, because this vLLM does not fit its hooks: planted"

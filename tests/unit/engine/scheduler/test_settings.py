@@ -91,17 +91,22 @@ def test_another_length_is_refused(length: object) -> None:
         parse(draft_length=length)
 
 
+TIMES = ["time_per_output_token_ms", "max_pause_ms"]
+
+
+@pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize(("given", "read"), [(50, 50.0), (0.5, 0.5)])
-def test_an_objective_is_a_positive_number(given: float, read: float) -> None:
-    objective = parse(time_per_output_token_ms=given).time_per_output_token_ms
+def test_an_objective_is_a_positive_number(name: str, given: float, read: float) -> None:
+    objective = getattr(parse(**{name: given}), name)
     assert objective == read
     assert type(objective) is float
 
 
+@pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize("given", [0, -5, float("inf"), float("nan"), True, "50"])
-def test_another_objective_is_refused(given: object) -> None:
-    with pytest.raises(ValueError, match=r"time_per_output_token_ms is .* must be a positive"):
-        parse(time_per_output_token_ms=given)
+def test_another_objective_is_refused(name: str, given: object) -> None:
+    with pytest.raises(ValueError, match=rf"{name} is .* must be a positive"):
+        parse(**{name: given})
 
 
 def test_a_socket_path_of_107_bytes_is_taken() -> None:

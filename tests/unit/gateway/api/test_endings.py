@@ -171,12 +171,13 @@ async def test_health_and_ready_answer_when_an_engine_is_ready(served: Served) -
 
 
 async def test_an_engine_that_sends_nothing_is_a_504(serve: Serve) -> None:
+    """On a busy machine also one that has not read the request yet."""
     async with serve(first_byte_timeout_s=0.1) as served:
         served.engine.mode = "hang"
         answer = await served.http.post(CHAT, json=chat(stream=True))
         assert answer.status_code == 504
         assert answer.json()["error"]["code"] == "engine_timeout"
-        await until(lambda: served.engine.num_aborted == 1)
+        await until(lambda: served.engine.num_aborted == served.engine.num_begun)
         assert await served.outcomes() == {"timed_out": 1}
 
 
@@ -252,13 +253,13 @@ async def test_a_client_that_never_reads_is_reset(
 
 async def test_a_client_that_reads_slowly_gets_everything(serve: Serve) -> None:
     """The stall limit starts again whenever the client reads."""
-    async with serve(client_stall_timeout_s=1.5) as served:
+    async with serve(client_stall_timeout_s=3.0) as served:
         served.engine.tokens = ["x" * 16_000_000]
         body = json.dumps(chat()).encode()
         with unread(served.gateway.port, body) as client:
             client.settimeout(None)  # with a timeout, MSG_WAITALL would not wait for all bytes
             for _ in range(8):
-                await asyncio.sleep(0.25)  # 2 s in all
+                await asyncio.sleep(0.5)  # 4 s in all
                 part = await asyncio.to_thread(client.recv, 2_000_000, socket.MSG_WAITALL)
                 assert len(part) == 2_000_000
         assert await served.outcomes() == {"completed": 1}

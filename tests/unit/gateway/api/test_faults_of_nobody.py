@@ -17,7 +17,10 @@ TWICE = FailureSettings(max_attempts=3, replica_wait_s=0.1, min_samples=2)
 
 
 async def test_a_whole_answer_that_takes_too_long_is_the_requests_fault(serve: Serve) -> None:
-    """It is not repeated, and does not count against the replica."""
+    """It is not repeated, and does not count against the replica.
+
+    On a busy machine the time may be over before the engine has read a request.
+    """
     async with serve(response_timeout_s=0.1, failures=TWICE) as served:
         served.source.current = [replace(served.replicas[0], name=name) for name in ("r0", "r1")]
         served.engine.mode = "hang"
@@ -25,8 +28,8 @@ async def test_a_whole_answer_that_takes_too_long_is_the_requests_fault(serve: S
             answer = await served.http.post(CHAT, json=chat())
             assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
             assert answer.json()["error"]["code"] == "answer_timeout"
-        await until(lambda: served.engine.num_aborted == 3)
-        assert served.engine.num_begun == 3
+        await until(lambda: served.engine.num_aborted == served.engine.num_begun)
+        assert served.engine.num_begun <= 3
         assert await served.outcomes() == {"too_slow": 3}
         assert set(served.gateway.traffic.breaker_states().values()) == {BreakerState.CLOSED}
 

@@ -161,10 +161,11 @@ def _finding(
         cause="Long prompts share a step with running answers, which wait until it ends.",
         remedy=(
             "If such pauses matter, lower max_num_batched_tokens, so that a prompt is computed in "
-            "smaller pieces, which makes the other steps longer; under Paceline bound the time per "
-            "token, and the governor paces prefill. --max-pause-ms states what users accept"
+            "smaller pieces, which makes the other steps longer. Paceline paces prefill by measured "
+            "times: lower its slo.max_pause_ms, or set it again where it was emptied. "
+            "--max-pause-ms states what users accept"
         ),
-        settings=("max_num_batched_tokens", "slo.time_per_output_token_ms"),
+        settings=("max_num_batched_tokens", "slo.max_pause_ms"),
         subject=subject,
     )
 
