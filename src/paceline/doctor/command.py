@@ -5,8 +5,9 @@ What observes is imported only when the command is executed, so that `--help` st
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,13 +174,21 @@ def doctor(json_file: str | None, **options: Any) -> None:
         diagnosis = diagnose(visit)
         if visit.config.fixes and not visit.is_interrupted:
             _carry_out(fix_server(visit, diagnosis), visit)
-        for line in render_lines(visit, diagnosis):
-            click.echo(printable(line))
+        _print(render_lines(visit, diagnosis))
         if json_file is not None:
             write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
     except (DoctorError, OSError) as error:
         raise DiagnosisNotMade(str(error)) from error
     sys.exit(visit_exit_code(visit, diagnosis))
+
+
+def _print(lines: Iterable[str]) -> None:
+    """As far as there is a reader: after `| head` has ended, the exit code is still right."""
+    try:
+        for line in lines:
+            click.echo(printable(line))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
 
 
 def _config(

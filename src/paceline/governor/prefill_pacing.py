@@ -10,19 +10,26 @@ what the decodes take alone, whichever is more:
 
     P = (max(objective / margin, ratio * decode) - decode) / token
 
-`decode` is a moving average of steps with fewer than `_LEAST_TOKENS` prompt tokens, and `token` one
-of what the others take beyond it, so both follow the load, the context and the draft length without
-knowing them. Where prompts are in every step, slower decodes would look like slower prompts, which
-would get less and less; so after `_MOST_RICH` such steps one leaves the prompts out. A step counts
-as twice its forecast at most: a pause of the machine says nothing about the next step.
+`decode` is a moving average of steps without prompts, and `token` one of what the others take
+beyond it, so both follow the load, the context and the draft length without knowing them. A step
+counts as twice its forecast at most: a pause of the machine says nothing about the next step.
+
+- Where prompts are in every step, slower decodes would look like slower prompts, which would get
+  less and less: so after `_MOST_RICH` such steps one is lean, with as few prompt tokens as can be.
+- Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
+  ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
+  that was computed recently beside decodes (`_SLOW_START` at first).
+- A late step teaches `token` at once and beyond twice: what is too long must not be repeated.
 
 The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
 beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
 two balance when `_MISSES` of the steps are late. So 99 % of the steps keep the objective even when
 the forecast is wrong, as long as any P can keep it. Where decoding alone exceeds the objective,
-`_LEAST_TOKENS` per step are still computed, so that the queue drains. A ratio of 0 puts the
-objective above everything; with one of 3 prompts have two thirds of the time at least, and a step
-is late beyond the objective and beyond 3 times its decodes.
+`_LEAST_TOKENS` per step are still computed, so that the queue drains.
+
+A ratio of 0 puts the objective above everything. With one of 3 prompts have two thirds of the time
+at least. The margin then follows only the steps with prompts that the objective bounds: others are
+late because decodes are, and prompts would pay for that long after.
 
 Assumes that the time between two tokens of a request is the duration of a step (a request waits for
 no step but its own). References: chunked prefills under a limit on time between tokens,
@@ -35,12 +42,17 @@ from __future__ import annotations
 # All chosen empirically.
 _LEAST_TOKENS = 16
 _MOST_RICH = 16
+_SLOW_START = 256
+_FORGET_SHARE = 0.1
+"""Of the longest chunk, for each step with a shorter one."""
 _MISSES = 0.005
 """Half of what P99 allows: the objective is judged on waits, and one long step is several waits."""
 _RISE = 0.05
 _MIN_MARGIN, _MAX_MARGIN = 1.0, 4.0
 _FIRST_MARGIN = 1.15
-_LEARN_SHARE = 0.2
+_LEARN_SHARE, _LATE_LEARN_SHARE = 0.2, 0.5
+_MOST_LATE = 8.0
+"""A late step counts as that many times its forecast at most."""
 _FIRST_TOKEN_SHARE = 0.1
 """A prompt token's assumed share of the decodes before any was measured: a high one."""
 _LEAST_TOKEN_SHARE = 1e-3
@@ -66,18 +78,25 @@ class PrefillPacer:
         self._decode_s = 0.0
         self._token_s: float | None = None
         self._num_rich = 0  # steps with prompts since the last one that shows what decodes take
+        self._longest = _SLOW_START / 2.0
         self._margin = _FIRST_MARGIN
 
-    def observe(self, duration_s: float, prefill_tokens: int, *, is_decoding: bool) -> None:
-        """Learn from a step of `duration_s`; `is_decoding`: answers under way waited for it."""
-        if duration_s <= 0.0:
+    def observe(
+        self, duration_s: float, prefill_tokens: int, *, is_decoding: bool, is_lean: bool = False
+    ) -> None:
+        """Learn from a step of `duration_s`.
+
+        `is_decoding`: answers under way waited for it; others teach nothing. `is_lean`: 0 prompt
+        tokens were allowed, and `prefill_tokens` could not be avoided.
+        """
+        if duration_s <= 0.0 or not is_decoding:
             return
-        if prefill_tokens >= _LEAST_TOKENS:
-            self._learn_token(duration_s, prefill_tokens)
-        elif is_decoding:
+        if prefill_tokens == 0 or is_lean:
             self._learn_decode(duration_s, prefill_tokens)
-        if is_decoding and self._decode_s:
-            self._adapt_margin(duration_s)
+        else:
+            self._learn_token(duration_s, prefill_tokens)
+        if self._decode_s:
+            self._adapt_margin(duration_s, prefill_tokens)
 
     def max_prefill_tokens(self) -> int | None:
         """Prompt tokens for a step in which answers are under way; None before any was timed.
@@ -88,16 +107,22 @@ class PrefillPacer:
             return 0
         if self._decode_s == 0.0:
             return None
+        return self._room_tokens()
+
+    def _room_tokens(self) -> int:
         token_s = self._token_s
         if token_s is None:
             token_s = _FIRST_TOKEN_SHARE * self._decode_s
         step_s = max(self._objective_s / self._margin, self._ratio * self._decode_s)
         room_s = max(step_s - self._decode_s, 0.0)
-        return max(int(room_s / max(token_s, _NO_TIME_S)), _LEAST_TOKENS)
+        room = min(room_s / max(token_s, _NO_TIME_S), max(2.0 * self._longest, _SLOW_START))
+        return max(int(room), _LEAST_TOKENS)
 
     def _learn_decode(self, duration_s: float, prefill_tokens: int) -> None:
         decode_s = self._decode_s
-        alone_s = max(duration_s - (self._token_s or 0.0) * prefill_tokens, _NO_TIME_S)
+        # Half of it at least: what a prompt token takes is itself an estimate.
+        prompts_s = min((self._token_s or 0.0) * prefill_tokens, duration_s / 2.0)
+        alone_s = duration_s - prompts_s
         # The more steps since the last one that showed it, the less it says about this one.
         share = 1.0 - (1.0 - _LEARN_SHARE) ** (1.0 + self._num_rich / _MOST_RICH * 4.0)
         self._num_rich = 0
@@ -115,10 +140,19 @@ class PrefillPacer:
         if token_s is None:
             self._token_s = found_s
         else:
-            most_s = 2.0 * max(token_s, _LEAST_TOKEN_SHARE * decode_s)
-            self._token_s = token_s + _LEARN_SHARE * (min(found_s, most_s) - token_s)
+            share = min(prefill_tokens / self._room_tokens(), 1.0)
+            is_late = duration_s > max(self._objective_s, self._ratio * decode_s)
+            most_s = max(token_s, _LEAST_TOKEN_SHARE * decode_s) * (_MOST_LATE if is_late else 2.0)
+            share *= _LATE_LEARN_SHARE if is_late else _LEARN_SHARE
+            self._token_s = token_s + share * (min(found_s, most_s) - token_s)
+        forgotten = (1.0 - _FORGET_SHARE) * self._longest
+        self._longest = max(forgotten, float(prefill_tokens), _SLOW_START / 2.0)
 
-    def _adapt_margin(self, duration_s: float) -> None:
+    def _adapt_margin(self, duration_s: float, prefill_tokens: int) -> None:
+        if self._ratio and (
+            prefill_tokens == 0 or self._ratio * self._decode_s >= self._objective_s / self._margin
+        ):
+            return
         if duration_s > max(self._objective_s, self._ratio * self._decode_s):
             self._margin = min(self._margin * (1.0 + _RISE), _MAX_MARGIN)
         else:

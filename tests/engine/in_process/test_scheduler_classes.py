@@ -275,6 +275,7 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
     monkeypatch.setattr(prefill_pacing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     scheduler = make_scheduler(vllm_config, is_async=is_async)
     scheduler.governor.set({"draft_length": 0})
+    header = scheduler.governor._recorder._header
 
     def step() -> dict[str, int]:
         output = scheduler.schedule()
@@ -293,7 +294,10 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
     for _ in range(40):
         assert step() == {"alone": 1}
     add_request(scheduler, "long", num_prompt_tokens=200)
-    steps = [step() for _ in range(6)]
+    steps = [step()]
+    assert scheduler.scheduler_config.long_prefill_token_threshold > 0
+    assert header().prefill_chunk_tokens is None  # a recording that begins now has vLLM's limit
+    steps += [step() for _ in range(5)]
     assert [scheduled["alone"] for scheduled in steps] == [1] * 6
     chunks = [scheduled["long"] for scheduled in steps]
     assert sum(chunks) >= 200

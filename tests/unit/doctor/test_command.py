@@ -312,3 +312,26 @@ def test_an_interruption_reports_what_was_read(tmp_path: Path) -> None:
     assert "interrupted before the end" in output
     document: dict[str, Any] = json.loads(file.read_text())
     assert document["is_interrupted"] is True
+
+
+def test_a_reader_that_leaves_changes_neither_the_file_nor_the_exit_code(tmp_path: Path) -> None:
+    """As `paceline doctor … | head -1` does."""
+    file = tmp_path / "diagnosis.json"
+    program = "from paceline.cli import main; main(prog_name='paceline')"
+    with losing_server() as server:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", program, "doctor", server.url),
+                *("--seconds", "2", "--json", str(file)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 1
+    assert errors == ""
+    assert json.loads(file.read_text())["findings"]

@@ -19,6 +19,37 @@ from paceline.serve.engine_plan import PlannedEngines
 from paceline.serve.plan import make_plan
 
 
+@pytest.mark.parametrize(
+    ("slo", "expected"),
+    [
+        ({}, {"max_pause_ms": 200.0}),
+        ({"max_pause_ms": 80}, {"max_pause_ms": 80.0}),
+        ({"max_pause_ms": None}, {}),
+        (
+            {"time_per_output_token_ms": 50},
+            {"max_pause_ms": 200.0, "time_per_output_token_ms": 50.0},
+        ),
+    ],
+)
+def test_the_engine_gets_the_bounds_of_the_service(
+    tmp_path: Path, slo: dict[str, Any], expected: dict[str, float]
+) -> None:
+    """A longest pause by default, which null in the file leaves out."""
+    file = tmp_path / "paceline.yaml"
+    file.write_text(yaml.safe_dump({"engine": {"model": "someone/else"}, "slo": slo}))
+    plan = make_plan(
+        load_settings({}, {}, file).settings,
+        read_hardware(),
+        server_module="some.module",
+        run_folder=tmp_path,
+        log_folder=tmp_path,
+        environ={},
+    )
+    arguments = plan.engines[0].command.arguments
+    config = json.loads(arguments[arguments.index("--additional-config") + 1])["paceline"]
+    assert {name: value for name, value in config.items() if name.endswith("_ms")} == expected
+
+
 def speculative_config(
     folder: Path, device: Literal["cpu", "gpu"], environ: dict[str, str], *vllm_args: str
 ) -> dict[str, Any]:

@@ -238,7 +238,7 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="request_progress",
         target="vllm.v1.request:Request.__init__",
-        expected=("num_prompt_tokens", "num_computed_tokens", "spec_token_ids"),
+        expected=("is_prefill_chunk", "spec_token_ids"),
         is_body=True,
         part="prefill_pacing",
         purpose="read which requests decode and how many tokens they compute",

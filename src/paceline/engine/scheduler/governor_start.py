@@ -143,6 +143,8 @@ def _header_of(
     vllm_config = scheduler.vllm_config
     settings = vllm_config.scheduler_config
     sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
+    # Read now: pacing lowers it during a step.
+    prefill_chunk_tokens = settings.long_prefill_token_threshold or None
 
     def header() -> Header:
         return Header(
@@ -156,7 +158,7 @@ def _header_of(
             is_async=bool(settings.async_scheduling),
             max_num_seqs=scheduler.max_num_running_reqs,
             token_budget=settings.max_num_batched_tokens,
-            prefill_chunk_tokens=settings.long_prefill_token_threshold or None,
+            prefill_chunk_tokens=prefill_chunk_tokens,
             graph_sizes=tuple(sorted(sizes)),
         )
 

@@ -31,18 +31,22 @@ def start_pacing(scheduler: Any, settings: PluginSettings) -> SchedulerPacing | 
     """Return the pacing of this scheduler; None if no time is set or vLLM does not fit.
 
     Independent of speculation. ValueError where the configuration excludes an objective; a longest
-    pause is left out there, because `paceline serve` has one by default.
+    pause is left out there, because `paceline serve` has one by default. It is also left out where
+    one scheduler sees only a part of what a step waits for.
     """
     objective_ms, pause_ms = settings.time_per_output_token_ms, settings.max_pause_ms
     if objective_ms is None and pause_ms is None:
         return None
-    if not scheduler.scheduler_config.enable_chunked_prefill:
-        if objective_ms is not None:
-            raise ValueError(
-                f"time_per_output_token_ms is {objective_ms}, which requires chunked prefill; add "
-                "--enable-chunked-prefill, or remove time_per_output_token_ms"
-            )
-        logger.info("Pacing: off, because chunked prefill is; prompts are computed in one piece")
+    excluded = _why_prompts_stay_whole(scheduler.scheduler_config)
+    if excluded and objective_ms is not None:
+        raise ValueError(
+            f"time_per_output_token_ms is {objective_ms}, but {excluded}; remove "
+            "time_per_output_token_ms, or change that option"
+        )
+    if objective_ms is None:
+        excluded = excluded or _why_steps_wait_for_others(scheduler.vllm_config.parallel_config)
+    if excluded:
+        logger.info("Pacing: off, because %s", excluded)
         return None
     misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
     if misfit:
@@ -68,8 +72,31 @@ class _Step:
     started_s: float
     prefill_tokens: int
     is_decoding: bool
+    is_lean: bool
+    """It has as few prompt tokens as possible."""
     resumes: bool
     """No request was running before it, so the engine may have been idle."""
+
+
+def _why_prompts_stay_whole(settings: Any) -> str:
+    """Empty if a step's limits may be lowered below vLLM's."""
+    if not settings.enable_chunked_prefill:
+        return "prompts are computed in one piece (--no-enable-chunked-prefill)"
+    if settings.disable_chunked_mm_input:
+        # A limit below an image's tokens would cut it or never compute it.
+        return "images are computed in one piece (disable_chunked_mm_input)"
+    if getattr(settings, "long_prefill_token_threshold_adaptive", False):
+        return "vLLM raises the pieces of prompts itself (long_prefill_token_threshold_adaptive)"
+    return ""
+
+
+def _why_steps_wait_for_others(settings: Any) -> str:
+    """Empty if the time of a step depends on what its scheduler put into it."""
+    if settings.pipeline_parallel_size > 1:
+        return "steps of several pipeline stages overlap (--pipeline-parallel-size)"
+    if settings.data_parallel_size > 1:
+        return "steps may wait for those of other ranks (--data-parallel-size)"
+    return ""
 
 
 class SchedulerPacing:
@@ -82,13 +109,15 @@ class SchedulerPacing:
         self._pacer = PrefillPacer(objective_s, ratio=ratio)
         self._configured_budget: int = scheduler.max_num_scheduled_tokens
         self._configured_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
+        parallel = scheduler.vllm_config.parallel_config
+        self._is_pipeline: bool = parallel.pipeline_parallel_size > 1
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._finished_s = 0.0
         self._had_more_work = False
         self._has_prompts = False
         self._has_failed = False
         self._started_s = 0.0
-        self._is_decoding = self._resumes = False
+        self._is_decoding = self._is_lean = self._resumes = False
 
     def before_schedule(self, scheduler: Any) -> None:
         """Set the scheduler's limits for the step it is about to schedule."""
@@ -99,6 +128,7 @@ class SchedulerPacing:
                 num_running, num_waiting = scheduler.get_request_counts()
                 self._resumes = num_running == 0
                 self._is_decoding = num_running > 0
+                self._is_lean = False
                 if num_waiting or self._has_prompts:
                     budget, chunk = self._limits(scheduler, num_waiting)
             except Exception as error:  # noqa: BLE001 - serving continues without pacing
@@ -111,7 +141,7 @@ class SchedulerPacing:
         num_decoding = draft_tokens = 0
         longest = 1  # what one decoding request computes
         for request in scheduler.running:
-            if request.num_computed_tokens >= request.num_prompt_tokens:
+            if not request.is_prefill_chunk:  # neither a prompt nor a preempted answer
                 num_decoding += 1
                 num_drafts = len(request.spec_token_ids)
                 draft_tokens += num_drafts
@@ -122,12 +152,15 @@ class SchedulerPacing:
         most = self._pacer.max_prefill_tokens() if self._is_decoding else None
         if most is None:
             return self._configured_budget, self._configured_chunk
-        # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one. So
-        # that is also the least of each prompt under way; none may take the tokens of a decode.
-        prompts = max(most, num_prefilling * longest)
-        budget = min(num_decoding + draft_tokens + prompts, self._configured_budget)
-        chunk = min(most, self._configured_chunk) if self._configured_chunk else most
-        return budget, max(chunk, longest)
+        self._is_lean = most == 0
+        # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one. It
+        # serves requests in their order: prompts ahead of a decode must not take its tokens.
+        chunk = most // max(num_prefilling, 1)
+        if self._configured_chunk:
+            chunk = min(chunk, self._configured_chunk)
+        chunk = max(chunk, longest)
+        prompts = max(most, num_prefilling * chunk)
+        return min(num_decoding + draft_tokens + prompts, self._configured_budget), chunk
 
     def step_scheduled(self, output: Any) -> None:
         """Note the scheduled step."""
@@ -140,15 +173,23 @@ class SchedulerPacing:
             )
             prefill_tokens = max(output.total_num_scheduled_tokens - num_decoded, 0)
             self._in_flight.append(
-                _Step(output, self._started_s, prefill_tokens, self._is_decoding, self._resumes)
+                _Step(
+                    output,
+                    self._started_s,
+                    prefill_tokens,
+                    self._is_decoding,
+                    self._is_lean,
+                    self._resumes,
+                )
             )
         except Exception as error:  # noqa: BLE001 - serving continues without pacing
             self._fail("with a scheduled step", error)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
         """Learn from the step's duration: since the step before, or since its own start after a
-        pause. An unknown step, and older ones that vLLM never finished, teach nothing."""
-        if self._has_failed:
+        pause. An unknown step, and older ones that vLLM never finished, teach nothing. In a
+        pipeline a request waits for its whole step, beside which others run."""
+        if self._has_failed or not output.num_scheduled_tokens:
             return
         try:
             before_s, had_more_work = self._finished_s, self._had_more_work
@@ -156,11 +197,12 @@ class SchedulerPacing:
             while self._in_flight:
                 step = self._in_flight.popleft()
                 if step.output is output:
-                    follows = had_more_work and not step.resumes
+                    follows = had_more_work and not step.resumes and not self._is_pipeline
                     self._pacer.observe(
                         self._finished_s - (before_s if follows else step.started_s),
                         step.prefill_tokens,
                         is_decoding=step.is_decoding,
+                        is_lean=step.is_lean,
                     )
                     return
         except Exception as error:  # noqa: BLE001 - serving continues without pacing

@@ -22,6 +22,7 @@ class Pacer:
     most: int | Exception | None = None
     num_asked: int = 0
     seen: list[tuple[float, int, bool]] = field(default_factory=list)
+    lean: list[bool] = field(default_factory=list)
     observe_error: Exception | None = None
 
     def max_prefill_tokens(self) -> int | None:
@@ -30,21 +31,20 @@ class Pacer:
             raise self.most
         return self.most
 
-    def observe(self, duration_s: float, prefill_tokens: int, *, is_decoding: bool) -> None:
+    def observe(
+        self, duration_s: float, prefill_tokens: int, *, is_decoding: bool, is_lean: bool
+    ) -> None:
         if self.observe_error is not None:
             raise self.observe_error
         self.seen.append((round(duration_s, 6), prefill_tokens, is_decoding))
+        self.lean.append(is_lean)
 
 
 def request(computed: int, drafts: int = 0, prompt: int = 100) -> Any:
     """A request that decodes once `computed` reaches `prompt`."""
     return SimpleNamespace(
-        num_computed_tokens=computed,
-        num_prompt_tokens=prompt,
+        is_prefill_chunk=computed < prompt,
         spec_token_ids=[7] * drafts,
-        num_stale_output_tokens=0,
-        status=2,
-        is_finished=lambda: False,
     )
 
 
@@ -54,7 +54,14 @@ def make(
     """A scheduler with running requests, its pacing, and the scripted pacer in it."""
     scheduler = SimpleNamespace(
         max_num_scheduled_tokens=BUDGET,
-        scheduler_config=SimpleNamespace(long_prefill_token_threshold=chunk),
+        scheduler_config=SimpleNamespace(
+            long_prefill_token_threshold=chunk,
+            enable_chunked_prefill=True,
+            disable_chunked_mm_input=False,
+        ),
+        vllm_config=SimpleNamespace(
+            parallel_config=SimpleNamespace(pipeline_parallel_size=1, data_parallel_size=1)
+        ),
         running=list(requests),
         num_waiting=waiting,
         has_requests=lambda: True,
@@ -115,7 +122,7 @@ def test_a_waiting_prompt_and_one_under_way_are_paced_until_they_decode() -> Non
     scheduler.num_waiting = 0
     scheduler.running.append(request(64))
     assert step(scheduler, pacing, {"0": 1, "1": 36}) == (65, 64)
-    scheduler.running[1].num_computed_tokens = 100
+    scheduler.running[1].is_prefill_chunk = False
     assert step(scheduler, pacing, {"0": 1, "1": 1}) == (66, 64)  # it is noticed in this step
     assert step(scheduler, pacing, {"0": 1, "1": 1}) == (BUDGET, CHUNK)
 
@@ -135,11 +142,51 @@ def test_the_step_may_compute_the_decodes_and_what_is_allowed_of_prompts() -> No
 
 
 def test_a_step_with_as_few_prompt_tokens_as_possible_takes_none_from_a_decode() -> None:
-    """A chunk holds a decode with 3 drafts, so the two prompts under way get 4 tokens each."""
-    scheduler, pacing, _ = make(request(0), request(8), request(100, 3), request(250, 1), most=0)
-    pacing._has_prompts = True
-    pacing.before_schedule(scheduler)
-    assert limits(scheduler) == (2 + 4 + 2 * 4, 4)
+    """A chunk holds a decode with 3 drafts, so the two prompts under way get 4 tokens each.
+
+    The pacer learns that these could not be avoided; the step after it is another one.
+    """
+    scheduler, pacing, pacer = make(
+        request(0), request(8), request(100, 3), request(250, 1), most=0, waiting=1
+    )
+    tokens = {"0": 4, "1": 4, "2": 4, "3": 2}
+    assert step(scheduler, pacing, tokens, drafts=4) == (2 + 4 + 2 * 4, 4)
+    pacer.most = 64
+    step(scheduler, pacing, {"2": 4})
+    assert pacer.lean == [True, False]
+    assert pacer.seen[0][1:] == (14 - 4 - 4, True)
+
+
+def test_prompts_ahead_of_a_decode_share_what_is_allowed() -> None:
+    """vLLM serves requests in their order: two prompts of 64 would leave the decode nothing."""
+    scheduler, pacing, _ = make(request(0), request(8), request(100), most=64, waiting=1)
+    assert step(scheduler, pacing, {"0": 32, "1": 32, "2": 1}) == (65, 32)
+
+
+def test_a_preempted_answer_is_paced_like_a_prompt() -> None:
+    """Its prompt is computed again, and its answer is not yet."""
+    scheduler, pacing, _ = make(request(100), request(150, prompt=100), most=64, waiting=1)
+    scheduler.running[1].is_prefill_chunk = True
+    assert step(scheduler, pacing, {"0": 1, "1": 64}) == (65, 64)
+    scheduler.num_waiting = 0
+    assert step(scheduler, pacing, {"0": 1, "1": 64}) == (65, 64)
+
+
+def test_in_a_pipeline_a_step_is_timed_from_its_start(clock: list[float]) -> None:
+    """Results of the other stages' steps, also of empty ones, come between."""
+    scheduler, pacing, pacer = make(request(100), most=64)
+    scheduler.vllm_config.parallel_config.pipeline_parallel_size = 2
+    pacing = SchedulerPacing(scheduler, 0.05)
+    pacing._pacer = pacer  # type: ignore[assignment]
+    first, empty, second = output_of({"0": 1}), output_of({}), output_of({"1": 1})
+    for output in (first, empty, second):
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(output)
+        clock[0] += 1.0
+    for output in (first, empty, second):
+        pacing.after_step(scheduler, output)
+        clock[0] += 0.5
+    assert [seconds for seconds, *_ in pacer.seen] == [3.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -283,11 +330,17 @@ def test_errors_around_a_step_switch_pacing_off(
 
 
 def started(
-    *, chunked: bool = True, fits: bool = True, **times: float
+    option: dict[str, Any] | None = None, *, fits: bool = True, **times: float
 ) -> tuple[SchedulerPacing | None, str]:
-    """What `start_pacing` gives for these settings, and its log."""
+    """What `start_pacing` gives for these settings and an option of vLLM, and its log."""
     scheduler, _, _ = make()
-    scheduler.scheduler_config.enable_chunked_prefill = chunked
+    for name, value in (option or {}).items():
+        is_parallel = name.endswith("_parallel_size")
+        setattr(
+            scheduler.vllm_config.parallel_config if is_parallel else scheduler.scheduler_config,
+            name,
+            value,
+        )
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefill_pacing, "check_hooks", lambda part: {})
@@ -337,12 +390,42 @@ def test_without_a_time_nothing_is_paced() -> None:
     assert started() == (None, "")
 
 
-def test_a_longest_pause_is_left_out_where_prompts_cannot_be_cut() -> None:
-    pacing, log = started(chunked=False, max_pause_ms=200)
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ({"enable_chunked_prefill": False}, "in one piece (--no-enable-chunked-prefill)"),
+        ({"disable_chunked_mm_input": True}, "images are computed in one piece"),
+        ({"long_prefill_token_threshold_adaptive": True}, "vLLM raises the pieces"),
+    ],
+)
+def test_a_longest_pause_is_left_out_where_prompts_cannot_be_cut(
+    option: dict[str, Any], reason: str
+) -> None:
+    """An objective, which somebody asked for, is refused."""
+    pacing, log = started(option, max_pause_ms=200)
     assert pacing is None
-    assert log == "Pacing: off, because chunked prefill is; prompts are computed in one piece"
-    with pytest.raises(ValueError, match=r"time_per_output_token_ms is 50\.0, which requires"):
-        started(chunked=False, time_per_output_token_ms=50.0)
+    assert log.startswith("Pacing: off, because ")
+    assert reason in log
+    with pytest.raises(ValueError, match=r"time_per_output_token_ms is 50\.0, but .*; remove"):
+        started(option, time_per_output_token_ms=50.0)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ({"pipeline_parallel_size": 2}, "steps of several pipeline stages overlap"),
+        ({"data_parallel_size": 2}, "steps may wait for those of other ranks"),
+    ],
+)
+def test_a_longest_pause_is_left_out_where_steps_wait_for_others(
+    option: dict[str, Any], reason: str
+) -> None:
+    """An objective is tried."""
+    pacing, log = started(option, max_pause_ms=200)
+    assert pacing is None
+    assert reason in log
+    pacing, _ = started(option, time_per_output_token_ms=50.0)
+    assert pacing is not None
 
 
 def test_without_its_hooks_nothing_is_paced() -> None:

@@ -161,8 +161,8 @@ def _finding(
         cause="Long prompts share a step with running answers, which wait until it ends.",
         remedy=(
             "If such pauses matter, lower max_num_batched_tokens, so that a prompt is computed in "
-            "smaller pieces, which makes the other steps longer. Paceline paces prefill by measured "
-            "times: lower its slo.max_pause_ms, or set it again where it was emptied. "
+            "smaller pieces, which makes the other steps longer. Paceline paces prefill by "
+            "measured times: lower its slo.max_pause_ms, or set it again where it was emptied. "
             "--max-pause-ms states what users accept"
         ),
         settings=("max_num_batched_tokens", "slo.max_pause_ms"),
