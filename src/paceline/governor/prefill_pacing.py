@@ -19,7 +19,7 @@ counts as twice its forecast at most: a pause of the machine says nothing about 
 - Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
   ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
   that was computed recently beside decodes (`_SLOW_START` at first).
-- A late step teaches `token` at once and beyond twice: what is too long must not be repeated.
+- A late step with a longer chunk than any before teaches `token` at once and beyond twice.
 
 The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
 beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
@@ -141,7 +141,9 @@ class PrefillPacer:
             self._token_s = found_s
         else:
             share = min(prefill_tokens / self._room_tokens(), 1.0)
-            is_late = duration_s > max(self._objective_s, self._ratio * decode_s)
+            is_late = prefill_tokens > self._longest and duration_s > max(
+                self._objective_s, self._ratio * decode_s
+            )
             most_s = max(token_s, _LEAST_TOKEN_SHARE * decode_s) * (_MOST_LATE if is_late else 2.0)
             share *= _LATE_LEARN_SHARE if is_late else _LEARN_SHARE
             self._token_s = token_s + share * (min(found_s, most_s) - token_s)

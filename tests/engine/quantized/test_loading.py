@@ -77,6 +77,12 @@ def test_a_scheme_that_the_gate_refuses_is_refused_by_vllm(tmp_path: Path) -> No
 
 
 def test_an_fp8_cache_holds_twice_the_tokens() -> None:
+    """Or it is refused, with the reason that the table has, on a processor without AVX-512."""
+    hardware = read_hardware()
+    if hardware.hardware_classes == ("cpu-other",):
+        with pytest.raises(RuntimeError, match="FP8 KV cache on CPU requires"):
+            EngineHost({**arguments(demo.target_path()), "kv_cache_dtype": "fp8"}, plugins="")
+        return
     tokens = {}
     for format_ in ("auto", "fp8"):
         given = {**arguments(demo.target_path()), "kv_cache_dtype": format_}

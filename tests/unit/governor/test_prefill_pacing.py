@@ -147,11 +147,21 @@ def test_a_short_prompt_teaches_in_proportion() -> None:
     assert before <= (pacer.max_prefill_tokens() or 0) <= 1.3 * before
 
 
-def test_a_late_step_is_believed_at_once() -> None:
-    """Ten times the time per token: half of eight times is learned, not a fifth of twice."""
+@pytest.mark.parametrize(("num_tokens", "factor"), [(168, 0.5 + 0.5 * 8.0), (120, 1.0)])
+def test_a_late_step_longer_than_any_before_is_believed_at_once(
+    num_tokens: int, factor: float
+) -> None:
+    """Ten times the time per token: half of eight times is learned, not a fifth of twice.
+
+    A late step of a length that was in time before is noise, as far as the margin is wide enough.
+    """
     pacer = ready(0.120)
-    pacer.observe(DECODE_S + 168 * 10 * TOKEN_S, 168, is_decoding=True)
-    expected = room(0.120, pacer._margin, TOKEN_S * (0.5 + 0.5 * 8.0))
+    allowed = pacer.max_prefill_tokens()
+    assert allowed is not None
+    pacer.observe(DECODE_S + num_tokens * 10 * TOKEN_S, num_tokens, is_decoding=True)
+    if factor == 1.0:
+        factor += 0.2 * num_tokens / allowed
+    expected = room(0.120, pacer._margin, TOKEN_S * factor)
     assert pacer.max_prefill_tokens() == pytest.approx(expected, abs=2)
 
 
@@ -318,7 +328,7 @@ def test_ninety_nine_of_a_hundred_steps_keep_the_objective(
     """Prompts of 2,000 tokens, one after the other, in every second step or in each, beside
     decodes, over 8,000 steps.
 
-    And pacing gives away little: half of the room there is goes to prompts at least, or 45 % where
+    And pacing gives away little: half of the room there is goes to prompts at least, or 40 % where
     prompts are in each step and decodes differ.
     """
     draw = random.Random(1)
@@ -338,4 +348,4 @@ def test_ninety_nine_of_a_hundred_steps_keep_the_objective(
         num_late += step >= 800 and duration_s > 0.060
     assert num_late <= 0.01 * num_counted
     room_s = 0.040 * (4000 if rests else 8000)
-    assert computed * token_s(1000) >= (0.5 if rests or len(decodes_s) == 1 else 0.45) * room_s
+    assert computed * token_s(1000) >= (0.5 if rests or len(decodes_s) == 1 else 0.4) * room_s

@@ -12,6 +12,7 @@ import httpx
 
 from paceline.mock_vllm import Fault, MockVllm, MockVllmSettings
 
+_SILENT_S = 2.0
 SETTINGS = MockVllmSettings(model="m", tpot_ms=1, prefill_tokens_per_s=1e6, eos_every_tokens=0)
 
 
@@ -30,17 +31,18 @@ async def serving(*faults: Fault) -> AsyncIterator[httpx.AsyncClient]:
 async def read_stream(http: httpx.AsyncClient, **body: Any) -> tuple[str, str]:
     """Read a stream: return its text and how it ended: done, end, broken or silent.
 
-    `end` is a complete body without [DONE]; `silent` is no end within 2 s.
+    `end` is a complete body without [DONE]; `silent` is 2 s without a part or an end.
     """
     text = ""
     request = {**BODY, "stream": True, **body}
     try:
         async with (
-            asyncio.timeout(2),
+            asyncio.timeout(_SILENT_S) as limit,
             http.stream("POST", "/v1/completions", json=request) as answer,
         ):
             async for part in answer.aiter_text():
                 text += part
+                limit.reschedule(asyncio.get_running_loop().time() + _SILENT_S)
     except TimeoutError:
         return text, "silent"
     except httpx.HTTPError:
