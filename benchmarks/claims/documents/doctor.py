@@ -79,8 +79,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
 
 
 def _silence(read: ReadResult) -> Iterator[Claim]:
-    hour, slow, smaller, smallest = runs = [
-        read(f"doctor-silence-2026-11-28-{number}.json") for number in range(2, 6)
+    hour, slow, smaller, smallest, disturbed, today = runs = [
+        read(f"doctor-silence-2026-11-28-{number}.json") for number in range(2, 8)
     ]
     assert all(run["summary"]["is_load_healthy"] for run in runs)
     assert {name for run in runs for name in run["summary"]["above_info"]} == {"prefill-stalls"}
@@ -111,6 +111,12 @@ def _silence(read: ReadResult) -> Iterator[Claim]:
         stalls=hour["summary"]["info"]["prefill-stalls"],
         last=smallest["summary"]["info"]["prefill-stalls"],
     )
+    yield claim("no warning in {num_diagnoses} diagnoses", **disturbed["summary"])
+    assert disturbed["summary"]["num_above_info"] == 0
+    assert [one["above_info"] for one in today["diagnoses"]][:3] == [["prefill-stalls"]] * 2 + [[]]
+    yield claim("and {num_above_info} in the last run", **today["summary"])
+    (start_pause,) = {*_pauses(today)}
+    yield claim("pauses of {pause} ms, before the margin", pause=start_pause)
     earlier = read("doctor-silence-2026-11-28.json")
     assert earlier["summary"]["above_info"].keys() == {"draft-drift"}
     yield claim(
