@@ -25,7 +25,8 @@ from paceline.engine.scheduler.kernel_check import (
     is_quantization_stored,
     quantization_of,
 )
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
+from paceline.engine.scheduler.pacing_start import start_pacing
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 
 logger = logging.getLogger("vllm.paceline.scheduler")
