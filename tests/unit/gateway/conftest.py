@@ -24,12 +24,12 @@ SETTINGS = GatewaySettings(
     port=0,
     admin_port=0,
     max_body_bytes=100_000,
-    body_timeout_s=0.8,
+    body_timeout_s=60,
     first_byte_timeout_s=60,
     stall_timeout_s=60,
     response_timeout_s=60,
     drain_timeout_s=0.3,
-    control_timeout_s=2.0,
+    control_timeout_s=60,
 )
 
 

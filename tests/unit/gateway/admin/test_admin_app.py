@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from paceline.policy_registry import policy_names
-from unit.gateway.conftest import Served, chat
+from unit.gateway.conftest import Serve, Served, chat
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -150,10 +150,8 @@ async def test_a_change_that_the_engine_refuses_gets_a_400_with_its_reason(serve
 
 
 @pytest.mark.parametrize("mode", ["silent", "invalid", "close"])
-async def test_a_failing_control_channel_gets_a_503(
-    serve: object, served: Served, mode: str
-) -> None:
-    async with controlled(served) as control:
+async def test_a_failing_control_channel_gets_a_503(serve: Serve, mode: str) -> None:
+    async with serve(control_timeout_s=0.5) as served, controlled(served) as control:
         control.mode = mode
         answer = await served.admin.patch("/admin/governor", json={"draft_length": 1})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")

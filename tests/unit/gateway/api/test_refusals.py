@@ -250,13 +250,14 @@ async def test_a_chunked_body_within_the_limit_passes(shared: Served) -> None:
     assert answer.status_code == 200
 
 
-async def test_a_body_that_is_too_slow_is_a_408(shared: Served) -> None:
+async def test_a_body_that_is_too_slow_is_a_408(serve: Serve) -> None:
     async def parts() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.sleep(1.2)
         yield b"}"
 
-    answer = await shared.http.post(CHAT.path, content=parts(), headers=JSON)
+    async with serve(body_timeout_s=0.8) as served:
+        answer = await served.http.post(CHAT.path, content=parts(), headers=JSON)
     assert_error(answer, 408, "body_timeout", None)
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from paceline.gateway.http.protocol import MAX_HEAD_BYTES
-from unit.gateway.conftest import Served, until
+from unit.gateway.conftest import Served, start_gateway, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def hurried() -> AsyncIterator[Served]:
+    """A gateway with a short time limit for headers and bodies, for the tests of that limit."""
+    async with start_gateway(body_timeout_s=0.8) as running:
+        yield running
 
 
 async def raw(served: Served, *parts: bytes) -> tuple[int, dict[str, object]]:
@@ -51,8 +60,8 @@ async def test_headers_without_end_are_a_431(served: Served) -> None:
     assert (status, answer["error"]["code"]) == (431, "headers_too_large")  # type: ignore[index]
 
 
-async def test_headers_that_are_too_slow_are_a_408(served: Served) -> None:
-    status, answer = await raw(served, b"GET /health HTTP/1.1\r\n")
+async def test_headers_that_are_too_slow_are_a_408(hurried: Served) -> None:
+    status, answer = await raw(hurried, b"GET /health HTTP/1.1\r\n")
     assert (status, answer["error"]["code"]) == (408, "headers_timeout")  # type: ignore[index]
 
 
@@ -69,9 +78,9 @@ async def test_the_number_of_headers_is_limited(
         assert answer["error"]["code"] == "headers_too_large"  # type: ignore[index]
 
 
-async def test_a_connection_may_be_idle_between_requests(served: Served) -> None:
-    """The time limit for the headers (0.8 s here) starts with their first byte."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+async def test_a_connection_may_be_idle_between_requests(hurried: Served) -> None:
+    """The time limit for the headers starts with their first byte."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", hurried.gateway.port)
     for _ in range(2):
         writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         async with asyncio.timeout(60):
@@ -104,10 +113,10 @@ async def until_end(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.parametrize(
     "stray", [b"\r\n", b"\r\n" * 40_000, b"GET /hea", b"\x00garbage", b"x" * 70_000]
 )
-async def test_no_error_is_written_into_an_answer(served: Served, stray: bytes) -> None:
-    """The stream takes longer than the time limit for headers, 0.8 s here."""
-    served.engine.mode, served.engine.tokens = "drip", ["a"] * 60
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+async def test_no_error_is_written_into_an_answer(hurried: Served, stray: bytes) -> None:
+    """The stream takes longer than the time limit for headers."""
+    hurried.engine.mode, hurried.engine.tokens = "drip", ["a"] * 60
+    reader, writer = await asyncio.open_connection("127.0.0.1", hurried.gateway.port)
     writer.write(STREAM)
     await asyncio.sleep(0.1)
     writer.write(stray)
@@ -117,8 +126,8 @@ async def test_no_error_is_written_into_an_answer(served: Served, stray: bytes) 
     writer.close()
 
 
-async def test_a_blank_line_after_a_body_is_no_request(served: Served) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+async def test_a_blank_line_after_a_body_is_no_request(hurried: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hurried.gateway.port)
     for _ in range(2):
         writer.write(STREAM + b"\r\n")
         assert (await until_end(reader)).endswith(END)
@@ -138,8 +147,8 @@ async def test_the_rest_of_a_head_may_follow_after_the_answer(served: Served) ->
     writer.close()
 
 
-async def test_the_time_for_a_head_that_began_during_an_answer_is_limited(served: Served) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
+async def test_the_time_for_a_head_that_began_during_an_answer_is_limited(hurried: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hurried.gateway.port)
     writer.write(STREAM + b"GET /health HT")
     assert (await until_end(reader)).endswith(END)
     async with asyncio.timeout(60):

@@ -91,7 +91,7 @@ async def test_health_and_readiness_need_no_key(serve: Serve, keys: KeySettings)
 async def test_a_body_without_a_key_is_not_read(serve: Serve, keys: KeySettings) -> None:
     """The answer arrives although the body is never completed."""
     head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    async with serve(keys=keys, body_timeout_s=60.0) as served:
+    async with serve(keys=keys) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port)
         writer.write(head.encode() + b"content-length: 1000\r\n\r\n{")
         async with asyncio.timeout(60):
