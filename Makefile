@@ -125,15 +125,16 @@ lint: $(DEV)
 # Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
 # rewrite their assertions. torch and transformers, which take 5 s to import, are in the group of the
-# models alone. Many tests of the gateway and of the benches wait for processes and time limits: several
-# groups, so that others compute meanwhile.
+# models alone. Many tests of the gateway, of the benches and before mock servers wait for processes and
+# time limits: several groups, so that others compute meanwhile.
 UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize quality benchmarks/quality)
 UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
 UNIT_PROXY := $(addprefix tests/unit/gateway/,admission api continuation proxy)
 UNIT_FLEET := tests/unit/serve $(addprefix tests/unit/gateway/,admin capture fleet workers)
 UNIT_GATEWAY := $(addprefix tests/unit/,gateway serve)
 UNIT_BENCH := $(addprefix tests/unit/,bench benchmarks tune validate)
-UNIT_GROUPS := unit-bench unit-fleet unit-proxy unit-gateway unit-rest unit-policies unit-models
+UNIT_SERVERS := $(addprefix tests/unit/,doctor mock_vllm top)
+UNIT_GROUPS := unit-servers unit-bench unit-fleet unit-proxy unit-gateway unit-rest unit-policies unit-models
 
 unit-policies: $(DEV)
 	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
@@ -155,7 +156,10 @@ unit-models: $(DEV)
 
 unit-rest: $(DEV) $(PROMETHEUS)
 	@nice $(BIN)/python -m pytest -q tests/unit $(addprefix --ignore=,$(UNIT_MODELS) \
-	    $(UNIT_GATEWAY) $(UNIT_POLICIES) $(UNIT_BENCH))
+	    $(UNIT_GATEWAY) $(UNIT_POLICIES) $(UNIT_BENCH) $(UNIT_SERVERS))
+
+unit-servers: $(DEV)
+	@nice $(BIN)/python -m pytest -q $(UNIT_SERVERS)
 
 test-unit: $(DEV)
 	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(UNIT_GROUPS)
@@ -251,7 +255,7 @@ soak: $(DEV)
 # First what waits for processes and time limits; the chaos tests, whose limits are the tightest, have
 # the highest priority. What only computes fills the time in which the others wait. The engine tests,
 # which compute on both cores, start when all that waits has ended. Each prints its output when it ends.
-WAITING := chaos unit-rest unit-proxy unit-fleet unit-gateway unit-bench test-clients test-browser
+WAITING := chaos unit-servers unit-rest unit-proxy unit-fleet unit-gateway unit-bench test-clients test-browser
 COMPUTING := lint site unit-models unit-policies
 
 test:
