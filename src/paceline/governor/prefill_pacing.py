@@ -16,6 +16,7 @@ counts as twice its forecast at most: a pause of the machine says nothing about 
 
 - Where prompts are in every step, slower decodes would look like slower prompts, which would get
   less and less: so after `_MOST_RICH` such steps one is lean, with as few prompt tokens as can be.
+  The first step beside decodes is one, too.
 - Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
   ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
   that was computed recently beside decodes (`_SLOW_START` at first).
@@ -24,8 +25,9 @@ counts as twice its forecast at most: a pause of the machine says nothing about 
 The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
 beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
 two balance when `_MISSES` of the steps are late. So 99 % of the steps keep the objective even when
-the forecast is wrong, as long as any P can keep it. Where decoding alone exceeds the objective,
-`_LEAST_TOKENS` per step are still computed, so that the queue drains.
+the forecast is wrong, as long as any P can keep it. The first late steps count for more: a server's
+first minute has too few to learn from. Where decoding alone exceeds the objective, `_LEAST_TOKENS`
+per step are still computed, so that the queue drains.
 
 A ratio of 0 puts the objective above everything. With one of 3 prompts have two thirds of the time
 at least. The margin then follows only the steps with prompts that the objective bounds: others are
@@ -48,8 +50,10 @@ _FORGET_SHARE = 0.1
 _MISSES = 0.005
 """Half of what P99 allows: the objective is judged on waits, and one long step is several waits."""
 _RISE = 0.05
+_FIRST_RISE = 0.3
+"""For the first late step; half for the second, a third for the third, down to `_RISE`."""
 _MIN_MARGIN, _MAX_MARGIN = 1.0, 4.0
-_FIRST_MARGIN = 1.15
+_FIRST_MARGIN = 1.3
 _LEARN_SHARE, _LATE_LEARN_SHARE = 0.2, 0.5
 _MOST_LATE = 8.0
 """A late step counts as that many times its forecast at most."""
@@ -80,6 +84,7 @@ class PrefillPacer:
         self._num_rich = 0  # steps with prompts since the last one that shows what decodes take
         self._longest = _SLOW_START / 2.0
         self._margin = _FIRST_MARGIN
+        self._num_late = 0
 
     def observe(
         self, duration_s: float, prefill_tokens: int, *, is_decoding: bool, is_lean: bool = False
@@ -98,15 +103,13 @@ class PrefillPacer:
         if self._decode_s:
             self._adapt_margin(duration_s, prefill_tokens)
 
-    def max_prefill_tokens(self) -> int | None:
-        """Prompt tokens for a step in which answers are under way; None before any was timed.
+    def max_prefill_tokens(self) -> int:
+        """Prompt tokens for a step in which answers are under way.
 
         0 asks for a step with as few as possible, to time the decodes.
         """
-        if self._num_rich >= _MOST_RICH:
+        if self._num_rich >= _MOST_RICH or self._decode_s == 0.0:
             return 0
-        if self._decode_s == 0.0:
-            return None
         return self._room_tokens()
 
     def _room_tokens(self) -> int:
@@ -156,6 +159,8 @@ class PrefillPacer:
         ):
             return
         if duration_s > max(self._objective_s, self._ratio * self._decode_s):
-            self._margin = min(self._margin * (1.0 + _RISE), _MAX_MARGIN)
+            self._num_late += 1
+            rise = max(_FIRST_RISE / self._num_late, _RISE)
+            self._margin = min(self._margin * (1.0 + rise), _MAX_MARGIN)
         else:
             self._margin = max(self._margin * (1.0 - _RISE * _MISSES), _MIN_MARGIN)

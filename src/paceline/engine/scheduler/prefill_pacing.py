@@ -19,7 +19,9 @@ from paceline.governor.prefill_pacing import PrefillPacer
 logger = logging.getLogger("vllm.paceline.prefill_pacing")
 
 _MAX_IN_FLIGHT = 64
-"""Bound on steps in flight: two under asynchronous scheduling, one per pipeline stage."""
+"""Bound on steps in flight: there are two under asynchronous scheduling. Beyond, and after as many
+steps that this module never saw scheduled, nothing can be learned: pacing ends, as prompts would
+wait for it in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class SchedulerPacing:
         self._configured_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
         parallel = scheduler.vllm_config.parallel_config
         self._is_pipeline: bool = parallel.pipeline_parallel_size > 1
-        self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
+        self._in_flight: deque[_Step] = deque()
+        self._num_unknown = 0
         self._finished_s = 0.0
         self._had_more_work = False
         self._has_prompts = False
@@ -86,9 +89,9 @@ class SchedulerPacing:
         num_prefilling = len(scheduler.running) - num_decoding
         self._has_prompts = num_waiting > 0 or num_prefilling > 0
         self._is_decoding = num_decoding > 0
-        most = self._pacer.max_prefill_tokens() if self._is_decoding else None
-        if most is None:
+        if not self._is_decoding:
             return self._configured_budget, self._configured_chunk
+        most = self._pacer.max_prefill_tokens()
         self._is_lean = most == 0
         # vLLM applies the chunk limit to decoding requests too: leave room for drafts plus one. It
         # serves requests in their order: prompts ahead of a decode must not take its tokens.
@@ -109,6 +112,8 @@ class SchedulerPacing:
                 map(len, output.scheduled_spec_decode_tokens.values())
             )
             prefill_tokens = max(output.total_num_scheduled_tokens - num_decoded, 0)
+            if len(self._in_flight) == _MAX_IN_FLIGHT:
+                raise RuntimeError(f"none of {_MAX_IN_FLIGHT} scheduled steps was finished")
             self._in_flight.append(
                 _Step(
                     output,
@@ -141,7 +146,11 @@ class SchedulerPacing:
                         is_decoding=step.is_decoding,
                         is_lean=step.is_lean,
                     )
+                    self._num_unknown = 0
                     return
+            self._num_unknown += 1
+            if self._num_unknown == _MAX_IN_FLIGHT:
+                raise RuntimeError(f"the last {_MAX_IN_FLIGHT} steps were never scheduled")
         except Exception as error:  # noqa: BLE001 - serving continues without pacing
             self._fail("after a step", error)
 

@@ -18,13 +18,13 @@ BUDGET, CHUNK = 2048, 512
 class Pacer:
     """Allows a scripted number of prompt tokens and keeps what it sees."""
 
-    most: int | Exception | None = None
+    most: int | Exception = BUDGET
     num_asked: int = 0
     seen: list[tuple[float, int, bool]] = field(default_factory=list)
     lean: list[bool] = field(default_factory=list)
     observe_error: Exception | None = None
 
-    def max_prefill_tokens(self) -> int | None:
+    def max_prefill_tokens(self) -> int:
         self.num_asked += 1
         if isinstance(self.most, Exception):
             raise self.most
@@ -48,7 +48,7 @@ def request(computed: int, drafts: int = 0, prompt: int = 100) -> Any:
 
 
 def make(
-    *requests: Any, most: int | Exception | None = None, chunk: int = CHUNK, waiting: int = 0
+    *requests: Any, most: int | Exception = BUDGET, chunk: int = CHUNK, waiting: int = 0
 ) -> tuple[Any, SchedulerPacing, Pacer]:
     """A scheduler with running requests, its pacing, and the scripted pacer in it."""
     scheduler = SimpleNamespace(
@@ -191,8 +191,6 @@ def test_in_a_pipeline_a_step_is_timed_from_its_start(clock: list[float]) -> Non
 @pytest.mark.parametrize(
     ("most", "chunk", "expected"),
     [
-        (None, CHUNK, (BUDGET, CHUNK)),
-        (None, 0, (BUDGET, 0)),
         (5000, CHUNK, (BUDGET, CHUNK)),  # never above the configured limits
         (600, CHUNK, (600 + 4, CHUNK)),
         (600, 0, (600 + 4, 600)),  # 0 is vLLM's "no limit"
@@ -201,18 +199,18 @@ def test_in_a_pipeline_a_step_is_timed_from_its_start(clock: list[float]) -> Non
     ],
 )
 def test_limits_stay_between_the_drafts_and_the_configuration(
-    most: int | None, chunk: int, expected: tuple[int, int]
+    most: int, chunk: int, expected: tuple[int, int]
 ) -> None:
     scheduler, pacing, _ = make(request(100, 3), most=most, chunk=chunk, waiting=1)
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == expected
 
 
-def test_limits_return_to_the_configuration_when_nothing_is_bounded() -> None:
-    scheduler, pacing, pacer = make(request(100), most=16, waiting=1)
+def test_limits_return_to_the_configuration_when_no_answer_is_under_way() -> None:
+    scheduler, pacing, _ = make(request(100), most=16, waiting=1)
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (17, 16)
-    pacer.most = None
+    scheduler.running = [request(0)]
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (BUDGET, CHUNK)
 
@@ -324,5 +322,25 @@ def test_errors_around_a_step_switch_pacing_off(
         pacing.step_scheduled(SimpleNamespace(num_scheduled_tokens={"0": 1}))
     [record] = caplog.records
     assert f" {where}: " in record.getMessage()
+    pacing.before_schedule(scheduler)
+    assert limits(scheduler) == (BUDGET, CHUNK)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [(False, "none of 64 scheduled steps was finished"), (True, "the last 64 steps were never")],
+)
+def test_where_no_step_can_be_timed_prompts_do_not_wait_for_it(
+    ends: bool, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each would be lean: vLLM ends no step, or ends others than it scheduled."""
+    scheduler, pacing, _ = make(request(100), most=0, waiting=1)
+    for _ in range(65):
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(output_of({"0": 1}))
+        if ends:
+            pacing.after_step(scheduler, output_of({"0": 1}))
+    [record] = caplog.records
+    assert reason in record.getMessage()
     pacing.before_schedule(scheduler)
     assert limits(scheduler) == (BUDGET, CHUNK)
