@@ -19,6 +19,8 @@ from paceline.gateway.http.errors import Refusal
 _ENVIRONMENT_OF_MAKE = frozenset({"REPOSITORY_URL"})
 """Read by the programs that `make` starts."""
 _UNDER_MOCK_VLLM = "/mock_vllm/"
+_MADE_FOLDERS = frozenset({"build", "dist", "runs"})
+"""By `make` and by the commands of the docs; git ignores them."""
 
 
 def find_problem_of_make(words: Sequence[str], root: Path) -> str | None:
@@ -84,10 +86,10 @@ def _methods(root: Path) -> Mapping[str, set[str]]:
 def find_missing_paths(command: ShellCommand, root: Path) -> Iterator[str]:
     """Files and folders of the repository that the command names and that do not exist.
 
-    `build` and hidden folders are made by `make` and are not part of it.
+    Hidden folders and those of `_MADE_FOLDERS` are made by commands and are not part of it.
     """
     folders = (entry.name for entry in root.iterdir() if entry.is_dir())
-    top = {name for name in folders if name != "build" and not name.startswith(".")}
+    top = {name for name in folders if name not in _MADE_FOLDERS and name[0] != "."}
     words = [*command.words, *(word.partition("=")[2] for word in command.environment)]
     if command.output is not None:
         words.append(command.output)

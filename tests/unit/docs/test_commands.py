@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from documented_commands.checking import find_problems, needs_models
+from documented_commands.other_programs import find_missing_paths
 from documented_commands.pages import PAGES, PROJECT, blocks_of, shown_in, shown_on
 from documented_commands.reader_files import write_reader_files
 from documented_commands.shell import ShellCommand, split_commands
@@ -69,6 +70,14 @@ def test_a_wrong_command_is_found(command: str, problem: str | None, tmp_path: P
         assert problems == []
     else:
         assert any(problem in found for found in problems), problems
+
+
+def test_only_paths_of_the_repository_must_exist(tmp_path: Path) -> None:
+    """Also after a reader has run commands that write to `runs`."""
+    for folder in ("benchmarks", "runs"):
+        (tmp_path / folder).mkdir()
+    (command,) = split_commands("python benchmarks/a.py --model runs/twin --work runs/work")
+    assert list(find_missing_paths(command, tmp_path)) == ["benchmarks/a.py"]
 
 
 def test_an_option_misspelt_on_a_page_is_found(tmp_path: Path) -> None:
