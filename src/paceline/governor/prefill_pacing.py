@@ -16,7 +16,7 @@ counts as twice its forecast at most: a pause of the machine says nothing about 
 
 - Where prompts are in every step, slower decodes would look like slower prompts, which would get
   less and less: so after `_MOST_RICH` such steps one is lean, with as few prompt tokens as can be.
-  The first step beside decodes is one, too.
+  So are the first `_FIRST_DECODES` steps beside decodes.
 - Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
   ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
   that was computed recently beside decodes (`_SLOW_START` at first).
@@ -45,6 +45,9 @@ from __future__ import annotations
 _LEAST_TOKENS = 16
 _MOST_RICH = 16
 _SLOW_START = 256
+_FIRST_DECODES = 3
+"""Lean steps before the first prompt beside decodes; their least counts, as the first one of an
+engine can take a hundred times as long as the others."""
 _FORGET_SHARE = 0.1
 """Of the longest chunk, for each step with a shorter one."""
 _MISSES = 0.005
@@ -80,6 +83,7 @@ class PrefillPacer:
         self._objective_s = objective_s
         self._ratio = ratio
         self._decode_s = 0.0
+        self._num_decodes = 0
         self._token_s: float | None = None
         self._num_rich = 0  # steps with prompts since the last one that shows what decodes take
         self._longest = _SLOW_START / 2.0
@@ -100,7 +104,7 @@ class PrefillPacer:
             self._learn_decode(duration_s, prefill_tokens)
         else:
             self._learn_token(duration_s, prefill_tokens)
-        if self._decode_s:
+        if self._num_decodes >= _FIRST_DECODES:
             self._adapt_margin(duration_s, prefill_tokens)
 
     def max_prefill_tokens(self) -> int:
@@ -108,7 +112,7 @@ class PrefillPacer:
 
         0 asks for a step with as few as possible, to time the decodes.
         """
-        if self._num_rich >= _MOST_RICH or self._decode_s == 0.0:
+        if self._num_rich >= _MOST_RICH or self._num_decodes < _FIRST_DECODES:
             return 0
         return self._room_tokens()
 
@@ -129,8 +133,11 @@ class PrefillPacer:
         # The more steps since the last one that showed it, the less it says about this one.
         share = 1.0 - (1.0 - _LEARN_SHARE) ** (1.0 + self._num_rich / _MOST_RICH * 4.0)
         self._num_rich = 0
+        self._num_decodes += 1
         if decode_s == 0.0:
             self._decode_s = alone_s
+        elif self._num_decodes <= _FIRST_DECODES:
+            self._decode_s = min(decode_s, alone_s)
         else:
             self._decode_s += share * (min(alone_s, 2.0 * decode_s) - decode_s)
 
@@ -139,6 +146,7 @@ class PrefillPacer:
         self._num_rich += 1
         if decode_s == 0.0:
             return
+        decode_s = self._decode_s = min(decode_s, duration_s)  # they take part of it
         found_s = max(duration_s - decode_s, 0.0) / prefill_tokens
         if token_s is None:
             self._token_s = found_s

@@ -45,15 +45,29 @@ def test_what_is_left_of_the_objective_is_for_the_prompt() -> None:
     assert ready(0.060).max_prefill_tokens() == pytest.approx(52, abs=2)
 
 
-def test_the_first_step_beside_decodes_is_lean() -> None:
-    """Neither a prompt alone nor one beside decodes says what decodes take."""
+def test_the_first_three_steps_beside_decodes_are_lean() -> None:
+    """Neither a prompt alone nor one beside decodes says what decodes take.
+
+    An engine's first step takes 3 s and the second 50 ms: the least, 20 ms, counts.
+    """
     pacer = PrefillPacer(0.060)
-    assert pacer.max_prefill_tokens() == 0
     pacer.observe(0.5, 1000, is_decoding=False)
     pacer.observe(0.5, 1000, is_decoding=True)
-    assert pacer.max_prefill_tokens() == 0
-    pacer.observe(0.020, 1, is_decoding=True, is_lean=True)
+    for duration_s in (3.0, 0.050, 0.020):
+        assert pacer.max_prefill_tokens() == 0
+        pacer.observe(duration_s, 1, is_decoding=True, is_lean=True)
     assert pacer.max_prefill_tokens() > 0
+    assert pacer._decode_s == 0.020
+    assert pacer._margin <= 1.3
+
+
+def test_a_step_with_prompts_bounds_what_decodes_take() -> None:
+    """Taken for 0.5 s, of which a prompt may take twice as much; then for 40 ms at most."""
+    pacer = PrefillPacer(0.200, ratio=3.0)
+    for _ in range(3):
+        pacer.observe(0.5, 1, is_decoding=True, is_lean=True)
+    pacer.observe(0.040, 40, is_decoding=True)
+    assert pacer._decode_s == 0.040
 
 
 def test_a_queue_drains_also_where_decoding_alone_is_too_slow() -> None:
