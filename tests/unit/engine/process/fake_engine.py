@@ -4,8 +4,7 @@ usage: fake_engine.py SOCKET PIDS [MODE [CONTROL_SOCKET]]
 
 Writes its own process id and its child's to PIDS. MODE: `fail` prints an error and ends with 1;
 `ignore-term` ignores SIGTERM; `daemon` starts its child in another session. At CONTROL_SOCKET it
-serves the control channel of a real controller without an engine. It starts when there is no file
-`hold` beside PIDS.
+serves the control channel of a real controller without an engine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from aiohttp import web
@@ -43,8 +41,6 @@ async def completions(request: web.Request) -> web.Response:
 
 def main() -> None:
     socket, pids = sys.argv[1:3]
-    while Path(pids).with_name("hold").exists():
-        time.sleep(0.01)
     mode = sys.argv[3] if len(sys.argv) > 3 else ""
     if mode == "fail":
         print("(EngineCore pid=7) ERROR 11-21 02:48:05 [core.py:72] ValueError: no memory for it")
