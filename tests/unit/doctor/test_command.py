@@ -53,7 +53,7 @@ def test_an_idle_mock_server_has_no_finding(tmp_path: Path) -> None:
     assert document["schema_version"] == 1
     assert document["findings"] == []
     assert document["server"] == {"url": server.url, "kind": "vllm", "vllm": "0.32.0"}
-    assert document["num_readings"] >= 8
+    assert document["num_readings"] >= 2
 
 
 def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None:

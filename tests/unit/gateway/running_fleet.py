@@ -18,11 +18,11 @@ CHAT = "/v1/chat/completions"
 
 FLEET = FleetSettings(
     poll_period_s=0.02,
-    poll_timeout_s=0.2,
+    poll_timeout_s=60,
     failures_before_down=3,
     load_period_s=0.02,
     dns_period_s=0.02,
-    warm_up_timeout_s=1.0,
+    warm_up_timeout_s=60,
 )
 
 

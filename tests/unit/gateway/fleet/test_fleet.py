@@ -81,8 +81,15 @@ async def test_a_server_without_a_model_list_serves_the_configured_model() -> No
 
 @pytest.mark.parametrize("health", [503, 0])
 async def test_a_replica_goes_down_and_recovers_by_itself(health: int) -> None:
-    """A stream in flight continues and stays counted (vllm-project/router #197)."""
-    async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
+    """A stream in flight continues and stays counted (vllm-project/router #197).
+
+    A health of 0 is no answer.
+    """
+    limit_s = 60.0 if health else 0.5
+    async with (
+        FakeRemote() as remote,
+        running(ReplicaEntry(url=remote.url, name="a"), poll_timeout_s=limit_s) as it,
+    ):
         await it.until_state("a", "ready")
         remote.mode = "stall"
         async with it.http.stream("POST", CHAT, json=chat(stream=True)) as stream:

@@ -43,7 +43,7 @@ async def drafting_and_plain(**entry: Any) -> AsyncIterator[Running]:
             ReplicaEntry(url=drafting.url, name="drafting", **entry),
             ReplicaEntry(url=plain.url, name="plain"),
         )
-        async with running(*entries, failures=RETRYING, poll_timeout_s=5.0) as it:
+        async with running(*entries, failures=RETRYING) as it:
             await it.until_state("drafting", "ready")
             await it.until_state("plain", "ready")
             yield it
@@ -85,7 +85,7 @@ async def test_a_refusal_because_of_drafts_is_tried_on_a_sibling() -> None:
         silent.page = ""
         silent.mode, silent.refusal = "refuse", (400, REFUSAL)
         entries = (ReplicaEntry(url=silent.url), ReplicaEntry(url=plain.url))
-        async with running(*entries, failures=RETRYING, warm_up=False, poll_timeout_s=5.0) as it:
+        async with running(*entries, failures=RETRYING, warm_up=False) as it:
             for entry in entries:
                 await it.until_state(entry.label, "ready")
             assert await statuses(it, 20, logit_bias={"5": 1}) == [200] * 20
@@ -99,7 +99,7 @@ async def test_the_refusal_is_the_answer_where_no_sibling_is_left() -> None:
         silent.page = ""
         silent.mode, silent.refusal = "refuse", (400, REFUSAL)
         entry = ReplicaEntry(url=silent.url, name="a")
-        async with running(entry, failures=RETRYING, warm_up=False, poll_timeout_s=5.0) as it:
+        async with running(entry, failures=RETRYING, warm_up=False) as it:
             await it.until_state("a", "ready")
             answer = await it.http.post(CHAT, json=chat(logit_bias={"5": 1}))
             assert answer.status_code == 400
