@@ -102,7 +102,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         slower=slower,
         fewer=-Spread(rates).gain_percent().lowest,
     )
-    pacing_run = read("prefill-pacing-bundled-2026-11-28-2.json")
+    pacing_run = read("prefill-pacing-bundled-2026-11-28-3.json")
     pacing = pacing_run["comparison"]
     yield claim(
         "P99 {stock:,.0f} → {paced:,.0f} ms with {ratio:.2f} of the chunks/s | time to first token "

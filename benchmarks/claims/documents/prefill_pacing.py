@@ -17,7 +17,7 @@ NOT_MEASURED = {
         "throughput, ratio | 1 |",
     ),
 }
-RESULT = "prefill-pacing-bundled-2026-11-28-2.json"
+RESULT = "prefill-pacing-bundled-2026-11-28-3.json"
 EARLIER = "prefill-pacing-twin-2026-11-21.json"
 _ARMS = ("vLLM's limits", "vLLM's limits again", "longest pause", "objective")
 
