@@ -21,7 +21,7 @@ logger = logging.getLogger("vllm.paceline.prefill_pacing")
 _MAX_IN_FLIGHT = 64
 """Bound on steps in flight: there are two under asynchronous scheduling. Beyond, and after as many
 steps that this module never saw scheduled, nothing can be learned: pacing ends, as prompts would
-wait for it in vain."""
+get next to nothing until then."""
 
 
 @dataclass(frozen=True, slots=True)
