@@ -10,13 +10,15 @@ what the decodes take alone, whichever is more:
 
     P = (max(objective / margin, ratio * decode) - decode) / token
 
-`decode` is a moving average of steps without prompts, and `token` one of what the others take
-beyond it, so both follow the load, the context and the draft length without knowing them. A step
-counts as twice its forecast at most: a pause of the machine says nothing about the next step.
+`decode` is a moving average of steps with as few prompt tokens as can be, and `token` one of what
+the others take beyond it, so both follow the load, the context and the draft length without knowing
+them. A step counts as twice its forecast at most: a pause of the machine says nothing about the
+next step.
 
 - Where prompts are in every step, slower decodes would look like slower prompts, which would get
   less and less: so after `_MOST_RICH` such steps one is lean, with as few prompt tokens as can be.
-  So are the first `_FIRST_DECODES` steps beside decodes.
+  So are the first `_FIRST_DECODES` steps beside decodes, and one after a step with prompts in half
+  the time of decodes.
 - Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
   ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
   that was computed recently beside decodes (`_SLOW_START` at first).
@@ -25,12 +27,12 @@ counts as twice its forecast at most: a pause of the machine says nothing about 
 The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
 beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
 two balance when `_MISSES` of the steps are late. So 99 % of the steps keep the objective even when
-the forecast is wrong, as long as any P can keep it. The first late steps count for more: a server's
-first minute has too few to learn from. Where decoding alone exceeds the objective, `_LEAST_TOKENS`
-per step are still computed, so that the queue drains.
+the forecast is wrong, as long as any P can keep it. Where there were few steps with prompts yet, a
+late one counts for more, down from `_FIRST_RISE`. Where decoding alone exceeds the objective,
+`_LEAST_TOKENS` per step are still computed, so that the queue drains.
 
 A ratio of 0 puts the objective above everything. With one of 3 prompts have two thirds of the time
-at least. The margin then follows only the steps with prompts that the objective bounds: others are
+at least. The margin then grows only with steps with prompts that the objective bounds: others are
 late because decodes are, and prompts would pay for that long after.
 
 Assumes that the time between two tokens of a request is the duration of a step (a request waits for
@@ -41,20 +43,24 @@ Monro, 1951.
 
 from __future__ import annotations
 
+from statistics import median
+
 # All chosen empirically.
 _LEAST_TOKENS = 16
 _MOST_RICH = 16
 _SLOW_START = 256
 _FIRST_DECODES = 3
-"""Lean steps before the first prompt beside decodes; their least counts, as the first one of an
-engine can take a hundred times as long as the others."""
+"""Lean steps before the first prompt beside decodes; their median counts. The first one of an
+engine can take a hundred times as long as the others, and one that ended while the process paused
+is timed as far too short."""
 _FORGET_SHARE = 0.1
 """Of the longest chunk, for each step with a shorter one."""
 _MISSES = 0.005
 """Half of what P99 allows: the objective is judged on waits, and one long step is several waits."""
 _RISE = 0.05
 _FIRST_RISE = 0.3
-"""For the first late step; half for the second, a third for the third, down to `_RISE`."""
+"""For the first late step; half for the second, a third for the third, down to `_RISE`. As many as
+there should have been by now count, if there were fewer."""
 _MIN_MARGIN, _MAX_MARGIN = 1.0, 4.0
 _FIRST_MARGIN = 1.3
 _LEARN_SHARE, _LATE_LEARN_SHARE = 0.2, 0.5
@@ -83,12 +89,12 @@ class PrefillPacer:
         self._objective_s = objective_s
         self._ratio = ratio
         self._decode_s = 0.0
-        self._num_decodes = 0
+        self._first_decodes_s: list[float] = []
         self._token_s: float | None = None
         self._num_rich = 0  # steps with prompts since the last one that shows what decodes take
         self._longest = _SLOW_START / 2.0
         self._margin = _FIRST_MARGIN
-        self._num_late = 0
+        self._num_late = self._num_judged = 0  # steps with prompts
 
     def observe(
         self, duration_s: float, prefill_tokens: int, *, is_decoding: bool, is_lean: bool = False
@@ -104,7 +110,7 @@ class PrefillPacer:
             self._learn_decode(duration_s, prefill_tokens)
         else:
             self._learn_token(duration_s, prefill_tokens)
-        if self._num_decodes >= _FIRST_DECODES:
+        if self._decode_s:
             self._adapt_margin(duration_s, prefill_tokens)
 
     def max_prefill_tokens(self) -> int:
@@ -112,7 +118,7 @@ class PrefillPacer:
 
         0 asks for a step with as few as possible, to time the decodes.
         """
-        if self._num_rich >= _MOST_RICH or self._num_decodes < _FIRST_DECODES:
+        if self._num_rich >= _MOST_RICH or self._decode_s == 0.0:
             return 0
         return self._room_tokens()
 
@@ -133,11 +139,10 @@ class PrefillPacer:
         # The more steps since the last one that showed it, the less it says about this one.
         share = 1.0 - (1.0 - _LEARN_SHARE) ** (1.0 + self._num_rich / _MOST_RICH * 4.0)
         self._num_rich = 0
-        self._num_decodes += 1
         if decode_s == 0.0:
-            self._decode_s = alone_s
-        elif self._num_decodes <= _FIRST_DECODES:
-            self._decode_s = min(decode_s, alone_s)
+            self._first_decodes_s.append(alone_s)
+            if len(self._first_decodes_s) == _FIRST_DECODES:
+                self._decode_s = median(self._first_decodes_s)
         else:
             self._decode_s += share * (min(alone_s, 2.0 * decode_s) - decode_s)
 
@@ -146,7 +151,8 @@ class PrefillPacer:
         self._num_rich += 1
         if decode_s == 0.0:
             return
-        decode_s = self._decode_s = min(decode_s, duration_s)  # they take part of it
+        if duration_s < decode_s / 2.0:
+            self._num_rich = _MOST_RICH  # either is wrong: time the decodes again
         found_s = max(duration_s - decode_s, 0.0) / prefill_tokens
         if token_s is None:
             self._token_s = found_s
@@ -162,13 +168,17 @@ class PrefillPacer:
         self._longest = max(forgotten, float(prefill_tokens), _SLOW_START / 2.0)
 
     def _adapt_margin(self, duration_s: float, prefill_tokens: int) -> None:
-        if self._ratio and (
-            prefill_tokens == 0 or self._ratio * self._decode_s >= self._objective_s / self._margin
-        ):
+        if self._ratio and prefill_tokens == 0:
             return
-        if duration_s > max(self._objective_s, self._ratio * self._decode_s):
-            self._num_late += 1
-            rise = max(_FIRST_RISE / self._num_late, _RISE)
+        self._num_judged += prefill_tokens > 0
+        by_ratio_s = self._ratio * self._decode_s
+        if duration_s > self._objective_s and by_ratio_s >= self._objective_s / self._margin:
+            return
+        if duration_s > max(self._objective_s, by_ratio_s):
+            rise = _RISE
+            if prefill_tokens:
+                self._num_late += 1
+                rise = max(_FIRST_RISE / max(self._num_late, _MISSES * self._num_judged), rise)
             self._margin = min(self._margin * (1.0 + rise), _MAX_MARGIN)
         else:
             self._margin = max(self._margin * (1.0 - _RISE * _MISSES), _MIN_MARGIN)

@@ -327,19 +327,33 @@ def test_errors_around_a_step_switch_pacing_off(
 
 
 @pytest.mark.parametrize(
-    ("ends", "reason"),
-    [(False, "none of 64 scheduled steps was finished"), (True, "the last 64 steps were never")],
+    ("ends", "num_steps", "reason"),
+    [
+        (False, 65, "none of 64 scheduled steps was finished"),
+        (True, 64, "the last 64 steps were never scheduled"),
+    ],
 )
 def test_where_no_step_can_be_timed_prompts_do_not_wait_for_it(
-    ends: bool, reason: str, caplog: pytest.LogCaptureFixture
+    ends: bool, num_steps: int, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each would be lean: vLLM ends no step, or ends others than it scheduled."""
+    """Each would be lean: vLLM ends no step, or ends others than it scheduled.
+
+    One that was scheduled begins the count anew.
+    """
     scheduler, pacing, _ = make(request(100), most=0, waiting=1)
-    for _ in range(65):
-        pacing.before_schedule(scheduler)
-        pacing.step_scheduled(output_of({"0": 1}))
-        if ends:
-            pacing.after_step(scheduler, output_of({"0": 1}))
+
+    def steps(number: int) -> None:
+        for _ in range(number):
+            pacing.before_schedule(scheduler)
+            pacing.step_scheduled(output_of({"0": 1}))
+            if ends:
+                pacing.after_step(scheduler, output_of({"0": 1}))
+
+    steps(63)
+    step(scheduler, pacing, {"0": 1})
+    steps(num_steps - 1)
+    assert not caplog.records
+    steps(1)
     [record] = caplog.records
     assert reason in record.getMessage()
     pacing.before_schedule(scheduler)
