@@ -89,14 +89,15 @@ async def test_a_bonus_token_from_the_draft_is_found() -> None:
     assert audit.decision().verdict is Verdict.LOSSY
 
 
-async def test_right_speculation_passes_with_twenty_seeds() -> None:
+@pytest.mark.parametrize("num_seeds", [5, pytest.param(20, marks=pytest.mark.slow)])
+async def test_right_speculation_passes_with_many_seeds(num_seeds: int) -> None:
     """Drafts, rejections and residuals, all right; each check may err with probability 1/1000.
 
     The checks share a server and its true log-probabilities, which do not depend on the seed.
     """
     server = await probed_server()
     truth = Truth(server)
-    for seed in range(20):
+    for seed in range(num_seeds):
         result = SampledResult(Evidence(seed=seed))
         check = SampledCheck(server, truth, result, seed=100_000 * seed)
         await check.choose_prompts(PROMPTS, REPETITIVE)

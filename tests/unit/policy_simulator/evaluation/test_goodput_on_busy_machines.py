@@ -33,7 +33,14 @@ def phase(num_requests: int, truth: DraftTruth) -> Phase:
     return Phase("", ClosedLoop(num_requests, hangs_up=True), (kind,), num_steps=300)
 
 
-@pytest.mark.parametrize("disturbance", [BUSY, COLD, BOTH], ids=["busy", "cold", "both"])
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        pytest.param(BUSY, marks=pytest.mark.slow, id="busy"),
+        pytest.param(COLD, marks=pytest.mark.slow, id="cold"),
+        pytest.param(BOTH, id="both"),
+    ],
+)
 def test_the_best_lengths_are_found_all_the_same(disturbance: Disturbance) -> None:
     """Six loads of 300 steps each, six runs: of the best rate, the mean and the lowest."""
     machine = load_profile("cpu-twin").machine

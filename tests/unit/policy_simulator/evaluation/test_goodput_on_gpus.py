@@ -24,7 +24,10 @@ def test_mixed_traffic(name: str) -> None:
     assert found.mean_phase_fraction >= 0.97
 
 
-@pytest.mark.parametrize("has_verdicts", [False, True], ids=["without", "with"])
+@pytest.mark.parametrize(
+    "has_verdicts",
+    [pytest.param(False, marks=pytest.mark.slow, id="without"), pytest.param(True, id="with")],
+)
 def test_it_adapts_to_shifting_traffic(has_verdicts: bool) -> None:
     """By the steady rates of its lengths: within 50 steps with first-token verdicts; probes alone
     cannot do that."""
