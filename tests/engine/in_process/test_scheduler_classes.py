@@ -271,6 +271,8 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
         vllm_config.additional_config, "paceline", {"policy": "fixed", "max_pause_ms": 100}
     )
     monkeypatch.setattr(vllm_config.cache_config, "enable_prefix_caching", False)
+    # Put back afterwards: the schedulers of all tests share the configuration.
+    monkeypatch.setattr(vllm_config.scheduler_config, "long_prefill_token_threshold", 0)
     now = [0.0]
     monkeypatch.setattr(prefill_pacing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     scheduler = make_scheduler(vllm_config, is_async=is_async)
