@@ -79,11 +79,13 @@ def claims(read: ReadResult) -> Iterator[Claim]:
 
 
 def _silence(read: ReadResult) -> Iterator[Claim]:
-    hour, slow, smaller, smallest, disturbed, today = runs = [
-        read(f"doctor-silence-2026-11-28-{number}.json") for number in range(2, 8)
+    hour, slow, smaller, smallest, disturbed, narrow, crowded, today = runs = [
+        *(read(f"doctor-silence-2026-11-28-{number}.json") for number in range(2, 9)),
+        read("doctor-silence-2026-11-29.json"),
     ]
     assert all(run["summary"]["is_load_healthy"] for run in runs)
     assert {name for run in runs for name in run["summary"]["above_info"]} == {"prefill-stalls"}
+    assert today["is_complete"]
     for run in runs:
         yield claim(
             "| {observed_minutes:.0f} | {num_diagnoses} | {num_above_info} |", **run["summary"]
@@ -113,10 +115,36 @@ def _silence(read: ReadResult) -> Iterator[Claim]:
     )
     yield claim("no warning in {num_diagnoses} diagnoses", **disturbed["summary"])
     assert disturbed["summary"]["num_above_info"] == 0
-    assert [one["above_info"] for one in today["diagnoses"]][:3] == [["prefill-stalls"]] * 2 + [[]]
-    yield claim("and {num_above_info} in the last run", **today["summary"])
-    (start_pause,) = {*_pauses(today)}
+    assert [one["above_info"] for one in narrow["diagnoses"]][:3] == [["prefill-stalls"]] * 2 + [[]]
+    yield claim("and {num_above_info} in the run after it", **narrow["summary"])
+    (start_pause,) = {*_pauses(narrow)}
     yield claim("pauses of {pause} ms, before the margin", pause=start_pause)
+    yield claim(
+        "completed {crowded} requests instead of {before}",
+        crowded=crowded["load"][0]["outcomes"]["ok"],
+        before=narrow["load"][0]["outcomes"]["ok"],
+    )
+    first_warned, second_warned = _warned(crowded)
+    yield claim("Of its {num_diagnoses}", **crowded["summary"])
+    first_late, second_late = _warned(today)
+    low_pause, high_pause = _pauses(today)
+    yield claim(
+        "{num_above_info} of {num_diagnoses} diagnoses warned, the {first}th and the {second}rd:",
+        **today["summary"],
+        first=first_late,
+        second=second_late,
+    )
+    yield claim(
+        "pauses of {low} and of {high} ms in phases with long prompts",
+        low=low_pause,
+        high=high_pause,
+    )
+    yield claim(
+        "diagnoses {num_above_info} warned, the {first}rd and the {second}th",
+        **crowded["summary"],
+        first=first_warned,
+        second=second_warned,
+    )
     earlier = read("doctor-silence-2026-11-28.json")
     assert earlier["summary"]["above_info"].keys() == {"draft-drift"}
     yield claim(
@@ -144,6 +172,11 @@ def _pauses(run: Mapping[str, Any]) -> Iterator[str]:
         for finding in one.get("document", {}).get("findings", ()):
             if finding["severity"] != "info":
                 yield finding["evidence"][0]["value"]
+
+
+def _warned(run: Mapping[str, Any]) -> list[int]:
+    """Positions of the diagnoses with a warning, from 1."""
+    return [1 + one["number"] for one in run["diagnoses"] if one["above_info"]]
 
 
 def _completed(run: Mapping[str, Any], kind: str) -> list[int]:
