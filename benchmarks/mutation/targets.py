@@ -21,6 +21,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/driver/test_governor_driver.py",
         "engine/scheduler/driver/test_request_caps.py",
     ),
+    "governor/prefill_pacing.py": (
+        "governor/test_prefill_pacing.py",
+        "governor/test_prefill_pacing_margin.py",
+    ),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
     "engine/scheduler/first_token_schedule.py": ("engine/scheduler/test_worker_probes.py",),
     "engine/scheduler/observer.py": (

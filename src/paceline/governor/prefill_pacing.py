@@ -32,8 +32,8 @@ late one counts for more, down from `_FIRST_RISE`. Where decoding alone exceeds 
 `_LEAST_TOKENS` per step are still computed, so that the queue drains.
 
 A ratio of 0 puts the objective above everything. With one of 3 prompts have two thirds of the time
-at least. The margin then grows only with steps with prompts that the objective bounds: others are
-late because decodes are, and prompts would pay for that long after.
+at least. The margin then follows only steps with prompts, and grows only where the objective bounds
+them: others are late because decodes are, and prompts would pay for that long after.
 
 Assumes that the time between two tokens of a request is the duration of a step (a request waits for
 no step but its own). References: chunked prefills under a limit on time between tokens,
@@ -171,14 +171,13 @@ class PrefillPacer:
         if self._ratio and prefill_tokens == 0:
             return
         self._num_judged += prefill_tokens > 0
-        by_ratio_s = self._ratio * self._decode_s
-        if duration_s > self._objective_s and by_ratio_s >= self._objective_s / self._margin:
-            return
-        if duration_s > max(self._objective_s, by_ratio_s):
-            rise = _RISE
-            if prefill_tokens:
-                self._num_late += 1
-                rise = max(_FIRST_RISE / max(self._num_late, _MISSES * self._num_judged), rise)
-            self._margin = min(self._margin * (1.0 + rise), _MAX_MARGIN)
-        else:
+        if duration_s <= self._objective_s:
             self._margin = max(self._margin * (1.0 - _RISE * _MISSES), _MIN_MARGIN)
+            return
+        if self._ratio * self._decode_s >= self._objective_s / self._margin:
+            return
+        rise = _RISE
+        if prefill_tokens:
+            self._num_late += 1
+            rise = max(_FIRST_RISE / max(self._num_late, _MISSES * self._num_judged), rise)
+        self._margin = min(self._margin * (1.0 + rise), _MAX_MARGIN)

@@ -10,9 +10,9 @@ GOVERNOR = ROOT / "src" / "paceline" / "governor"
 
 
 def test_a_module_is_judged_by_its_mirror() -> None:
-    path = GOVERNOR / "prefill_pacing.py"
-    assert module_of(path) == "paceline.governor.prefill_pacing"
-    assert judges_of(path) == ["tests/unit/governor/test_prefill_pacing.py"]
+    path = GOVERNOR / "policies" / "latency.py"
+    assert module_of(path) == "paceline.governor.policies.latency"
+    assert judges_of(path) == ["tests/unit/governor/policies/test_latency.py"]
 
 
 def test_every_exception_is_a_module_with_tests_or_a_reason() -> None:
